@@ -6,7 +6,7 @@ replay, `on_policy` those of policies from fresh trajectories. Losses and return
 """
 
 from surreal.learner.base import Learner, ReplayView
-from surreal.learner.gradients import GradientLearner, Gradients
+from surreal.learner.gradients import GradientLearner
 from surreal.learner.interpolated.ipg import IPGLearner
 from surreal.learner.off_policy.ddpg import DDPGLearner
 from surreal.learner.off_policy.dqn import DQNLearner
@@ -20,6 +20,7 @@ from surreal.learner.on_policy.ppo import PPOLearner
 from surreal.learner.on_policy.trpo import TRPOLearner
 from surreal.learner.on_policy.vtrace import VTraceLearner
 from surreal.learner.remote import RemoteLearner
+from surreal.learner.stepping.stepper import Gradients
 
 __all__ = [
     "A2CLearner",

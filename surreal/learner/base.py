@@ -1,6 +1,6 @@
 """The base of all learners.
 
-Who calls it:
+A training loop calls it like this:
 
     learner = DQNLearner(model, replay)
     replay.start_threads()
@@ -8,10 +8,6 @@ Who calls it:
         learner.optimize(i, batch)
         if i % 10 == 0:
             broadcaster.broadcast(model)
-
-`optimize` is the public call: it counts, shapes the model by the first batch, moves tensors, times, collects metrics.
-A subclass must say in `learn` what one update does. What it needs beside the model it makes in `build`, and registers
-there what checkpoints keep of that: `self.keep("target", network)`.
 """
 
 from __future__ import annotations
@@ -19,17 +15,20 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Protocol
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, ClassVar, Generic, Protocol
 
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from typing_extensions import TypeVar
 
 from surreal.base import tree
 from surreal.base.checkpoint import check_tensors
 from surreal.base.errors import CheckpointError
 from surreal.base.metrics import MeanDuration
 from surreal.base.pytorch import Module
+from surreal.base.ranges import PositiveInt, checked
 from surreal.base.specs import ObsSpec
 from surreal.base.types import Batch, SampleInfo, TrajectoryBatch
 from surreal.distributed.calls import remote_methods
@@ -38,9 +37,12 @@ from surreal.learner.stepping.histograms import Histograms
 from surreal.learner.stepping.optimizers import MODEL
 from surreal.learner.stepping.readings import Readings
 
+ModelT = TypeVar("ModelT", bound=Module, default=Module)
+BatchT = TypeVar("BatchT", default=Any)
+
 
 class ReplayView(Protocol):
-    """What a learner needs of the replay that its batches come from; every `surreal.replay.Replay` has it."""
+    """The part of a replay that a learner uses; every `surreal.replay.Replay` has it."""
 
     @property
     def global_step(self) -> int:
@@ -55,7 +57,7 @@ class ReplayView(Protocol):
 
 
 class Kept(Protocol):
-    """What a checkpoint can keep: a `Module`, an `Optimizer`, or anything with these two methods."""
+    """Something that checkpoints can keep: a `Module`, an `Optimizer`, or anything with these two methods."""
 
     def tensors(self) -> dict[str, Tensor]:
         """Give live tensors by name."""
@@ -64,43 +66,47 @@ class Kept(Protocol):
         """Take over tensors whose names, shapes and dtypes were checked; {} if there are none and may be none."""
 
 
-class Learner(ABC):
-    """Improves `model`, one batch at a time.
+class Learner(ABC, Generic[ModelT, BatchT]):
+    """Improves a model, one batch at a time. A subclass gives `learn`.
 
-    All of it runs on the caller's thread. The model's lock is held only where parameters change.
+    `optimize` counts updates, gives the model its shape, moves tensors, measures the time and collects metrics. A
+    subclass makes optimizers and further networks in `build`, and registers these for checkpoints there:
+    `self.keep("target", network)`. Everything runs on the caller's thread. The model's lock is held only while
+    parameters change.
+
+    A subclass may name its types: `class Mine(Learner[QFunction, Batch])`.
 
     Attributes:
-        updates: done so far, restored ones included.
+        updates: number of updates done so far, restored ones included.
         is_ready: whether the model has its shape and `build` was called.
-        takes: what of a replay's `hands_out` it learns from.
-        histograms: those asked for by `histogram_interval`; the telemetry takes them.
+        takes: the kinds of batches that it learns from, out of a replay's `hands_out`.
+        histograms: collected for the telemetry, see `histogram_interval`.
         reading: metrics of the last update under bare names, {} if they were not read (`metrics_interval`).
-        readings: those that the telemetry has not taken yet.
+        readings: collected for the telemetry.
 
     Args:
         model: may still be without a shape; the first batch, or a checkpoint, gives it one.
-        replay: where the batches come from; None of a learner that is only handed batches.
+        replay: the source of the batches; None if they come from elsewhere.
         device: auto, cpu or cuda; the model is moved there.
-        metrics_interval: updates between two readings of the metrics, >= 1; 1 reports every update. Reading waits for
-            the device, so raising it makes a GPU faster and the metrics rarer.
+        metrics_interval: updates between two readings of the metrics; 1 reports every update. Reading waits for the
+            device, so raising it makes a GPU faster and metrics rarer.
         histogram_interval: updates between two histograms of parameters, gradients, observations and actions, and of a
-            normal policy's mu and sigma, >= 1; raising it costs less. None: there are none.
+            normal policy's mu and sigma; raising it costs less time. None makes none.
     """
 
     takes: ClassVar[frozenset[str]] = frozenset({"transitions", "sequences", "trajectories"})
 
+    @checked
     def __init__(
         self,
-        model: Module,
+        model: ModelT,
         replay: ReplayView | None = None,
         *,
         device: str = "cpu",
-        metrics_interval: int = 100,
-        histogram_interval: int | None = None,
+        metrics_interval: PositiveInt = 100,
+        histogram_interval: PositiveInt | None = None,
     ) -> None:
-        if metrics_interval < 1:
-            raise ValueError(f"metrics_interval is {metrics_interval}; it must be >= 1")
-        self.model = model
+        self.model: ModelT = model
         self.replay = replay
         self.device = resolve_device(device)
         self.metrics_interval = metrics_interval
@@ -125,14 +131,15 @@ class Learner(ABC):
             The metrics of this update, {} if they were not read (`metrics_interval`).
 
         Raises:
-            DivergedError: too many updates in a row came to nothing.
+            DivergedError: too many updates in a row were skipped.
         """
         started = time.perf_counter()
         self.prepare(batch)
         if self._move is not None:
             batch = self._move(batch)
         self.histograms.begin(self.updates)
-        metrics = self._update(i, batch)
+        with self.around_learn(batch) as seen:
+            metrics = self.learn(i, seen)
         if self.histograms.is_due:
             with torch.no_grad():
                 self.histograms.add_update(batch, self.policy_values(batch), self.parameter_groups())
@@ -141,10 +148,10 @@ class Learner(ABC):
         return self.reading
 
     def finish_update(self, metrics: Mapping[str, Tensor | float]) -> None:
-        """Read the metrics of an update, if they are due, and count it; `optimize` does it.
+        """Read the metrics of an update, if they are due, and count it; `optimize` calls it.
 
         Raises:
-            DivergedError: too many updates in a row came to nothing.
+            DivergedError: too many updates in a row were skipped.
         """
         is_due = self.is_metrics_due
         found = {**self.common_metrics(), **metrics} if is_due else {}
@@ -153,33 +160,39 @@ class Learner(ABC):
 
     @property
     def skipped_updates(self) -> int:
-        """Updates of the run that came to nothing, because their gradients were not finite."""
+        """Updates of the run that were skipped because their gradients were not finite."""
         return 0
 
     def check_learned(self) -> None:
         """Check at the end of a run that anything was learned.
 
         Raises:
-            DivergedError: all updates came to nothing.
+            DivergedError: all updates were skipped.
         """
 
     @abstractmethod
-    def learn(self, i: int, batch: Any) -> Mapping[str, Tensor | float]:
-        """Do one update of the model from `batch`, whose tensors are on `self.device`.
+    def learn(self, i: int, batch: BatchT) -> Mapping[str, Tensor | float]:
+        """Do one update of the model from a batch of the replay, whose tensors are on `self.device`.
 
-        It is what the replay hands out: a `Batch`, or a `TrajectoryBatch` of a replay of trajectories. A subclass says
-        in its signature which of them it takes.
+        Args:
+            i: number of the batch.
+            batch: a `Batch`, or a `TrajectoryBatch` from a replay of trajectories.
 
-        Metrics are scalars under bare names, tensors of a graph among them; they are read only when `is_metrics_due`,
-        so the rest of the time a tensor costs nothing but its making, and leaving one out is fine.
+        Returns:
+            Metrics: scalars under bare names; tensors may still have a graph. They are read only if `is_metrics_due`:
+            ask before computing one that costs time. Leaving one out is fine.
         """
 
+    def around_learn(self, batch: Any) -> AbstractContextManager[BatchT]:
+        """Surround each call of `learn`; gives the batch that `learn` gets."""
+        return nullcontext(batch)
+
     def remote_methods(self) -> Mapping[str, Callable[..., Any]]:
-        """Methods that agents may call by name: those that are marked as `surreal.distributed.remote`."""
+        """Methods that agents may call by name: those marked as `surreal.distributed.remote`."""
         return remote_methods(self)
 
     def prepare(self, batch: Batch | TrajectoryBatch) -> None:
-        """Give the model its shape by this batch and build, if that was not done; `optimize` does it."""
+        """Give the model its shape by this batch and build, if that was not done; `optimize` calls it."""
         if self.is_ready:
             return
         if not self.model.is_materialized:
@@ -187,41 +200,47 @@ class Learner(ABC):
             self.model.materialize(ObsSpec.from_obs(tree.map_leaves(lambda leaf: leaf[first].cpu(), batch.obs)))
         self.become_ready()
 
-    def build(self) -> None:
-        """Make optimizers and further networks: called when the model has its shape and is on its device.
+    def become_ready(self) -> None:
+        """Move the model, which has its shape, to its device, and `build`; the first batch does it at the latest."""
+        self.model.to(self.device)
+        self.build()
+        self.is_ready = True
 
-        Called again only by `rebuild`, to begin anew with the model as it is then.
+    def build(self) -> None:
+        """Make optimizers and further networks. It is called when the model has its shape and is on its device.
+
+        Only `rebuild` calls it again.
         """
 
     def rebuild(self) -> None:
-        """Make optimizers and further networks anew, from the model as it is now; for a learner that diverged."""
+        """Make optimizers and further networks again, from the model as it is now: after a divergence."""
         if self.is_ready:
             self._kept.clear()
             self.build()
 
     def keep(self, name: str, part: Kept, *, expected: Callable[[], dict[str, Tensor]] | None = None) -> None:
-        """Have checkpoints keep something beside the model; for `build`.
+        """Keep something in checkpoints besides the model; for `build`.
 
         Args:
             name: of the part, without a slash; not "model".
-            part: whose tensors are kept.
-            expected: gives tensors of the names, shapes and dtypes that a checkpoint should have, where `part` has none
-                before the first update; a checkpoint may then be without them. None: those that `part` has.
+            part: has the tensors.
+            expected: gives tensors of the names, shapes and dtypes that a checkpoint should have, if `part` has none
+                before the first update; a checkpoint may then lack them. None takes those that `part` has.
         """
         if name == "model" or "/" in name or name in self._kept:
             raise ValueError(f"a part of a checkpoint cannot be named {name!r}: there is one, or it has a slash")
         self._kept[name] = part, expected
 
     def common_metrics(self) -> Mapping[str, Tensor | float]:
-        """Give metrics that are read beside those of `learn`, when they are due."""
+        """Give metrics to read in addition to those of `learn`, when they are due."""
         return {}
 
     def parameter_groups(self) -> Mapping[str, Mapping[str, Tensor]]:
-        """Give the parameters that it moves, by group and name; histograms show each of them."""
+        """Give the parameters that the learner moves, by group and name; histograms show each of them."""
         return {MODEL: dict(self.model.named_parameters())}
 
     def policy_values(self, batch: Any) -> Mapping[str, Tensor]:
-        """Give values [B, ...], or [T, B, ...], whose histograms belong beside those of observations and actions.
+        """Give values [B, ...] or [T, B, ...] to make histograms of, along with observations and actions.
 
         Called only after an update that histograms are made of, without gradients.
         """
@@ -229,7 +248,7 @@ class Learner(ABC):
 
     @property
     def is_metrics_due(self) -> bool:
-        """Whether metrics of the running update will be read: ask before computing one that is not needed otherwise."""
+        """Whether metrics of the running update will be read."""
         return self.updates % self.metrics_interval == 0
 
     @property
@@ -245,25 +264,25 @@ class Learner(ABC):
 
     @property
     def version(self) -> int:
-        """Version of the parameters as last broadcast; the broadcaster gives versions, not the learner."""
+        """Version of the parameters that the broadcaster published last."""
         return self.model.version
 
     def metrics(self) -> dict[str, float]:
-        """Counts and times, under full names; those of single updates are in `readings`."""
+        """Give counts and times under full names; those of single updates are in `readings`."""
         return {"learner/updates_total": float(self.updates), **self._duration.metrics()}
 
     def send_priorities(self, batch: Batch, td_error: Tensor) -> None:
-        """Give the replay |TD error| of the rows of `batch`, [B] float32, if it wants them; waits for the device."""
+        """Give the replay |TD error| of the rows of a batch, [B] float32, if it wants them; waits for the device."""
         if self.replay is not None and self.replay.wants_priorities:
             self.replay.update_priorities(batch.sample_info, td_error.detach().abs().cpu().numpy())
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything needed to go on bit for bit: `{"tensors": {name: Tensor}, "state": JSON-able}`.
+        """Give everything that a bit-exact resume needs: `{"tensors": {name: Tensor}, "state": JSON-able}`.
 
         The tensors are the live ones, not copies: write them before the next update.
 
         Raises:
-            CheckpointError: there is nothing to keep yet, for the model has no shape.
+            CheckpointError: the model has no shape yet, so there is nothing to keep.
         """
         if not self.is_ready:
             if not self.model.is_materialized:
@@ -282,12 +301,12 @@ class Learner(ABC):
         return {"tensors": tensors, "state": state}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Take over what `state_dict` gave; no value changes unless all of it fits.
+        """Take over what `state_dict` gave; no value changes unless everything fits.
 
         The model's version becomes the checkpoint's, so a broadcaster can propose a higher one.
 
         Raises:
-            CheckpointError: it is of another learner or another model; names the first tensor that differs.
+            CheckpointError: it belongs to another learner or another model; names the first tensor that differs.
         """
         tensors: Mapping[str, Tensor] = state_dict["tensors"]
         state: Mapping[str, Any] = state_dict["state"]
@@ -316,18 +335,8 @@ class Learner(ABC):
         self.updates = updates
         self._global_step = global_step
 
-    def _update(self, i: int, batch: Any) -> Mapping[str, Tensor | float]:
-        """Do all that one update changes."""
-        return self.learn(i, batch)
-
-    def become_ready(self) -> None:
-        """Move the model, which has its shape, to its device, and `build`; the first batch does it at the latest."""
-        self.model.to(self.device)
-        self.build()
-        self.is_ready = True
-
     def _ages(self, info: SampleInfo) -> dict[str, float]:
-        """How old the experience of a batch from the replay is, on average."""
+        """Give the mean age of the experience in a batch from the replay."""
         found = dict[str, float]()
         if self.replay is None:
             return found

@@ -15,6 +15,7 @@ from surreal.base.errors import ContractError
 from surreal.base.pytorch import Module
 from surreal.base.specs import ObsSpec
 from surreal.base.types import Obs
+from surreal.model.filters import ObsFilter, ReturnFilter
 
 
 class Model(Module, ABC):
@@ -34,8 +35,20 @@ class Model(Module, ABC):
     axes, or flatten them.
 
     One that waits for the first observation extends `LazyModel`. One with a memory sets `state_shape`; it alone is
-    called with `state` and `is_first`, and returns its new state beside its output.
+    called with `state` and `is_first`, and returns its new state along with its output.
+
+    Attributes:
+        obs_filter: normalizes observations; learners of trajectories count their batches in it.
+        return_filter: scales rewards for these learners, and counts their returns.
+        has_own_value: whether a network of its own, `value_network`, gives the value of the state.
     """
+
+    has_own_value: bool = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.obs_filter: ObsFilter | None = None
+        self.return_filter: ReturnFilter | None = None
 
     @abstractmethod
     def forward(self, obs: Obs, state: Tensor | None = None, is_first: Tensor | None = None) -> Any:

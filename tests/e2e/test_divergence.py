@@ -70,8 +70,9 @@ class SpoiltPPO(PPOLearner):
         super().__init__(model, replay, **options)
         self.after = after
 
-    def improve(self, batch):
-        return super().improve(batch._replace(reward=batch.reward * torch.nan) if self.updates >= self.after else batch)
+    def learn(self, i, batch):
+        factor = torch.nan if self.updates >= self.after else 1.0
+        return super().learn(i, batch._replace(reward=batch.reward * factor))
 """
 
 YAML = """

@@ -46,8 +46,10 @@ class Noting(A2CLearner):
     def gradients(self, *arguments, **options):
         return note(super().gradients(*arguments, **options))
 
-    def apply(self, gradients):
-        super().apply(note(gradients))
+    def __init__(self, *arguments, **options):
+        super().__init__(*arguments, **options)
+        step = self.stepper.step
+        self.stepper.step = lambda gradients: step([note(each) for each in gradients])
 """
 
 

@@ -1,13 +1,14 @@
 """Interpolated policy gradient: Gu et al. 2017, arXiv:1706.00387.
 
-The whole algorithm is `IPGLearner.improve`: critics are fitted to all steps of a batch, then the policy goes along
+The whole algorithm is `IPGLearner.learn`: critics are fitted to all steps of a batch, then the policy goes along
 a mixture of two gradients, the likelihood-ratio one of its own fresh steps, and the critics' one at observations of a
 replay. The first has no bias, the second hardly any variance.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -15,7 +16,6 @@ import torch
 from torch import Tensor
 
 from surreal.base import tree
-from surreal.base.pytorch import Module
 from surreal.base.specs import ObsSpec
 from surreal.base.types import TrajectoryBatch
 from surreal.learner.base import ReplayView
@@ -25,7 +25,7 @@ from surreal.learner.off_policy.losses import critic_loss
 from surreal.learner.off_policy.noise import UpdateNoise
 from surreal.learner.on_policy.advantages import generalised_advantages
 from surreal.learner.on_policy.base import ActorCriticLearner
-from surreal.learner.on_policy.evaluating import compute, filtered, legal
+from surreal.learner.on_policy.evaluating import compute, legal
 from surreal.learner.on_policy.minibatches import Minibatch, minibatches
 from surreal.learner.on_policy.policy_losses import explained_variance, mean_of_steps, value_loss
 from surreal.learner.option_checks import check_positive, check_shares
@@ -50,7 +50,7 @@ class Steps(NamedTuple):
     is_sampled: Tensor  #: float32, whose observations the critics are asked about: the replayed ones, if there are any
 
 
-class IPGLearner(ActorCriticLearner):
+class IPGLearner(ActorCriticLearner[ActorCritic]):
     """Learns a policy from fresh trajectories and from critics that learn off-policy, in one update.
 
     Args:
@@ -78,7 +78,7 @@ class IPGLearner(ActorCriticLearner):
 
     def __init__(
         self,
-        model: Module,
+        model: ActorCritic,
         replay: ReplayView | None = None,
         *,
         interpolation_weight: float = 0.2,
@@ -106,7 +106,6 @@ class IPGLearner(ActorCriticLearner):
         TargetNetwork.check(1, target_update_tau)
         if not isinstance(model, ActorCritic) or model.state_shape is not None:
             raise ValueError(f"the model is a {type(model).__name__}; it must be an ActorCritic without use_lstm")
-        self._network = model
         self.interpolation_weight = interpolation_weight
         self.control_variate = control_variate
         self.gae_lambda = gae_lambda
@@ -123,8 +122,8 @@ class IPGLearner(ActorCriticLearner):
     def build(self) -> None:
         super().build()
         self.critics: PolicyCritics = make_policy_critics(
-            cast(ObsSpec, self._network.obs_spec),
-            self._network.action_space,
+            cast(ObsSpec, self.model.obs_spec),
+            self.model.action_space,
             count=self._num_critics,
             hiddens=self._critic_hiddens,
             convolutions=self._critic_convolutions,
@@ -137,13 +136,13 @@ class IPGLearner(ActorCriticLearner):
         named = self.critics.critics.named_parameters()
         self.optimize_group(CRITIC, named, learning_rate=self._q_learning_rate)
 
-    def learn(self, i: int, batch: TrajectoryBatch) -> Mapping[str, Tensor | float]:
-        """Call `improve` as the base does, but filters count a step when it is fresh, and not when it is replayed."""
-        fresh = batch._replace(mask=on_policy_mask(batch))
-        with filtered(self.model, fresh, self.share_counts) as scaled:
-            return self.improve(scaled._replace(mask=batch.mask))
+    @contextmanager
+    def around_learn(self, batch: TrajectoryBatch) -> Iterator[TrajectoryBatch]:
+        # Filters count a step when it is fresh, and not when it is replayed.
+        with super().around_learn(batch._replace(mask=on_policy_mask(batch))) as scaled:
+            yield scaled._replace(mask=batch.mask)
 
-    def improve(self, batch: TrajectoryBatch) -> Mapping[str, Tensor | float]:
+    def learn(self, i: int, batch: TrajectoryBatch) -> Mapping[str, Tensor | float]:
         q_loss, q = self.fit_critics(batch)
         steps = self.evaluate(batch)
         on_policy, returns = steps.is_on_policy, (steps.advantage + steps.value).detach()
@@ -241,7 +240,7 @@ class IPGLearner(ActorCriticLearner):
 
     def _filtered(self, obs: Any) -> Any:
         """Give observations as the policy sees them."""
-        return obs if self._network.obs_filter is None else self._network.obs_filter.forward(obs)
+        return obs if self.model.obs_filter is None else self.model.obs_filter.forward(obs)
 
 
 def on_policy_mask(batch: TrajectoryBatch) -> Tensor:

@@ -12,7 +12,6 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from surreal.base.pytorch import Module
 from surreal.base.types import Batch
 from surreal.learner.base import ReplayView
 from surreal.learner.gradients import GradientLearner
@@ -26,7 +25,7 @@ from surreal.model.off_policy.critics import ContinuousCritics
 ACTOR, CRITIC = "actor", "critic"
 
 
-class DDPGLearner(GradientLearner):
+class DDPGLearner(GradientLearner[DeterministicActorCritic, Batch]):
     """Learns a deterministic policy, and the critics whose values it climbs, from transitions.
 
     Targets take the smallest value of all critics of the target network (clipped double Q-learning), if there are
@@ -53,7 +52,7 @@ class DDPGLearner(GradientLearner):
 
     def __init__(
         self,
-        model: Module,
+        model: DeterministicActorCritic,
         replay: ReplayView | None = None,
         *,
         critic_learning_rate: float | None = None,
@@ -74,7 +73,6 @@ class DDPGLearner(GradientLearner):
         if policy_delay < 1:
             raise ValueError(f"policy_delay is {policy_delay}; it must be >= 1")
         TargetNetwork.check(1, target_update_tau)
-        self._network = model
         self._critic_learning_rate = critic_learning_rate
         self._tau = target_update_tau
         self.policy_delay = policy_delay
@@ -85,14 +83,14 @@ class DDPGLearner(GradientLearner):
         self._policy_loss: Tensor | None = None  # of the last step of the actor
 
     def build(self) -> None:
-        model = self._network
+        model = self.model
         self.optimize_group(ACTOR, model.actor.named_parameters())
         self.optimize_group(CRITIC, model.critic.named_parameters(), learning_rate=self._critic_learning_rate)
         self.target = TargetNetwork(model, tau=self._tau)
         self.keep("target", self.target.network)
 
     def learn(self, i: int, batch: Batch) -> Mapping[str, Tensor | float]:
-        model = self._network
+        model = self.model
         critic = cast(ContinuousCritics, model.critic)
         q, target = self.estimate(batch)
         loss = critic_loss(q, target, batch.extras.get("weight"))
@@ -113,7 +111,7 @@ class DDPGLearner(GradientLearner):
         return found if self._policy_loss is None else {**found, "policy_loss": self._policy_loss}
 
     def policy_values(self, batch: Batch) -> Mapping[str, Tensor]:
-        return {"mu": self._network.actor(batch.obs)}
+        return {"mu": self.model.actor(batch.obs)}
 
     def estimate(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Estimate the value of the actions taken, and what it should be.
@@ -121,7 +119,7 @@ class DDPGLearner(GradientLearner):
         Returns:
             `(q, target)`, [critics, B] and [B] float32; the gradient flows through `q` only.
         """
-        q = self._network.critic(batch.obs, batch.action)
+        q = self.model.critic(batch.obs, batch.action)
         with torch.no_grad():
             target = cast(DeterministicActorCritic, self.target.network)
             action = self._smoothed(target.actor(batch.next_obs))
@@ -133,5 +131,5 @@ class DDPGLearner(GradientLearner):
         if self.smoothing_sigma == 0.0:
             return action
         noise = torch.empty_like(action).normal_(0.0, self.smoothing_sigma, generator=self._noise.of(self.updates))
-        bounds = self._network.bounds
+        bounds = self.model.bounds
         return bounds.clip(action + bounds.half_range * noise.clamp(-self.smoothing_clip, self.smoothing_clip))

@@ -23,7 +23,7 @@ from surreal.learner.target import TargetNetwork
 from surreal.model import NoisyQFunction
 
 
-class DQNLearner(GradientLearner):
+class DQNLearner(GradientLearner[Module, Batch]):
     """Learns a Q-function from transitions.
 
     Args:

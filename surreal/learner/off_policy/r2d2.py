@@ -37,7 +37,7 @@ class Estimate(NamedTuple):
     mask: Tensor  #: 1 for a step, 0 for a row without one
 
 
-class R2D2Learner(GradientLearner):
+class R2D2Learner(GradientLearner[Module, TrajectoryBatch]):
     """Learns a recurrent Q-function from the sequences of `PrioritizedSequenceReplay`, or of `SequenceReplay`.
 
     Args:

@@ -46,7 +46,7 @@ class Temperature(Module):
         return self.log_value.detach().exp()
 
 
-class SACLearner(GradientLearner):
+class SACLearner(GradientLearner[SoftModel, Batch]):
     """Learns a policy that seeks reward and entropy, and the critics of its actions, from transitions.
 
     Args:
@@ -71,7 +71,7 @@ class SACLearner(GradientLearner):
 
     def __init__(
         self,
-        model: Module,
+        model: SoftModel,
         replay: ReplayView | None = None,
         *,
         initial_learning_rate: float = 3e-4,
@@ -99,7 +99,6 @@ class SACLearner(GradientLearner):
         rates = {"critic_learning_rate": critic_learning_rate, "temperature_learning_rate": temperature_learning_rate}
         check_positive(**rates, temperature=temperature)
         TargetNetwork.check(1, target_update_tau)
-        self._network = model
         self._rates = rates
         self._initial_temperature = temperature
         self._learns_temperature = learn_temperature
@@ -108,7 +107,7 @@ class SACLearner(GradientLearner):
         self._noise = UpdateNoise(seed, self.device)
 
     def build(self) -> None:
-        model, rates = self._network, self._rates
+        model, rates = self.model, self._rates
         self.optimize_group(ACTOR, model.actor.named_parameters())
         self.optimize_group(CRITIC, model.critic.named_parameters(), learning_rate=rates["critic_learning_rate"])
         self.target = TargetNetwork(model.critic, tau=self._tau)
@@ -120,7 +119,7 @@ class SACLearner(GradientLearner):
             self.optimize_group(TEMPERATURE, named, learning_rate=rates["temperature_learning_rate"])
 
     def learn(self, i: int, batch: Batch) -> Mapping[str, Tensor | float]:
-        model, generator = self._network, self._noise.of(self.updates)
+        model, generator = self.model, self._noise.of(self.updates)
         temperature = self.temperature.value
         q, target = self.estimate(batch, generator)
         loss = critic_loss(q, target, batch.extras.get("weight"))
@@ -148,7 +147,7 @@ class SACLearner(GradientLearner):
         }
 
     def policy_values(self, batch: Batch) -> Mapping[str, Tensor]:
-        return normal_values(self._network.actor(batch.obs))
+        return normal_values(self.model.actor(batch.obs))
 
     def estimate(self, batch: Batch, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
         """Estimate the value of the actions taken, and what it should be.
@@ -156,9 +155,9 @@ class SACLearner(GradientLearner):
         Returns:
             `(q, target)`, [critics, B] and [B] float32; the gradient flows through `q` only.
         """
-        q = self._network.critic(batch.obs, batch.action)
+        q = self.model.critic(batch.obs, batch.action)
         with torch.no_grad():
             critic, legal = cast(Critics, self.target.network), batch.extras.get("next_action_mask")
-            value, log_probability = self._network.expect(critic, batch.next_obs, generator, legal)
+            value, log_probability = self.model.expect(critic, batch.next_obs, generator, legal)
             soft_value = value - self.temperature.value * log_probability
             return q, torch.addcmul(batch.reward, batch.discount, soft_value)

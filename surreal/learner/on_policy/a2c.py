@@ -1,6 +1,6 @@
 """Advantage actor-critic: the loss of A3C (Mnih et al. 2016, arXiv:1602.01783), computed where the experience arrives.
 
-The whole algorithm is `A2CLearner.actor_critic_step`. n of the n-step advantage is the trajectory's length
+The whole algorithm is `A2CLearner.step_actor_critic`. n of the n-step advantage is the trajectory's length
 (`trajectory_steps` of the replay) with `gae_lambda` 1; below 1, it is generalised advantage estimation
 (arXiv:1506.02438). Curiosity (`learner/curiosity.py`) adds to the rewards before it.
 """
@@ -13,7 +13,6 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from surreal.base.pytorch import Module
 from surreal.base.specs import ObsSpec
 from surreal.base.types import TrajectoryBatch
 from surreal.learner.base import ReplayView
@@ -32,6 +31,7 @@ from surreal.learner.on_policy.policy_losses import (
 )
 from surreal.learner.option_checks import check_positive, check_shares
 from surreal.model import ActorCritic
+from surreal.model.base import Model
 
 CURIOSITY = "curiosity"
 
@@ -57,7 +57,7 @@ class A2CLearner(ActorCriticLearner):
 
     def __init__(
         self,
-        model: Module,
+        model: Model,
         replay: ReplayView | None = None,
         *,
         gae_lambda: float = 1.0,
@@ -97,17 +97,17 @@ class A2CLearner(ActorCriticLearner):
             named = self.dynamics.named_parameters()
             self.optimize_group(CURIOSITY, named, learning_rate=self._icm.learning_rate)
 
-    def improve(self, batch: TrajectoryBatch) -> Mapping[str, Tensor | float]:
+    def learn(self, i: int, batch: TrajectoryBatch) -> Mapping[str, Tensor | float]:
         if self._icm is None:
-            return self.actor_critic_step(batch)
+            return self.step_actor_critic(batch)
         found = self.foresee(batch)
-        metrics = self.actor_critic_step(batch._replace(reward=batch.reward + found.reward))
+        metrics = self.step_actor_critic(batch._replace(reward=batch.reward + found.reward))
         loss = mean_of_steps(found.loss, batch.mask)
         self.step(loss, CURIOSITY)
         intrinsic = mean_of_steps(found.reward, batch.mask)
         return {**metrics, "curiosity_loss": loss, "intrinsic_reward_mean": intrinsic}
 
-    def actor_critic_step(self, batch: TrajectoryBatch) -> Mapping[str, Tensor | float]:
+    def step_actor_critic(self, batch: TrajectoryBatch) -> Mapping[str, Tensor | float]:
         """Do one step of policy and value, and give their metrics."""
         mask = batch.mask
         policy, log_probability, value = evaluate(self.model, batch)

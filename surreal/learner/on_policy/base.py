@@ -1,6 +1,6 @@
 """`ActorCriticLearner`: what learners share that step down one loss of a policy, its value and its entropy.
 
-def improve(self, batch):
+def learn(self, i, batch):
     policy, log_probability, value = evaluate(self.model, batch)
     ...
     return self.descend(policy_loss, critic_loss, self.entropy(policy, batch.action, batch.mask))
@@ -9,13 +9,13 @@ def improve(self, batch):
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from torch import Tensor
+from typing_extensions import TypeVar
 
-from surreal.base.pytorch import Module
 from surreal.base.types import TrajectoryBatch
 from surreal.learner.base import ReplayView
 from surreal.learner.gradients import GradientLearner
@@ -25,13 +25,17 @@ from surreal.learner.option_checks import check_not_negative, check_positive
 from surreal.learner.stepping.histograms import normal_values
 from surreal.learner.stepping.optimizers import MODEL
 from surreal.model import Distribution
+from surreal.model.base import Model
 
+ModelT = TypeVar("ModelT", bound=Model, default=Model)
 #: Group of the parameters of the value's own network, where it has a learning rate of its own.
 VALUE = "value"
 
 
-class ActorCriticLearner(GradientLearner):
-    """Base of learners of a policy and its value from trajectories. A subclass gives `improve`.
+class ActorCriticLearner(GradientLearner[ModelT, TrajectoryBatch]):
+    """Base of learners of a policy and its value from trajectories. A subclass gives `learn`.
+
+    The batch that `learn` gets has rewards as the model's filter scales them.
 
     Args:
         model: gives a `PolicyValue`, see `surreal.model.ActorCritic`.
@@ -54,7 +58,7 @@ class ActorCriticLearner(GradientLearner):
 
     def __init__(
         self,
-        model: Module,
+        model: ModelT,
         replay: ReplayView | None = None,
         *,
         entropy_beta: float = 0.0,
@@ -77,7 +81,7 @@ class ActorCriticLearner(GradientLearner):
         check_positive(critic_learning_rate=critic_learning_rate)
         if entropy_type not in ("Gauss", "Origin"):
             raise ValueError(f"entropy_type is {entropy_type!r}; it must be Gauss or Origin")
-        if critic_learning_rate is not None and getattr(model, "value_hiddens", None) is None:
+        if critic_learning_rate is not None and not model.has_own_value:
             raise ValueError(
                 f"critic_learning_rate is {critic_learning_rate}, but the model has no network of its own for the value"
                 " (value_hidden_sizes)"
@@ -100,17 +104,13 @@ class ActorCriticLearner(GradientLearner):
         self.optimize_group(MODEL, [(name, tensor) for name, tensor in named if not name.startswith("value_network.")])
         self.optimize_group(VALUE, values, learning_rate=self._critic_learning_rate)
 
-    def learn(self, i: int, batch: TrajectoryBatch) -> Mapping[str, Tensor | float]:
-        """Call `improve` with rewards as the model's filter scales them."""
-        with filtered(self.model, batch, self.share_counts) as scaled:
-            return self.improve(scaled)
+    @contextmanager
+    def around_learn(self, batch: TrajectoryBatch) -> Iterator[TrajectoryBatch]:
+        with super().around_learn(batch) as seen, filtered(self.model, seen, self.stepper.share_counts) as scaled:
+            yield scaled
 
     def policy_values(self, batch: TrajectoryBatch) -> Mapping[str, Tensor]:
         return normal_values(evaluate(self.model, batch).policy)
-
-    @abstractmethod
-    def improve(self, batch: TrajectoryBatch) -> Mapping[str, Tensor | float]:
-        """Do one update, and give metrics as `learn` does; the rewards are scaled already."""
 
     def normalised(self, advantage: Tensor, mask: Tensor) -> Tensor:
         """Give advantages [T, B] as they weigh actions: normalised, if they should be."""

@@ -15,7 +15,7 @@ from surreal.base.types import Obs, TrajectoryBatch
 from surreal.learner.on_policy.advantages import generalised_advantages
 from surreal.learner.on_policy.policy_losses import normalise
 from surreal.model import Distribution, PolicyValue
-from surreal.model.policy.filters import ObsFilter, ReturnFilter
+from surreal.model.base import Model
 
 
 class Evaluated(NamedTuple):
@@ -81,7 +81,7 @@ def legal(policy: Distribution, action_mask: Tensor | None) -> Distribution:
 
 @contextmanager
 def filtered(
-    model: Module, batch: TrajectoryBatch, share_counts: Callable[[], object] = lambda: None
+    model: Model, batch: TrajectoryBatch, share_counts: Callable[[], object] = lambda: None
 ) -> Iterator[TrajectoryBatch]:
     """Count a batch into the model's filters of observations and rewards, as far as it has them, around an update.
 
@@ -97,8 +97,7 @@ def filtered(
     Yields:
         The batch, with its rewards scaled.
     """
-    obs_filter: ObsFilter | None = getattr(model, "obs_filter", None)
-    return_filter: ReturnFilter | None = getattr(model, "return_filter", None)
+    obs_filter, return_filter = model.obs_filter, model.return_filter
     is_step, obs = batch.mask > 0.0, tree.map_leaves(lambda leaf: leaf[:-1], batch.obs)
     is_first = obs_filter is not None and obs_filter.is_empty
     with model.lock:

@@ -1,6 +1,6 @@
 """REINFORCE: Williams 1992, "Simple statistical gradient-following algorithms", with reward-to-go and a baseline.
 
-The whole algorithm is `PolicyGradientLearner.improve`. Trajectories should be long: what a trajectory's end cuts off is
+The whole algorithm is `PolicyGradientLearner.learn`. Trajectories should be long: what a trajectory's end cuts off is
 guessed by the baseline, or taken for nothing without one.
 """
 
@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from surreal.base.pytorch import Module
 from surreal.base.types import TrajectoryBatch
 from surreal.learner.base import ReplayView
 from surreal.learner.on_policy.base import ActorCriticLearner
@@ -23,6 +22,7 @@ from surreal.learner.on_policy.policy_losses import (
     value_loss,
 )
 from surreal.learner.returns import bootstrapped_returns
+from surreal.model.base import Model
 
 
 class PolicyGradientLearner(ActorCriticLearner):
@@ -37,12 +37,12 @@ class PolicyGradientLearner(ActorCriticLearner):
     """
 
     def __init__(
-        self, model: Module, replay: ReplayView | None = None, *, baseline: bool = True, **options: Any
+        self, model: Model, replay: ReplayView | None = None, *, baseline: bool = True, **options: Any
     ) -> None:
         super().__init__(model, replay, **options)
         self.baseline = baseline
 
-    def improve(self, batch: TrajectoryBatch) -> Mapping[str, Tensor | float]:
+    def learn(self, i: int, batch: TrajectoryBatch) -> Mapping[str, Tensor | float]:
         policy, log_probability, value = evaluate(self.model, batch)
         with torch.no_grad():
             baseline = value if self.baseline else torch.zeros_like(value)

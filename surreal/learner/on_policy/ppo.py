@@ -1,6 +1,6 @@
 """Proximal policy optimisation: Schulman et al. 2017, arXiv:1707.06347, by clipping or by an adaptive KL penalty.
 
-The whole algorithm is `PPOLearner.improve`, and what one minibatch does is `PPOLearner.losses`.
+The whole algorithm is `PPOLearner.learn`, and what one minibatch does is `PPOLearner.losses`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from surreal.base.pytorch import Module
-from surreal.base.schedules import LinearSchedule
 from surreal.base.types import TrajectoryBatch
 from surreal.learner.base import ReplayView
 from surreal.learner.on_policy.base import ActorCriticLearner
@@ -30,7 +28,8 @@ from surreal.learner.on_policy.policy_losses import (
     mean_of_steps,
     value_loss,
 )
-from surreal.learner.option_checks import check_not_negative, check_positive, check_schedule, check_shares
+from surreal.learner.option_checks import check_not_negative, check_positive, check_shares
+from surreal.model.base import Model
 
 
 class Losses(NamedTuple):
@@ -74,7 +73,7 @@ class PPOLearner(ActorCriticLearner):
 
     def __init__(
         self,
-        model: Module,
+        model: Model,
         replay: ReplayView | None = None,
         *,
         policy_iterations: int = 10,
@@ -106,9 +105,7 @@ class PPOLearner(ActorCriticLearner):
             raise ValueError("clip_range and kl_target are both null; one of them must hold the policy")
         if clip_range is None and (clip_range_end is not None or vf_clipped_loss):
             raise ValueError("clip_range is null; clip_range_end and vf_clipped_loss need it")
-        if clip_range_end is not None:
-            check_schedule("clip_range_end", self.max_global_step, options.get("schedule_step", "environment"))
-        self._has_own_value = getattr(model, "value_hiddens", None) is not None
+        self._has_own_value = model.has_own_value
         if value_func_iterations not in (None, policy_iterations) and not self._has_own_value:
             raise ValueError(
                 f"value_func_iterations is {value_func_iterations} and policy_iterations {policy_iterations}, but the"
@@ -119,8 +116,8 @@ class PPOLearner(ActorCriticLearner):
         self.mini_batch = mini_batch
         self.clip_range = clip_range
         self._clip_schedule = None
-        if clip_range is not None and clip_range_end is not None and self.max_global_step is not None:
-            self._clip_schedule = LinearSchedule(clip_range, clip_range_end, self.max_global_step)
+        if clip_range is not None and clip_range_end is not None:
+            self._clip_schedule = self.make_schedule("clip_range_end", clip_range, clip_range_end)
         self._kl_target = kl_target
         self.max_kl = max_kl
         self.vf_clipped_loss = vf_clipped_loss
@@ -137,12 +134,12 @@ class PPOLearner(ActorCriticLearner):
             parameter for name, parameter in self.model.named_parameters() if name.startswith("value")
         ]
 
-    def improve(self, batch: TrajectoryBatch) -> Mapping[str, Tensor | float]:
+    def learn(self, i: int, batch: TrajectoryBatch) -> Mapping[str, Tensor | float]:
         targets = make_targets(
             self.model, batch, gae_lambda=self.gae_lambda, normalize_advantage=self.normalize_advantage
         )
         if self._clip_schedule is not None:
-            self.clip_range = self._clip_schedule(self.schedule_position)
+            self.clip_range = self._clip_schedule()
         rng = np.random.default_rng((self._seed, self.updates))
         parts = epochs(batch, self.mini_batch, whole=self.model.state_shape is not None, rng=rng)
         last: list[Losses] = []

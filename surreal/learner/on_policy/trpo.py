@@ -13,10 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from surreal.base.pytorch import Module
 from surreal.base.types import TrajectoryBatch
 from surreal.learner.base import ReplayView
-from surreal.learner.gradients import GradientLearner, Gradients
+from surreal.learner.gradients import GradientLearner
 from surreal.learner.on_policy.evaluating import (
     Targets,
     evaluate,
@@ -34,6 +33,8 @@ from surreal.learner.on_policy.trust_region import conjugate_gradient, shorter_f
 from surreal.learner.option_checks import check_positive, check_shares
 from surreal.learner.stepping.histograms import normal_values
 from surreal.learner.stepping.optimizers import MODEL
+from surreal.learner.stepping.stepper import Gradients
+from surreal.model.base import Model
 
 _VALUE = "value"
 #: How far parameters are moved to measure the slope of a gradient.
@@ -49,7 +50,7 @@ class Moved(NamedTuple):
     gradient_norm: Tensor
 
 
-class TRPOLearner(GradientLearner):
+class TRPOLearner(GradientLearner[Model, TrajectoryBatch]):
     """Learns a policy by natural gradient steps of bounded divergence, and its value by usual ones.
 
     The options of the optimizer are the value's; the policy has no learning rate.
@@ -86,7 +87,7 @@ class TRPOLearner(GradientLearner):
 
     def __init__(
         self,
-        model: Module,
+        model: Model,
         replay: ReplayView | None = None,
         *,
         max_kl: float = 0.01,
@@ -118,7 +119,7 @@ class TRPOLearner(GradientLearner):
             episodes_per_batch=episodes_per_batch,
         )
         check_shares(line_search_decay=line_search_decay, gae_lambda=gae_lambda)
-        if getattr(model, "value_hiddens", None) is None:
+        if not model.has_own_value:
             raise ValueError("the model's value shares the policy's network; give it its own (value_hidden_sizes)")
         if linesearch_type not in ("Origin", "Adaptive"):
             raise ValueError(f"linesearch_type is {linesearch_type!r}; it must be Origin or Adaptive")
@@ -158,13 +159,13 @@ class TRPOLearner(GradientLearner):
         return normal_values(evaluate(self.model, batch).policy)
 
     def learn(self, i: int, batch: TrajectoryBatch) -> Mapping[str, Tensor | float]:
-        """Call `improve`, as soon as enough was gathered."""
+        """Gather batches until there is enough, then do one update."""
         self._gathered.append(batch)
         if not self._has_enough():
             return {}
         batch, self._gathered = concatenate(self._gathered), []
         with filtered(self.model, batch) as scaled:
-            return self.improve(scaled)
+            return self.learn_all(scaled)
 
     def _has_enough(self) -> bool:
         if self._timesteps_per_batch is not None:
@@ -174,7 +175,7 @@ class TRPOLearner(GradientLearner):
             return ended >= self._episodes_per_batch
         return True
 
-    def improve(self, batch: TrajectoryBatch) -> Mapping[str, Tensor | float]:
+    def learn_all(self, batch: TrajectoryBatch) -> Mapping[str, Tensor | float]:
         """Do one update of policy and value, and give its metrics."""
         targets = make_targets(
             self.model, batch, gae_lambda=self.gae_lambda, normalize_advantage=self.normalize_advantage
@@ -203,13 +204,13 @@ class TRPOLearner(GradientLearner):
         """Go along the natural gradient, as far as the divergence may be and the surrogate improves."""
         loss, kl = self.surrogate(part, targets)
         gradients = torch.autograd.grad(loss, self._policy_parameters, retain_graph=True)
-        self.show_gradients(Gradients(MODEL, dict(zip(self._policy, gradients, strict=True))))
+        self._groups.show(Gradients(MODEL, dict(zip(self._policy, gradients, strict=True))))
         gradient = _flat(gradients)
         fisher_product = self._first_order(part, targets) if self._is_first_order else self._second_order(kl)
         direction = conjugate_gradient(fisher_product, -gradient, iterations=self.cg_iterations)
         length = (2.0 * self.max_kl / (direction @ fisher_product(direction))).sqrt()
         step = length * direction
-        self.skipped.note(MODEL, step.norm())
+        self._groups.skipped.note(MODEL, step.norm())
         if bool(step.isfinite().all()):
             found = self._search(part, targets, step, float(loss.detach()), float(gradient @ step))
             if found is not None:

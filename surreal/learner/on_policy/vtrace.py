@@ -1,6 +1,6 @@
 """IMPALA's learner, which corrects for agents whose policy lags: Espeholt et al. 2018, arXiv:1802.01561.
 
-The whole algorithm is `VTraceLearner.improve`; V-trace itself is in `advantages`.
+The whole algorithm is `VTraceLearner.learn`; V-trace itself is in `advantages`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from surreal.base.pytorch import Module
 from surreal.base.types import TrajectoryBatch
 from surreal.learner.base import ReplayView
 from surreal.learner.on_policy.advantages import vtrace
@@ -23,6 +22,7 @@ from surreal.learner.on_policy.policy_losses import (
     value_loss,
 )
 from surreal.learner.option_checks import check_positive, check_shares
+from surreal.model.base import Model
 
 
 class VTraceLearner(ActorCriticLearner):
@@ -40,7 +40,7 @@ class VTraceLearner(ActorCriticLearner):
 
     def __init__(
         self,
-        model: Module,
+        model: Model,
         replay: ReplayView | None = None,
         *,
         rho_bar: float = 1.0,
@@ -59,7 +59,7 @@ class VTraceLearner(ActorCriticLearner):
         self.c_bar = c_bar
         self.trace_lambda = trace_lambda
 
-    def improve(self, batch: TrajectoryBatch) -> Mapping[str, Tensor | float]:
+    def learn(self, i: int, batch: TrajectoryBatch) -> Mapping[str, Tensor | float]:
         mask = batch.mask
         policy, log_probability, value = evaluate(self.model, batch)
         log_ratio = log_probability - recorded(batch, "log_probability")

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from torch import Tensor, nn
 
-from surreal.model.policy.filters import Moments, RunningMoments
+from surreal.model.filters import Moments, RunningMoments
 
 #: As they travel: the group of gradients that are none.
 COUNTS = "counts"

@@ -23,9 +23,10 @@ from torch import Tensor
 
 from surreal.base.errors import ContractError
 from surreal.base.metrics import MeanDuration
-from surreal.learner.gradients import GradientLearner, Gradients
+from surreal.learner.gradients import GradientLearner
 from surreal.learner.parameter_server.combining import RULES, History, Mean, compensate
 from surreal.learner.parameter_server.counting import COUNTS, FilterCounts
+from surreal.learner.stepping.stepper import Gradients
 
 
 class PushedGradient(Protocol):
@@ -111,7 +112,7 @@ class ParameterServer:
         combined = self._combine(tensors, mine, gradient.version)
         if combined is None:
             return False
-        self._apply(combined)
+        self._step(combined)
         self._lags += self.learner.version - gradient.version
         self._steps += 1
         self._duration.add(time.perf_counter() - started_s)
@@ -165,13 +166,13 @@ class ParameterServer:
             for name, tensor in tensors.items()
         }
 
-    def _apply(self, tensors: Mapping[str, Tensor]) -> None:
+    def _step(self, tensors: Mapping[str, Tensor]) -> None:
         """Do the learner's steps, in the order of its groups, with the norm of the whole gradient of each."""
         norms = self._norms(tensors)
         for group, names in _group(norms).items():
             found = {name: tensors[f"{group}/{name}"] for name in names if f"{group}/{name}" in tensors}
             norm = torch.tensor(math.hypot(*(norms[f"{group}/{name}"] for name in names)))
-            self.learner.apply(Gradients(group, found, norm))
+            self.learner.stepper.step([Gradients(group, found, norm)])
         self.learner.finish_update({})
 
     def _norms(self, tensors: Mapping[str, Tensor]) -> dict[str, float]:

@@ -38,8 +38,6 @@ class Histograms:
     """
 
     def __init__(self, interval: int | None) -> None:
-        if interval is not None and interval < 1:
-            raise ValueError(f"histogram_interval is {interval}; it must be >= 1, or null")
         self._interval = interval
         self.is_due = False
         self._found: dict[str, Histogram] = {}

@@ -6,9 +6,10 @@ import math
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import torch
+from annotated_types import Ge, Lt
 from torch import Tensor
 from torch.optim.rmsprop import rmsprop
 
@@ -18,16 +19,12 @@ _QUANTITIES = {"adam": ("exp_avg", "exp_avg_sq"), "rmsprop": ("square_avg",), "r
 #: Default epsilon of each optimizer.
 _EPSILONS = {"adam": 1e-8, "rmsprop": 0.01, "rmsprop_tf": 1e-5}
 _BETAS = (0.9, 0.999)
+#: Range of a running mean's decay.
+Decay = Annotated[float, Ge(0), Lt(1)]
 #: Keeps a division by a norm finite.
 _TINY = 1e-6
 #: Name of the group of parameters that is all of the model's, or all but a group with a name of its own.
 MODEL = "model"
-
-
-def check_max_norm(max_norm: float | None) -> None:
-    """Refuse a bound of the gradients' norm that would stop or reverse all learning."""
-    if max_norm is not None and not max_norm > 0.0:
-        raise ValueError(f"gradients_norm_clipping is {max_norm}; it must be > 0 or null")
 
 
 @dataclass(frozen=True)
@@ -51,12 +48,6 @@ class OptimizerSettings:
     def __post_init__(self) -> None:
         if self.name.lower() not in OPTIMIZERS:
             raise ValueError(f"optimizer is {self.name!r}; it must be one of {', '.join(OPTIMIZERS)}")
-        if not self.learning_rate > 0.0:
-            raise ValueError(f"initial_learning_rate is {self.learning_rate}; it must be > 0")
-        if not 0.0 <= self.decay < 1.0:
-            raise ValueError(f"decay is {self.decay}; it must be in [0, 1)")
-        if self.epsilon is not None and not self.epsilon > 0.0:
-            raise ValueError(f"epsilon is {self.epsilon}; it must be > 0")
 
     @property
     def is_fused(self) -> bool:

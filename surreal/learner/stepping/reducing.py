@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from surreal.base.metrics import MeanDuration
 from surreal.learner.stepping.optimizers import Optimizer
 from surreal.learner.stepping.ranks import Ranks
-from surreal.model.policy.filters import Moments, RunningMoments
+from surreal.model.filters import Moments, RunningMoments
 
 
 class Reducer:

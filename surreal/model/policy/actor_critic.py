@@ -14,9 +14,9 @@ from surreal.base.types import Obs
 from surreal.model.base import make_generator
 from surreal.model.composed import ComposedModel
 from surreal.model.distributions import Distribution
+from surreal.model.filters import ObsFilter, ReturnFilter
 from surreal.model.heads import ValueHead
 from surreal.model.layers.activations import ActivationName
-from surreal.model.policy.filters import ObsFilter, ReturnFilter
 from surreal.model.policy.orthogonal import HIDDEN_GAIN, POLICY_GAIN, VALUE_GAIN, initialise_orthogonally
 from surreal.model.policy.policy_head import SigmaSettings, make_policy_head
 from surreal.model.policy.value_function import ValueFunction
@@ -70,11 +70,11 @@ class ActorCritic(ComposedModel):
         self._sigma = SigmaSettings(sigma, log_sigma)
         make_policy_head(1, action_space)  # a space without a policy is refused now, not at the first batch
         self.value_hiddens = None if value_hiddens is None else check_hiddens(value_hiddens)
+        self.has_own_value = value_hiddens is not None
         self._value_options = {"activation": activation, **options}
         self._is_orthogonal = orthogonal
         self._normalizes_obs = normalize_obs
         self.value_network: ValueFunction | None = None
-        self.obs_filter: ObsFilter | None = None
         self.return_filter = ReturnFilter() if normalize_rewards else None
         if self.state_shape is not None and self.value_hiddens is not None:
             *outer, size = self.state_shape

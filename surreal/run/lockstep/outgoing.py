@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from surreal.learner.gradients import GradientLearner, Gradients
+from surreal.learner import GradientLearner, Gradients
 from surreal.learner.parameter_server.counting import FilterCounts
 from surreal.run.process.progress import read_applied
 

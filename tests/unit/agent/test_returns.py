@@ -12,7 +12,7 @@ import torch
 from surreal.agent import AgentLoop
 from surreal.agent.returns import CARRIED_RETURN, RunningReturns
 from surreal.base.types import Action
-from surreal.model.policy.filters import ReturnFilter
+from surreal.model.filters import ReturnFilter
 from tests.unit.agent.test_loop import FIRST, LAST, MID, FakePool, FakeSender, make_batch
 
 GAMMA, ENVS = 0.9, 3

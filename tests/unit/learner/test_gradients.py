@@ -57,7 +57,9 @@ def test_computing_gradients_changes_nothing_and_applying_them_is_the_step(make_
     before = parameters(halves)
     gradients = halves.gradients(halves.loss(make_batch(1)))
     assert all(torch.equal(tensor, before[name]) for name, tensor in parameters(halves).items())
-    halves.apply(Gradients(gradients.group, {name: tensor.clone() for name, tensor in gradients.tensors.items()}))
+    halves.stepper.step(
+        [Gradients(gradients.group, {name: tensor.clone() for name, tensor in gradients.tensors.items()})]
+    )
     whole.optimize(1, make_batch(1))
     assert all(torch.equal(tensor, parameters(halves)[name]) for name, tensor in parameters(whole).items())
 
@@ -105,7 +107,7 @@ def test_a_parameter_that_the_loss_does_not_know_stays(make_batch: MakeBatch) ->
     before = parameters(learner)
     gradients = learner.gradients(learner.model.q.output.bias.sum())
     assert gradients.tensors.keys() == {"q.output.bias"}
-    learner.apply(gradients)
+    learner.stepper.step([gradients])
     changed = {name for name, tensor in parameters(learner).items() if not torch.equal(tensor, before[name])}
     assert changed == {"q.output.bias"}
 

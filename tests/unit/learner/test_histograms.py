@@ -96,7 +96,7 @@ def test_what_was_not_taken_is_replaced_by_what_is_newer(make_batch: MakeBatch) 
 
 @pytest.mark.parametrize("interval", [0, -1])
 def test_an_interval_out_of_range_is_refused(interval: int) -> None:
-    with pytest.raises(ValueError, match=f"histogram_interval is {interval}; it must be >= 1, or null"):
+    with pytest.raises(ValueError, match=f"histogram_interval is {interval}; it must be >= 1"):
         dqn(interval)
 
 

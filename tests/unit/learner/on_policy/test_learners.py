@@ -119,14 +119,15 @@ def test_the_first_update_sees_observations_as_the_policy_does_from_then_on(
 ) -> None:
     model = make_model(normalize_obs=True, **needs(name))
     learner, seen = LEARNERS[name](model), list[float]()
-    improve = learner.improve
+    name = "learn_all" if name == "trpo" else "learn"
+    learn = getattr(learner, name)
 
-    def look(batch: Any) -> Any:
+    def look(*arguments: Any) -> Any:
         assert model.obs_filter is not None
         seen.append(float(model.obs_filter.moments[0].count))
-        return improve(batch)
+        return learn(*arguments)
 
-    monkeypatch.setattr(learner, "improve", look)
+    monkeypatch.setattr(learner, name, look)
     batches = [play(model, seed=i) for i in range(2)]
     for i, batch in enumerate(batches):
         learner.optimize(i, batch)

@@ -38,8 +38,7 @@ class TwoGroups(GradientLearner):
 
     def learn(self, i: int, batch: Batch) -> Mapping[str, Tensor | float]:
         found = [self.gradients(loss, group) for group, loss in self.losses(batch).items()]
-        for gradients in found:
-            self.apply(gradients)
+        self.stepper.step(found)
         return {}
 
 

@@ -73,7 +73,7 @@ class Server:
         if self.status == "ok" and not self._is_dead:
             FilterCounts(self.learner.model).add(groups.pop(COUNTS, {}))
             for group, tensors in groups.items():
-                self.learner.apply(Gradients(group, tensors))
+                self.learner.stepper.step([Gradients(group, tensors)])
             if len(self.pushes) % self._combined == 0:
                 self.published += 1
                 self._progress = write_progress(0, 0, {self.sender_id: updates})

@@ -9,7 +9,7 @@ from gymnasium import spaces
 
 from surreal.base.specs import ObsSpec
 from surreal.model import ActorCritic
-from surreal.model.policy.filters import ObsFilter, ReturnFilter, RunningMoments
+from surreal.model.filters import ObsFilter, ReturnFilter, RunningMoments
 
 
 def test_the_statistics_of_three_agents_chunks_are_those_over_all_steps() -> None:

@@ -1,0 +1,290 @@
+"""Steppers: how the parameters of a learner move down a gradient. The learner does not know which stepper it has.
+
+LocalStepper    steps here
+RankStepper     steps down the mean of the gradients of all ranks
+SendingStepper  sends the gradients of the model to parameter servers, and steps other groups here
+PartStepper     steps one part of the parameters: one of several parameter servers
+"""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from surreal.base.pytorch import Module
+from surreal.learner.stepping.histograms import Histograms
+from surreal.learner.stepping.optimizers import MODEL, Optimizer, OptimizerSettings
+from surreal.learner.stepping.ranks import Ranks
+from surreal.learner.stepping.reducing import Reducer
+from surreal.learner.stepping.skipping import SkipCounter
+from surreal.model.filters import RunningMoments
+
+
+class Gradients(NamedTuple):
+    """Gradients of a loss, for the parameters of one group."""
+
+    group: str
+    tensors: dict[str, Tensor]  #: by the parameter's name, without those that the loss does not depend on
+    norm: Tensor | None = None  #: global norm of the whole gradient, a scalar, if `tensors` may be a part of it
+
+
+class ParameterGroups:
+    """The parameters that a learner moves: groups of them, each with its optimizer. All steps end in `step`.
+
+    Args:
+        settings: of the optimizers.
+        max_norm: largest norm of a group's gradient; None clips nothing.
+        lock: held while parameters change.
+        schedule: gives the learning rate of the next step of a group with the usual one; None keeps it constant.
+        histograms: get gradients before they are clipped.
+        skipped_limit: see `SkipCounter`.
+
+    Attributes:
+        optimizers: by group.
+        skipped: counts the updates that were skipped because their gradients were not finite.
+    """
+
+    def __init__(
+        self,
+        settings: OptimizerSettings,
+        *,
+        max_norm: float | None,
+        lock: threading.RLock,
+        schedule: Callable[[], float] | None,
+        histograms: Histograms,
+        skipped_limit: int,
+    ) -> None:
+        self.optimizers: dict[str, Optimizer] = {}
+        self.skipped = SkipCounter(skipped_limit)
+        self._settings = settings
+        self._max_norm = max_norm
+        self._lock = lock
+        self._schedule = schedule
+        self._histograms = histograms
+        self._rate_factors: dict[str, float] = {}
+        self._norms: dict[str, Tensor] = {}  # of the running update
+
+    def add(
+        self, group: str, parameters: Iterable[tuple[str, Tensor]], learning_rate: float | None = None
+    ) -> Optimizer:
+        """Give a group an optimizer; arguments as in `GradientLearner.optimize_group`."""
+        initial = self._settings.learning_rate if learning_rate is None else learning_rate
+        optimizer = Optimizer(parameters, replace(self._settings, learning_rate=initial))
+        self.optimizers[group] = optimizer
+        self._rate_factors[group] = initial / self._settings.learning_rate
+        return optimizer
+
+    def step(self, gradients: Gradients) -> None:
+        """Clip gradients, anneal the learning rate and change the parameters; skip gradients that are not finite."""
+        optimizer = self.optimizers[gradients.group]
+        if self._schedule is not None:
+            optimizer.learning_rate = self._schedule() * self._rate_factors[gradients.group]
+        self.show(gradients)
+        norm = optimizer.apply(gradients.tensors, max_norm=self._max_norm, lock=self._lock, norm=gradients.norm)
+        self.note(gradients.group, norm)
+
+    def show(self, gradients: Gradients) -> None:
+        """Add gradients to the histograms, if these want them."""
+        if self._histograms.wants_gradients(gradients.group):
+            self._histograms.add_gradients(gradients.group, gradients.tensors)
+
+    def note(self, group: str, norm: Tensor) -> None:
+        """Note the norm of a group's gradient in a step, done here or elsewhere."""
+        self._norms[group] = norm
+        self.skipped.note(group, norm)
+
+    def end_update(self, *, is_checked: bool) -> None:
+        """Count the update.
+
+        Args:
+            is_checked: whether to look at the count, which waits for a GPU.
+
+        Raises:
+            DivergedError: too many updates in a row were skipped.
+        """
+        self._norms.clear()
+        self.skipped.end_update()
+        if is_checked:
+            self.skipped.check()
+
+    def named(self) -> Mapping[str, Mapping[str, Tensor]]:
+        """Give the parameters by group and name."""
+        return {group: optimizer.named for group, optimizer in self.optimizers.items()}
+
+    def metrics(self, groups: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor | float]:
+        """Give learning rate, norm of the gradient before clipping and norm of the parameters of groups."""
+        found = dict[str, Any]()
+        for group, tensors in groups.items():
+            suffix = "" if group == MODEL else f"_{group}"
+            found[f"weight_norm{suffix}"] = torch.nn.utils.get_total_norm([each.detach() for each in tensors.values()])
+            if group in self.optimizers:
+                found[f"learning_rate{suffix}"] = self.optimizers[group].learning_rate
+            if group in self._norms:
+                found[f"gradient_norm{suffix}"] = self._norms[group]
+        return found
+
+
+class Stepper(ABC):
+    """Moves groups of parameters down gradients.
+
+    Its learner calls it, on the thread that learns:
+
+        stepper.add_group("model", parameters)      # in `build`
+        stepper.start()                             # the model is complete
+        for batch in batches:
+            stepper.share_counts()                  # once filters have counted the batch
+            stepper.step(gradients_of_a_loss)       # any number of times
+            stepper.end_learning(parts)
+
+    Args:
+        groups: the learner's parameters.
+    """
+
+    def __init__(self, groups: ParameterGroups) -> None:
+        self.groups = groups
+
+    def add_group(
+        self, group: str, parameters: Iterable[tuple[str, Tensor]], learning_rate: float | None = None
+    ) -> Optimizer | None:
+        """Give a group of parameters an optimizer; returns None if this process moves none of them."""
+        return self.groups.add(group, parameters, learning_rate)
+
+    @abstractmethod
+    def step(self, gradients: Sequence[Gradients]) -> None:
+        """Step down the gradients of one loss, of one or several groups.
+
+        Raises:
+            RankError: another rank is gone.
+        """
+
+    def start(self) -> None:
+        """Begin with a model that has its parameters and is on its device."""
+
+    def share_counts(self) -> None:
+        """Count in what the filters of other ranks have counted since the last call; at the beginning of an update."""
+
+    def end_learning(self, parts: Iterable[Any]) -> None:
+        """End what one call of `learn` does.
+
+        Args:
+            parts: what checkpoints keep of the learner besides the model, in the same order on all ranks.
+        """
+
+    def metrics(self) -> dict[str, float]:
+        """Give metrics of the steps under full names."""
+        return {}
+
+
+class LocalStepper(Stepper):
+    """Steps here."""
+
+    def step(self, gradients: Sequence[Gradients]) -> None:
+        for each in gradients:
+            self.groups.step(each)
+
+
+class RankStepper(Stepper):
+    """Steps down the mean of the gradients of all ranks, at the same time as they do.
+
+    All ranks begin with the same state, and do updates together.
+
+    Args:
+        groups: the learner's parameters.
+        ranks: the processes that learn together.
+        model: the learner's.
+    """
+
+    def __init__(self, groups: ParameterGroups, ranks: Ranks, model: Module) -> None:
+        super().__init__(groups)
+        self._model = model
+        self._reducer = Reducer(ranks, groups.optimizers)
+        self.start()
+
+    def step(self, gradients: Sequence[Gradients]) -> None:
+        for each in gradients:
+            self._step(each.group, each.tensors)
+
+    def start(self) -> None:
+        for module in self._model.modules():
+            if isinstance(module, RunningMoments):
+                module.track()
+
+    def share_counts(self) -> None:
+        self._reducer.share_counts(self._model)
+
+    def end_learning(self, parts: Iterable[Any]) -> None:
+        self._step(None, {})  # take part in the steps of ranks that have more
+        with self._model.lock:
+            self._reducer.share_counts(self._model)
+            self._reducer.follow_first(self._model, parts)
+
+    def metrics(self) -> dict[str, float]:
+        return self._reducer.metrics()
+
+    def _step(self, group: str | None, tensors: Mapping[str, Tensor]) -> None:
+        for chosen, mean in self._reducer.steps(group, tensors):
+            self.groups.step(Gradients(chosen, mean))
+
+
+class SendingStepper(Stepper):
+    """Sends the gradients of the model's parameters; steps groups of other parameters, such as curiosity's, here.
+
+    Args:
+        groups: the learner's parameters.
+        send: called with the gradients of one loss, which it may keep. Their receiver changes the parameters, and this
+            process gets the new ones.
+        model: the learner's.
+    """
+
+    def __init__(self, groups: ParameterGroups, send: Callable[[Sequence[Gradients]], object], model: Module) -> None:
+        super().__init__(groups)
+        self._send = send
+        self._model = model
+
+    def step(self, gradients: Sequence[Gradients]) -> None:
+        sent = list[Gradients]()
+        for each in gradients:
+            if self._is_sent(each.group):
+                self.groups.show(each)
+                sent.append(each)
+            else:
+                self.groups.step(each)
+        if sent:
+            self._send(sent)
+
+    def _is_sent(self, group: str) -> bool:
+        shared = {id(parameter) for parameter in self._model.parameters()}
+        return all(id(each) in shared for each in self.groups.optimizers[group].named.values())
+
+
+class PartStepper(Stepper):
+    """Steps only some of the parameters; other parameter servers step the rest.
+
+    Args:
+        groups: the learner's parameters; those made before are dropped.
+        names: `group/name` of the parameters that it moves.
+    """
+
+    def __init__(self, groups: ParameterGroups, names: Collection[str]) -> None:
+        super().__init__(groups)
+        self._names = names
+        groups.optimizers.clear()
+
+    def add_group(
+        self, group: str, parameters: Iterable[tuple[str, Tensor]], learning_rate: float | None = None
+    ) -> Optimizer | None:
+        own = [(name, tensor) for name, tensor in parameters if f"{group}/{name}" in self._names]
+        return super().add_group(group, own, learning_rate) if own else None
+
+    def step(self, gradients: Sequence[Gradients]) -> None:
+        for each in gradients:
+            if each.group not in self.groups.optimizers and each.norm is not None:
+                self.groups.note(each.group, each.norm)  # another server has all of this group
+            else:
+                self.groups.step(each)

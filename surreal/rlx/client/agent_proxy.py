@@ -48,7 +48,7 @@ class AgentProxyException(RlxError):  # noqa: N818 - RELAAX's name
 
 
 class AgentProxyReplyError(AgentProxyException):
-    """The server answered with an error; its message is ours. The connection stays open."""
+    """The server answered with an error, whose message this exception has. The connection stays open."""
 
 
 class AgentProxyConnectionError(AgentProxyException):
@@ -62,13 +62,14 @@ class AgentProxy:
 
     Args:
         address: `host:port`, a pair of them, or a URL: `rlx://`, `rlxs://` (TLS), `ws://` or `wss://` (WebSocket).
-        timeout_s: longest wait for one answer, > 0. Raising it forgives a slow server, and notices a dead one later.
+        timeout_s: longest wait for one answer in s, > 0. Raising it tolerates a slow server and detects a dead one
+            later.
         connect_timeout_s: longest wait for one attempt to connect, > 0.
         token: what the server was told to ask for; None: nothing.
         tls: encrypt, and check the server's certificate, also without a URL that says so.
         tls_ca: file of certificates to check the server's against; None: what this machine trusts. Turns TLS on.
-        tls_cert, tls_key: files with a certificate for the server, and its key. Of the three, those that are missing
-            are named by `SURREAL_RLX_TLS_CA`, `_CERT` and `_KEY`, where there is TLS.
+        tls_cert, tls_key: files with a certificate for the server, and its key. With TLS, `SURREAL_RLX_TLS_CA`, `_CERT`
+            and `_KEY` name those that are not given.
         ssl_context: all of that in your own words. Turns TLS on.
         rng: jitter of the waits between attempts to connect.
 
@@ -112,7 +113,7 @@ class AgentProxy:
         return self._transport is not None
 
     def connect(self, retry: int = 6, *, stop: threading.Event | None = None) -> None:
-        """Connect to the server, anew if there is a connection.
+        """Connect to the server; an existing connection is closed first.
 
         Args:
             retry: how many attempts, >= 1, with jittered waits between them that double from 0.5 s to 8 s.
@@ -151,8 +152,8 @@ class AgentProxy:
             state: what the environment shows: an array, a PIL image, nested lists, a dictionary; None or [] if it
                 has no state.
             terminal: the episode is over.
-            truncated: the episode is over because of a limit, though it could have gone on: its end counts as no end.
-                Implies `terminal`.
+            truncated: a limit ended the episode, which could have continued: the learner still bootstraps from its last
+                state. Implies `terminal`.
 
         Returns:
             The action: an int, a float, a list or an array; None when the episode is over.
@@ -166,7 +167,7 @@ class AgentProxy:
         return self._exchange(request).get("data")
 
     def reset(self) -> str:
-        """Give up the running episode: it counts as truncated, and its unfinished step is dropped.
+        """Abandon the running episode: it counts as truncated, and its unfinished step is dropped.
 
         Returns:
             "done".
@@ -208,7 +209,7 @@ class AgentProxy:
             raise AgentProxyException(str(error)) from error
 
     def _exchange(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Send a request and return its reply. After a failure in between, the connection is of no use any more."""
+        """Send a request and return its reply. After a failure in between, the connection is unusable."""
         transport = self._transport
         if transport is None:
             raise AgentProxyConnectionError(f"not connected to {self.address}")
@@ -228,7 +229,9 @@ class AgentProxy:
             raise AgentProxyConnectionError(f"the connection to {self.address} is lost: {error}") from error
         except RlxError as error:
             self.disconnect()
-            raise AgentProxyException(f"{self.address} answers what is no RLX message: {error}") from error
+            raise AgentProxyException(
+                f"{self.address} answers with something that is not an RLX message: {error}"
+            ) from error
         except BaseException:
             # The answer to this request would be taken for the answer to the next.
             self.disconnect()
@@ -283,7 +286,7 @@ class ProxyMetrics:
 
 
 def retrying(attempts: int, action: Callable[[], T], *, rng: random.Random, stop: threading.Event | None = None) -> T:
-    """Do something that needs a connection, again while the connection is lost.
+    """Call a function that needs a connection, again while the connection is lost.
 
     Args:
         attempts: how often at most, >= 1.

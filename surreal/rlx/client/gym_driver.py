@@ -1,4 +1,4 @@
-"""Runs gymnasium environments as external ones: each over a connection of its own, in a thread of its own.
+"""Run gymnasium environments as external ones, each in its own thread with its own connection.
 
 Used by `surreal rlx-client`. A time limit goes out as `truncated`, so that the learner bootstraps there as it does for
 a local environment. A lost connection is made again for as long as `attempts` lasts, and the episode it cut off is
@@ -33,13 +33,13 @@ _CLOSE_TIMEOUT_S = 3.0
 
 @dataclass(frozen=True)
 class DriverOptions:
-    """How environments are run.
+    """Options of running environments.
 
     Attributes:
         server: address, as `AgentProxy` takes it.
         episodes: how many in all, split evenly between the environments; None: until stopped.
         exploit: act as well as the agent can, and learn nothing.
-        seed: of the first episodes, each environment its own; None: new ones each time.
+        seed: seed of the first episodes, from which each environment derives its own; None: a new one each time.
         attempts: how often to try to connect before giving up, >= 1; forty take four to five minutes.
         timeout_s: longest wait for one answer.
         token: what the server was told to ask for.
@@ -76,7 +76,7 @@ class EpisodeEnd:
 
 @dataclass
 class Counts:
-    """What was played.
+    """Counts of what was played.
 
     Attributes:
         episodes: the whole ones, in the order in which they ended.
@@ -93,9 +93,9 @@ class GymTraining(TrainingBase):
     """Plays one environment.
 
     Args:
-        env: with time limits in a wrapper or in itself; closed by whoever made it.
+        env: an environment that applies its time limits itself; the caller closes it.
         agent: a proxy, not connected.
-        seed: of the first episode.
+        seed: seed of the first episode.
         on_episode: called with return and length of every whole episode.
         exploit, max_episodes, attempts, stop: as in `TrainingBase`; None episodes: until stopped.
     """
@@ -292,5 +292,5 @@ def _seeds(seed: int, count: int) -> list[int | None]:
 
 
 def _share(total: int | None, count: int, index: int) -> int | None:
-    """Split a number of episodes: taking turns instead would favour short ones."""
+    """Split a number of episodes: taking turns instead would favor short ones."""
     return None if total is None else total // count + (index < total % count)

@@ -20,7 +20,7 @@ def find_token(path: str | None, setting: str, *, source: str = "") -> str | Non
     """Read the token; a file that is named must have one, so that no server is open by mistake.
 
     Args:
-        path: of the file; None: the variables are looked at, which may be missing.
+        path: the file; None: the environment variables, which may be missing.
         setting: what named the file.
         source: where that stands.
 
@@ -54,7 +54,7 @@ class ClientTls(NamedTuple):
 
 
 class Options:
-    """Settings in sections. A name is found with hyphens in place of its underscores too, and the other way round.
+    """Settings in sections. Names may have hyphens in place of underscores, and the reverse.
 
         steps = options.get("environment/steps", 100)
 
@@ -70,7 +70,7 @@ class Options:
         """Read a file.
 
         Args:
-            path: of the file; None: the default one, if it is there.
+            path: the file; None: the default one, if it exists.
             default: None: there is none.
 
         Raises:

@@ -4,7 +4,7 @@
     assert Training([], agent=agent).run()
     assert agent.steps > 0
 
-It refuses what a server would: states that the protocol has no form for, rewards that are no numbers.
+It refuses what a server would refuse: states that the protocol cannot encode, rewards that are not numbers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class RandomAgent(AgentProxy):
 
     Args:
         actions: how many actions there are to choose among, or what gives one.
-        seed: of the choice among them.
+        seed: seed of the random actions.
 
     Attributes:
         steps: actions that led to something.
@@ -60,7 +60,7 @@ class RandomAgent(AgentProxy):
             if not np.isfinite(np.asarray(reward, np.float64)).all():
                 raise AgentProxyReplyError(f"the reward is {reward}; it must be finite")
             if not self._is_open:
-                raise AgentProxyReplyError("the first update of an episode has no reward, for nothing was done yet")
+                raise AgentProxyReplyError("the first update of an episode has no reward: no action came before it")
             self.steps += 1
         self._is_open = not is_over
         self.episodes += is_over

@@ -58,7 +58,7 @@ class TrainingBase:
 
     Args:
         argv: the command line, unknown arguments in it are left to others; None: this process's.
-        address: of the server, as `AgentProxy` takes it.
+        address: the server's address, in the forms that `AgentProxy` takes.
         exploit: act as well as the agent can, and learn nothing.
         show_ui: for the environment to show itself: it looks at `self.show_ui` in every step.
         max_episodes: how many episodes.
@@ -66,7 +66,7 @@ class TrainingBase:
         attempts: how often to try to connect before giving up, >= 1; ten take half a minute.
         token: what the server was told to ask for.
         stop: set by others to end `run` before its next episode, and the waits for a server.
-        agent: a proxy of your own, instead of one for the address and the token.
+        agent: your own proxy, instead of one for the address and the token.
 
     Attributes:
         agent: the proxy.
@@ -142,7 +142,7 @@ class TrainingBase:
         self.agent.update_metrics([{"method": "scalar", "name": name, "y": float(reward), "x": None} for name in names])
 
     def run(self) -> bool:
-        """Play all episodes; returns whether nothing was in the way, else `failure` says what."""
+        """Play all episodes; returns whether all were played, otherwise `failure` has the reason."""
         with at_show_signal(self._toggle_ui):
             return self._run()
 
@@ -228,7 +228,7 @@ def _flag(text: str) -> bool:
 
 
 def _address_in(options: Options) -> Any:
-    """Give the server's address in a file, its own section first, then where the run's servers listen."""
+    """Return the server's address in a file: from the client's section, or else where the run's servers listen."""
     bind = options.get("relaax_rlx_server/bind")
     if bind is not None:
         return bind

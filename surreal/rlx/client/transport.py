@@ -1,4 +1,4 @@
-"""How a client's payloads travel: netstrings over TCP, or binary frames over a WebSocket, either of them inside TLS.
+"""Transports of a client's messages: netstrings over TCP, or binary frames over a WebSocket, both optionally in TLS.
 
 Used by `agent_proxy`. Everything here raises `OSError` when the connection is lost or a deadline has passed, and
 `RlxError` when the peer sends what no RLX server sends. Blocking, for one thread at a time.
@@ -41,7 +41,7 @@ _CONTINUATION, _TEXT, _BINARY, _CLOSE, _PING, _PONG = 0x0, 0x1, 0x2, 0x8, 0x9, 0
 
 @dataclass(frozen=True)
 class Address:
-    """Where a server is.
+    """The address of a server.
 
     Attributes:
         host, port: of the server or its balancer.
@@ -62,7 +62,7 @@ class Address:
 
 
 class Transport(Protocol):
-    """What the client needs of a connection."""
+    """A connection as the client uses it."""
 
     def send(self, payload: bytes, deadline_s: float) -> None:
         """Send one payload before `time.monotonic()` reaches the deadline."""
@@ -86,9 +86,9 @@ def parse_address(address: str | tuple[str, int]) -> Address:
         parts = urlsplit(address if "://" in address else f"rlx://{address}")
         host, port = parts.hostname, parts.port
     except ValueError as error:
-        raise ValueError(f"{address!r} is no address: {error}") from None
+        raise ValueError(f"{address!r} is not an address: {error}") from None
     if parts.scheme not in _SCHEMES or not host:
-        raise ValueError(f"{address!r} is no address; write host:port, or a URL: {', '.join(sorted(_SCHEMES))}")
+        raise ValueError(f"{address!r} is not an address; write host:port, or a URL: {', '.join(sorted(_SCHEMES))}")
     is_websocket, is_tls = _SCHEMES[parts.scheme]
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     return Address(host, DEFAULT_PORT if port is None else port, is_websocket, is_tls, path)
@@ -104,7 +104,7 @@ def open_transport(address: Address, deadline_s: float, *, ssl_context: ssl.SSLC
             Giving one turns TLS on for an address without a scheme.
 
     Raises:
-        OSError: nobody answers, or not in time, or the certificate is not accepted.
+        OSError: no server answers in time, or the certificate is not accepted.
         RlxError: the peer speaks no WebSocket.
     """
     sock = socket.create_connection((address.host, address.port), timeout=_remaining_s(deadline_s))
@@ -173,7 +173,7 @@ class WebSocketTransport:
         headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(b":") for line in lines)}
         expected = base64.b64encode(hashlib.sha1(key + _WEBSOCKET_GUID, usedforsecurity=False).digest())
         if status.split(b" ")[1:2] != [b"101"] or headers.get(b"sec-websocket-accept") != expected:
-            raise RlxError(f"{address} is no WebSocket server: {status[:80].decode('latin-1')}")
+            raise RlxError(f"{address} is not a WebSocket server: {status[:80].decode('latin-1')}")
 
     def send(self, payload: bytes, deadline_s: float) -> None:
         self._send_frame(_BINARY, payload, deadline_s)

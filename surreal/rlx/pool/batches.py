@@ -17,7 +17,7 @@ from surreal.rlx.pool.states import Leaves
 
 @dataclass(slots=True)
 class LiveEvent:
-    """A session waits for an action. It has one of these for all its steps: nobody keeps it beyond the answer."""
+    """A session waits for an action. One object serves all steps of a session, so it is not kept after the answer."""
 
     env_slot: int
     session: Any  #: handed back with the action
@@ -57,7 +57,7 @@ class FrameStacker:
     """Frames of one session; the first of an episode fills the stack.
 
     Args:
-        frame: of one frame.
+        frame: spec of one frame.
         depth: frames of a stack, >= 1.
     """
 
@@ -66,7 +66,7 @@ class FrameStacker:
         self._stack: NDArray[np.generic] = np.zeros((depth, *frame.shape), frame.dtype)
 
     def push(self, leaves: Leaves, *, is_first: bool) -> Leaves:
-        """Add a frame, and give the stack [depth, *shape], oldest first, in memory of its own."""
+        """Add a frame, and return the stack [depth, *shape], oldest first, in new memory."""
         frame = leaves[0].reshape(self._shape)
         if is_first:
             stack = np.repeat(frame[None], len(self._stack), axis=0)
@@ -82,7 +82,7 @@ _NO_INFO: dict[str, NDArray[Any]] = {}
 
 
 class BatchBuilder:
-    """Builds the batches of one pool, each in memory of its own.
+    """Builds the batches of one pool, each in new memory.
 
     Args:
         obs_spec: leaves of one observation.

@@ -43,13 +43,13 @@ class RlxEnvPool(EnvPool):
     closed may begin again in the same batch.
 
     Args:
-        action_space: of the environments, as clients see it.
-        observation_space: of the environments; None: states reach the agent as they came, in an array of objects,
+        action_space: the environments' action space, as clients see it. observation_space: the environments'
+        observation space; None: states reach the agent unchanged, in an array of objects,
             and are not recorded.
         wrappers: what stands between these spaces and the agent; None: nothing. Not for states as they came.
         frame_stack: frames that the agent sees at once, >= 1; clients send them one at a time.
-        gather_window_s: longest wait for the actions of further sessions once one waits for its own, >= 0; nobody
-            waits when all of them do. Raising it makes batches larger and answers later.
+        gather_window_s: longest wait in s for requests of further sessions once one waits, >= 0; there is no
+            wait when all sessions are waiting. Raising it makes batches larger and answers later.
         gather_max: rows of a batch, >= 1; more are left for the next.
         explore: whether the agent may explore at all; sessions that exploit never do.
         record: whether steps are experience to be sent; those of sessions that exploit never are.
@@ -58,7 +58,7 @@ class RlxEnvPool(EnvPool):
     Attributes:
         reader: reads states for the sessions; None without an observation space.
         wrappers, frame_stack: as given.
-        frame_spec: of one frame, as the agent sees it.
+        frame_spec: spec of one frame, as the agent sees it.
 
     Raises:
         ValueError: a space is of a kind that has no arrays, or is to be stacked but is not one array.
@@ -169,7 +169,7 @@ class RlxEnvPool(EnvPool):
         self._deliver, self._release = _nowhere, _nowhere
 
     def awaited(self) -> str:
-        """Say whether there are sessions at all."""
+        """Return whether there are sessions."""
         count = len(self._active)
         return f"waiting for the states of {count} sessions" if count else "waiting for a client to begin a session"
 
@@ -222,7 +222,7 @@ class RlxEnvPool(EnvPool):
     def _take_cut(self, event: CutEvent) -> None:
         env_slot = event.env_slot
         if env_slot in self._owed:
-            # The agent is about to act in it: nobody must see the env slot close before.
+            # The agent is about to act in it, so the env slot must not close before.
             self._deferred.append(event)
             return
         waiting = self._waiting.pop(env_slot, None)
@@ -286,4 +286,4 @@ class RlxEnvPool(EnvPool):
 
 
 def _nowhere(_: Sequence[Any]) -> None:
-    """Stand in for a server that is not there, or not any more."""
+    """Take the place of a server that has not started or has stopped."""

@@ -1,4 +1,4 @@
-"""Which numbers are taken from clients: a single bad one can undo a whole run.
+"""Ranges of the numbers that are accepted from clients: a single bad number can ruin a whole run.
 
 A value that is not finite, in one row of one batch, makes every parameter of the network nan for good, and a finite
 one does so as soon as its square is not: norms, running filters and the optimizer's second moments square what they
@@ -32,7 +32,7 @@ _TOLERANCE = 1e-5
 
 @dataclass(frozen=True)
 class ValueLimits:
-    """Which values are refused.
+    """Limits beyond which values are refused.
 
     Attributes:
         observation: magnitude of the largest float in a state, > 0. The square of 1e18, summed over a hundred of them,
@@ -60,7 +60,7 @@ class Departures:
     """Counts the states outside of their bounds that were taken; any thread may note some.
 
     Attributes:
-        count: of them.
+        count: number of such states.
     """
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class Departures:
         self._lock = threading.Lock()
 
     def note(self, count: int, first: RlxValueError) -> None:
-        """Count so many states; `first` says what is wrong with one of them."""
+        """Count states outside of the bounds; `first` describes the problem of one of them."""
         with self._lock:
             is_news, self.count = self.count == 0, self.count + count
         if is_news:
@@ -150,7 +150,7 @@ class Range:
             self._departures.note(1, self._describe(array, sent))
 
     def error(self, array: NDArray[Any]) -> RlxValueError:
-        """Say why one observation's leaf is refused."""
+        """Explain why a leaf of an observation is refused."""
         return self._describe(array) if self._wide is None else self._wide.error(array)
 
     def _describe(self, array: NDArray[Any], sent: NDArray[Any] | None = None) -> RlxValueError:
@@ -168,7 +168,7 @@ class Range:
 
 
 def range_of(space: gymnasium.Space[Any], leaf: ArraySpec, limits: ValueLimits, departures: Departures) -> Range | None:
-    """Give the range of a leaf; None: its dtype holds nothing else."""
+    """Return the range of a leaf; None: its dtype holds no other values."""
     if isinstance(space, spaces.Discrete):
         return Range(leaf, np.asarray(space.start, np.int64), np.asarray(space.start + space.n - 1, np.int64))
     if isinstance(space, spaces.MultiDiscrete):
@@ -189,14 +189,14 @@ def range_of(space: gymnasium.Space[Any], leaf: ArraySpec, limits: ValueLimits, 
 
 
 def widest_range(leaf: ArraySpec, limits: ValueLimits) -> Range | None:
-    """Give the range of a leaf without bounds of its own; None: its dtype holds nothing else."""
+    """Return the range of a leaf without bounds; None: its dtype holds no other values."""
     return Range(leaf, *_float_bounds(leaf, -np.inf, np.inf, limits)) if leaf.dtype.kind == "f" else None
 
 
 def _float_bounds(
     leaf: ArraySpec, low: Any, high: Any, limits: ValueLimits
 ) -> tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]]]:
-    # A bound beyond the limit, such as the largest float32, is as good as none; float16 has a limit of its own.
+    # A bound beyond the limit, such as the largest float32, limits nothing; float16 has its own limit.
     largest = min(limits.observation, float(np.finfo(leaf.dtype).max))
     bounds = []
     for bound, sign in ((low, -1.0), (high, 1.0)):

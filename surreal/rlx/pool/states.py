@@ -27,7 +27,7 @@ class RewardReader:
         largest: magnitude of the largest reward, > 0 (see `ValueLimits`).
 
     Attributes:
-        largest: as given.
+        largest: the largest magnitude, as given.
     """
 
     def __init__(self, weights: Sequence[float] | None = None, largest: float = DEFAULT_LIMITS.reward) -> None:
@@ -35,7 +35,7 @@ class RewardReader:
         self.largest = largest
 
     def read(self, reward: Any) -> float:
-        """Give the reward as a number.
+        """Return the reward as a number.
 
         Raises:
             RlxRequestError: it is neither, or has not as many numbers as there are weights.
@@ -44,7 +44,7 @@ class RewardReader:
         return self.check(reward if type(reward) is float else self._number(reward))
 
     def check(self, reward: float) -> float:
-        """Give the reward back.
+        """Return the reward.
 
         Raises:
             RlxValueError: it is not finite, or too large.
@@ -65,7 +65,9 @@ class RewardReader:
         if not isinstance(reward, list) or not all(isinstance(part, int | float) for part in reward):
             raise RlxRequestError(f"the reward must be a number or a list of numbers, got {type(reward).__name__}")
         if not reward:
-            raise RlxRequestError("the reward is an empty list; send a number, or numbers, or None to begin anew")
+            raise RlxRequestError(
+                "the reward is an empty list; send a number, or numbers, or None to begin a new episode"
+            )
         if self._weights is None:
             return sum(map(_finite, reward))
         if len(reward) != len(self._weights):
@@ -74,7 +76,7 @@ class RewardReader:
 
 
 def _finite(part: float) -> float:
-    """Give a part of a reward as a float: parts that cancel each other out must be numbers too."""
+    """Return a part of a reward as a float: parts that cancel each other out must be numbers too."""
     if not abs(part) <= _LARGEST_PART:
         raise _refused(part, "finite, and in the range of a float32, in each of its parts")
     return float(part)
@@ -92,9 +94,9 @@ Leaves = list[NDArray[Any]]
 class StateReader:
     """Reads states into the leaves of an observation space.
 
-    Accepted are: arrays, nested lists, and numbers whose values the leaf's dtype can hold (floats for an integer leaf
-    only if they are whole); images, whose bytes an uint8 leaf takes as they are and a float leaf as 0..1; shapes that
-    differ in axes of size 1 only; None or [] for a space without values, and for one with a single value. Choices must
+    It accepts arrays, nested lists, and numbers whose values the leaf's dtype can hold (floats for an integer leaf only
+    if they are whole). It accepts images, whose bytes a uint8 leaf takes unchanged and a float leaf as 0..1, shapes
+    that differ only in axes of size 1, and None or [] for a space without values or with a single value. Choices must
     be in their space; numbers of a `Box` too, if the limits say so.
 
     Args:
@@ -103,9 +105,9 @@ class StateReader:
         is_first_look: whether those who take plain states look at them again, through `plain_range`.
 
     Attributes:
-        spec: of an observation.
-        plain: of a state whose bytes are an observation, once `plain_range` was looked at; None: there are none.
-        plain_range: of such a state; None: all that its bytes can say.
+        spec: spec of an observation.
+        plain: format of a state whose bytes are an observation, after a check of `plain_range`; None: there is none.
+        plain_range: range of such a state; None: all values of its dtype.
         departures: counts the states outside of their bounds.
 
     Raises:
@@ -154,7 +156,7 @@ class StateReader:
         ]
 
     def nothing(self) -> Leaves:
-        """Give an observation for a terminal state that was not sent: nobody bootstraps from it."""
+        """Return an observation for a terminal state that was not sent: no learner bootstraps from it."""
         return self._lows
 
     def _read_leaf(self, state: Any, leaf: ArraySpec, within: Range | None) -> NDArray[Any]:
@@ -163,7 +165,7 @@ class StateReader:
         try:
             sent = np.asarray(state)
         except (ValueError, OverflowError):
-            raise RlxRequestError(f"{_expected(leaf)}, got a list that is no array") from None
+            raise RlxRequestError(f"{_expected(leaf)}, got a list that is not an array") from None
         if sent.dtype.kind not in "biuf":
             raise _no_numbers(state, sent, leaf)
         if sent.shape != leaf.shape:
@@ -243,7 +245,7 @@ def _collect(state: Any, structure: Structure, arrays: list[Any], path: str) -> 
 
 
 def _lowest(space: gymnasium.Space[Any], leaf: ArraySpec) -> NDArray[Any]:
-    """Give an observation of a leaf, for want of one: zeros where the space has them, for all we know."""
+    """Return a default observation of a leaf: zeros where the space contains them."""
     start = space.start if isinstance(space, spaces.Discrete | spaces.MultiDiscrete) else 0
     return np.broadcast_to(np.asarray(start, leaf.dtype), leaf.shape or (1,))
 

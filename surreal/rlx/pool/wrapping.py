@@ -35,15 +35,15 @@ class RemoteWrappers:
 
     Args:
         specs: the innermost first.
-        observation_space: of what clients send.
-        action_space: of what clients take.
+        observation_space: space of the states that clients send.
+        action_space: space of the actions that clients take.
         training: whether some sessions train; False leaves out the wrappers that are for training only.
         limits: which numbers are refused.
 
     Attributes:
         observation_space, action_space: as the agent sees them, frames not stacked.
-        reader: of such observations.
-        limits: as given.
+        reader: reads such observations.
+        limits: the limits, as given.
 
     Raises:
         EnvError: a wrapper does not exist, refuses the spaces, or has to be at the environment itself; or evaluation,
@@ -126,10 +126,10 @@ class SessionWrappers:
         """Make the agent's observation of a client's.
 
         Args:
-            leaves: as `StateReader.read` gives them.
+            leaves: the leaves that `StateReader.read` returns.
 
         Returns:
-            Leaves of the agent's space, in the same form, in memory of their own.
+            Leaves of the agent's space, in the same form, in new memory.
 
         Raises:
             RlxRequestError: a wrapper failed, or made something else than its space says. `RlxValueError`: a value that
@@ -154,11 +154,11 @@ class SessionWrappers:
         return [array if array.ndim else array.reshape(1) for array in arrays]
 
     def nothing(self) -> Leaves:
-        """Give an observation for a terminal state that was not sent: nobody bootstraps from it."""
+        """Return an observation for a terminal state that was not sent: no learner bootstraps from it."""
         return self._reader.nothing()
 
     def rewards(self, reward: float) -> tuple[float, float]:
-        """Give what counts for the episode's return, and what is learned from.
+        """Return the reward that counts for the episode's return, and the one that is learned from.
 
         Raises:
             RlxRequestError: a wrapper failed, or made no number.
@@ -171,7 +171,7 @@ class SessionWrappers:
         try:
             return float(reward), float(learned)
         except (TypeError, ValueError) as error:
-            raise RlxRequestError(f"wrappers made a reward that is no number: {error}") from error
+            raise RlxRequestError(f"wrappers made a reward that is not a number: {error}") from error
 
     def action(self, action: Any) -> Any:
         """Make what the client takes of the agent's action.

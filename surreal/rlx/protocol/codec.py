@@ -49,5 +49,5 @@ def decode(payload: bytes, limits: Limits = DEFAULT_LIMITS, *, keeps_images: boo
     try:
         return Reader(payload, limits, keeps_images=keeps_images).message()
     except (struct.error, IndexError) as error:
-        # Fields of fixed size are read without a check of their own: past the end, these are raised.
+        # Fields of fixed size are read without a separate check: past the end, these are raised.
         raise RlxDecodeError(f"the message of {len(payload)} bytes is cut off") from error

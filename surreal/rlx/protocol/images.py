@@ -28,7 +28,7 @@ class Image(NamedTuple):
     ]  #: [height, width] or [height, width, bands]: uint8; bool for mode 1, int32 for I, float32 for F
 
     def to_array(self) -> NDArray[Any]:
-        """Give the array that an image decodes to: float32 in 0..1 where bytes stand for brightness."""
+        """Return the array that an image decodes to: float32 in 0..1 where bytes stand for brightness."""
         return _UNIT.take(self.pixels) if self.mode in _BANDS else self.pixels
 
 
@@ -38,7 +38,7 @@ def is_image(value: Any) -> bool:
 
 
 def image_parts(image: Any) -> tuple[str, int, int, bytes]:
-    """Give mode, width, height and raw bytes of a Pillow image.
+    """Return mode, width, height and raw bytes of a Pillow image.
 
     Raises:
         RlxEncodeError: the protocol does not have its mode.

@@ -20,7 +20,7 @@ def parse_json(text: bytes | str, limits: Limits = DEFAULT_LIMITS) -> dict[str, 
     """Read a message.
 
     Raises:
-        RlxDecodeError: it is no JSON object; `RlxLimitError` if it is over a limit.
+        RlxDecodeError: it is not a JSON object; `RlxLimitError` if it is over a limit.
     """
     if len(text) > limits.max_bytes:
         raise RlxLimitError(f"a message of {len(text)} bytes is over the limit of {limits.max_bytes}")
@@ -63,7 +63,7 @@ def _refuse(value: Any) -> NoReturn:
 
 
 def _depth(data: bytes) -> int:
-    """Give the deepest nesting of a JSON text, for a fraction of what it costs to parse it.
+    """Measure the deepest nesting of a JSON text, at a fraction of the cost of parsing it.
 
     What follows a mistake in the text, where a parser stops, may be taken for anything.
     """

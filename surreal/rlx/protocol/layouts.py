@@ -33,7 +33,7 @@ class Layouts:
     """Layouts of the updates of one client, by the length of whole frames.
 
     Args:
-        plain: of observations that are the bytes of a state as it comes; None: they never are.
+        plain: format of observations that are the unchanged bytes of a state; None: they never are.
     """
 
     __slots__ = ("_layouts", "_plain", "get")
@@ -54,14 +54,14 @@ class Layouts:
 
 
 class Layout:
-    """Where reward and state are, in frames that are otherwise equal to `data`.
+    """The places of reward and state in frames that are otherwise equal to `data`.
 
     Args:
         data: a whole frame.
         state: that is in it.
         state_at: where its bytes begin and end.
         reward_at: where the reward begins and ends; None if there is none, or one that is None.
-        reward_form: of `struct`.
+        reward_form: the reward's format for `struct`.
         plain: see `Layouts`.
 
     Attributes:
@@ -96,7 +96,7 @@ class Layout:
         self._reward = None if reward_at is None else 4 - self._state
 
     def read(self, data: bytes | memoryview) -> tuple[bytes, float | None] | None:
-        """Give the bytes of the state, and the reward.
+        """Return the bytes of the state, and the reward.
 
         Args:
             data: begins with what is to be read, a frame of the layout's length.
@@ -110,7 +110,7 @@ class Layout:
         return parts[self._state], None if self._reward is None else parts[self._reward]
 
     def message(self, state: bytes, reward: float | None) -> dict[str, Any]:
-        """Give the message that a frame holds, as `decode` gives it, without the keys that an update does not need."""
+        """Decode the message in a frame, as `decode` does, without the keys that an update does not need."""
         array: NDArray[Any] = np.ndarray(self._shape, self._dtype, state)
         return {"command": "update", "reward": reward, "state": array, "terminal": False}
 
@@ -144,7 +144,7 @@ def _find_layout(data: bytes, start: int, message: dict[str, Any], plain: ArrayS
 
 
 def _value_span(data: bytes, position: int, kind: int) -> tuple[int, int]:
-    """Give the bytes of a value, of an array its raw ones; (-1, -1) for types that are not of the usual kind."""
+    """Return where the bytes of a value are, of an array its raw bytes; (-1, -1) for unusual types."""
     if kind in _FIXED:
         return position, position + _FIXED[kind]
     if kind == dtypes.STRING:

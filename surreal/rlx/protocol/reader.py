@@ -167,7 +167,7 @@ class Reader:
         return found
 
     def _count(self, *, least_bytes: int) -> int:
-        """Read how many entries follow, each of at least so many bytes."""
+        """Read the number of entries that follow, each of `least_bytes` or more."""
         count = self._u32()
         left = len(self._payload) - self._position
         if count * least_bytes > left:

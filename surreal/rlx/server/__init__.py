@@ -1,4 +1,4 @@
-"""The server: connections, sessions and admission, in a thread of its own. It knows `protocol` and `pool`."""
+"""The server: connections, sessions and admission, in its own thread. It uses `protocol` and `pool`."""
 
 from surreal.rlx.server.server import RlxServer
 from surreal.rlx.server.settings import ServerSettings

@@ -47,7 +47,7 @@ class Acceptor:
     account of strangers, and wait with them.
 
     Args:
-        hub: of the server.
+        hub: the server's hub.
         listeners: bound sockets that do not block; closed by `close`.
         tls: certificate and key; None: no TLS.
     """
@@ -64,7 +64,7 @@ class Acceptor:
             self._resume(listener)
 
     def close(self) -> None:
-        """Take no more; those that are there stay."""
+        """Accept no more connections; existing ones stay."""
         for listener in self._listeners:
             if listener.fileno() >= 0:
                 self._loop.remove_reader(listener)
@@ -129,7 +129,7 @@ class Acceptor:
 
 
 class Newcomer(asyncio.Protocol):
-    """A connection that has not said what it is; see `surreal.rlx.server.hub.Connection`."""
+    """A connection of a kind that is not known yet; see `surreal.rlx.server.hub.Connection`."""
 
     is_known = False
     is_busy = False

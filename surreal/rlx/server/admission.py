@@ -5,8 +5,8 @@ that is open now; what connections hold of messages that are under way is not co
 be available without swapping, in the machine and in the container.
 
 With a few sessions, most of the growth is what all share: modules, the network's buffers. So the estimate is a mean
-over measurements, in which each counts as many sessions as it saw: it follows a crowd at once, and a few by and by, up
-and down.
+over measurements, in which each counts as many sessions as it saw: it follows a large change at once and a small one
+gradually.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Admission:
         return self._need
 
     def admits(self, open_sessions: int, read_buffered: Callable[[], int] = lambda: 0) -> bool:
-        """Decide whether one more session may be opened beside others; if so, it is counted as opened.
+        """Decide whether one more session may be opened; if so, it is counted as opened.
 
         Args:
             open_sessions: how many others.
@@ -84,7 +84,7 @@ class Admission:
         return False
 
     def note_buffered(self, buffered: int) -> None:
-        """Note how many bytes connections hold of messages under way, between the measurements."""
+        """Record the bytes of unfinished messages that connections hold, between the measurements."""
         self._held = max(self._held, buffered)
 
     def _measure(self, open_sessions: int, buffered: int) -> None:

@@ -1,4 +1,4 @@
-"""What all connections of one server share: slots, the way to the pool and back, admission, counters.
+"""The state that all connections of one server share: slots, the way to the pool and back, admission, counters.
 
 Everything here runs on the server's thread, but for `on_actions` and `on_released`, which hand over to it.
 """
@@ -29,7 +29,7 @@ _MAX_TURNS = 32
 #: Read from a socket at a time, at most: a piece of work that cannot be divided.
 _BUFFER_BYTES = 1 << 16
 
-#: What is told of answers is of so many seconds, s.
+#: Window of the statistics of answers, s.
 _WINDOW_S = 10.0
 
 #: Longest time from the opening of a connection to its `init`, s.
@@ -43,7 +43,7 @@ FIRST_MESSAGE_BYTES = 1 << 16
 
 
 class Connection(Protocol):
-    """What the hub needs of a connection."""
+    """A connection as the hub uses it."""
 
     opened_s: float
     heard_s: float  #: when the last whole request came, or was answered
@@ -75,8 +75,8 @@ class Hub:
 
     Args:
         pool: where sessions are driven.
-        settings: of the server.
-        loop: of the server's thread.
+        settings: the server's settings.
+        loop: the event loop of the server's thread.
 
     Attributes:
         limits: on what clients send.
@@ -86,11 +86,11 @@ class Hub:
             a new buffer each time, costs more than all that is done with a small message.
         poller: reads the sockets.
         strangers_account: what strangers owe, all together, and connections that were lost.
-        turns: of connections that want more than their share of the thread.
+        turns: turns of connections that want more than their share of the thread.
         num_sessions: that are open; a connection counts as one before it has any.
         num_active: sessions that ask for actions.
         num_waiting: those of them that wait for one.
-        metric_budget: of what clients report.
+        metric_budget: budget of the metrics that clients report.
         refused, errors, requests, refused_values: counters.
     """
 
@@ -142,7 +142,7 @@ class Hub:
         self.num_sessions += 1
 
     def discard(self, connection: Connection) -> None:
-        """Count a connection no more; may be called twice."""
+        """Stop counting a connection; may be called twice."""
         if connection in self.connections:
             self.connections.remove(connection)
             self.strangers.pop(connection, None)
@@ -174,7 +174,7 @@ class Hub:
         return sum(connection.buffered_bytes() for connection in self.connections)
 
     def take_slot(self) -> int:
-        """Give a slot to a new session, the smallest that is free: agents keep arrays of slots."""
+        """Assign the smallest free slot to a new session: agents keep arrays of slots."""
         if self._free:
             return heapq.heappop(self._free)
         self._next_slot += 1

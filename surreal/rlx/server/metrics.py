@@ -12,7 +12,7 @@ from surreal.rlx.protocol.errors import RlxRequestError, RlxValueError, brief
 #: Records of one session, and of all sessions of a server: in a second, in the long run, and at once.
 SESSION_RATE, SESSION_BURST = 10.0, 500.0
 SERVER_RATE, SERVER_BURST = 50.0, 2000.0
-#: A histogram is written as so many scalars.
+#: Number of scalars that a histogram is written as.
 _HISTOGRAM_COST = 10.0
 #: Different names of metrics, of all sessions of a server.
 MAX_NAMES = 1000
@@ -23,7 +23,7 @@ class Budget:
 
     Args:
         rate: records per s, in the long run.
-        burst: records at once, at most; what there is in the beginning.
+        burst: most records at once, which is also the initial budget.
     """
 
     __slots__ = ("_burst", "_left", "_rate", "_time_s")
@@ -43,7 +43,7 @@ class Budget:
 
 
 class MetricBudget:
-    """What all sessions of a server may send.
+    """Limits on the metrics of all sessions of a server.
 
     Attributes:
         dropped: records that were too many.

@@ -16,21 +16,21 @@ from typing import Protocol
 TURN_REQUESTS = 32
 #: Time after which a turn ends, s.
 TURN_S = 0.00025
-#: Time that is left to others after a turn, as a multiple of its own.
+#: Time that is left to other connections after a turn, as a multiple of the turn's time.
 _REST = 2.0
 #: Rest that a connection may owe before it has to queue, s: what usual clients do now and then is done at once.
 _ALLOWANCE_S = 0.002
 
 
 class Queued(Protocol):
-    """What is needed of a connection."""
+    """A connection as this module uses it."""
 
     def take_turn(self) -> None:
-        """Do as much as fits into a turn, and queue again if more is left."""
+        """Process as much as fits into a turn, and queue again if more is left."""
 
 
 class Account:
-    """What one connection owes for the time it had."""
+    """The time that one connection owes the others."""
 
     __slots__ = ("_rested_s",)
 
@@ -38,7 +38,7 @@ class Account:
         self._rested_s = 0.0  # when it will have rested enough
 
     def charge(self, spent_s: float, now_s: float) -> bool:
-        """Note that it had so much time until now; returns whether it owes too much rest."""
+        """Record time that the connection used until now; returns whether it owes too much."""
         self._rested_s = max(self._rested_s, now_s - spent_s) + (1 + _REST) * spent_s
         return self.owes(now_s)
 
@@ -47,7 +47,7 @@ class Account:
         return self.wait_s(now_s) > 0
 
     def wait_s(self, now_s: float) -> float:
-        """Give the time until it owes no more than it may, s."""
+        """Return the time until it owes no more than it may, s."""
         return max(0.0, self._rested_s - now_s - _ALLOWANCE_S)
 
     def inherit(self, other: Account, now_s: float) -> None:
@@ -59,7 +59,7 @@ class Turns:
     """The queue of one server, on the event loop's thread.
 
     Args:
-        loop: of the server's thread.
+        loop: the event loop of the server's thread.
         clock: seconds, monotonic.
     """
 
@@ -76,7 +76,7 @@ class Turns:
         self._wait()
 
     def charge(self, spent_s: float) -> None:
-        """Note that so much time was spent on connections of the queue: the next turn comes later."""
+        """Record time spent on connections of the queue, which delays the next turn."""
         self._next_s = max(self._next_s, self.clock()) + _REST * spent_s
 
     def _wait(self) -> None:
@@ -92,7 +92,7 @@ class Turns:
 
 
 class Polled(Protocol):
-    """What is needed of a connection."""
+    """A connection as this module uses it."""
 
     transport: asyncio.Transport
 
@@ -104,7 +104,7 @@ class Poller:
     """Reads for its connections, on the event loop's thread.
 
     Args:
-        loop: of the server's thread.
+        loop: the event loop of the server's thread.
         buffer: what a socket has is read into here, and must be taken before the next is read.
     """
 
@@ -142,7 +142,7 @@ class Poller:
         return True
 
     def close(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         self._connections.clear()
         if self._epoll is not None:
             self._loop.remove_reader(self._epoll.fileno())
@@ -160,7 +160,7 @@ class Poller:
                 if count:
                     connection.buffer_updated(count)
                 else:
-                    # The end: asyncio will come upon it too, and knows what to do.
+                    # The end of the stream: asyncio finds it too, and handles it.
                     self.remove(connection)
                     connection.transport.resume_reading()
             except BlockingIOError:

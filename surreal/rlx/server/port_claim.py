@@ -1,8 +1,8 @@
 """Makes sure that the servers which share a port of this machine belong together.
 
 With SO_REUSEPORT the system spreads connections over all processes of a user that listen on a port, whatever they are:
-two runs on one port would silently share their clients. So whoever shares a port holds a file for as long as it lives,
-which says whose the port is. The system lets go of it with the process, however that ends.
+two runs on one port would silently share their clients. So each process that shares a port holds a locked file, which
+names the owner. The system releases the lock with the process, however that ends.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class PortClaim:
         port: > 0; all addresses of the machine count as one.
         owner: says whose servers they are; those that say the same share the port.
         is_bound: whether this process has bound the port already; otherwise the first that claims it makes sure that
-            nobody else has.
+            no other process has.
 
     Raises:
         RlxServerError: the port is another owner's, or another program's.
@@ -45,16 +45,16 @@ class PortClaim:
             for _ in range(_ATTEMPTS):
                 if self._try(host, port, owner, is_bound=is_bound):
                     return
-                # Whoever is there may be about to go, or not have written its name yet.
+                # The holder may be about to end, or may not have written its name yet.
                 time.sleep(_WAIT_S * (0.5 + random.random()))
             other, own = self._owner() or "another server", owner or "this server"
-            raise RlxServerError(f"port {port} belongs to {other}, and {own} needs a port of its own")
+            raise RlxServerError(f"port {port} belongs to {other}, and {own} needs another port")
         except BaseException:
             self._leave()
             raise
 
     def close(self) -> None:
-        """Give the port up; may be called twice. The last one takes the file away."""
+        """Release the port; may be called twice. The last process removes the file."""
         if self._file >= 0:
             with suppress(OSError):
                 fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -101,7 +101,7 @@ class PortClaim:
 
 
 def _check_free(host: str, port: int) -> None:
-    """Bind the port for a moment as nobody can who shares it.
+    """Bind the port for a moment without sharing it.
 
     Raises:
         RlxServerError: it is in use, or cannot be had.
@@ -111,7 +111,7 @@ def _check_free(host: str, port: int) -> None:
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         ):
             with socket.socket(family, kind, protocol) as probe:
-                # Connections that ended a moment ago are in nobody's way.
+                # Connections that ended a moment ago do not block the port.
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 if family == socket.AF_INET6:
                     probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)

@@ -1,4 +1,4 @@
-"""What a server answers."""
+"""Replies of a server."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ NO_ACTION: Reply = {"response": "action", "data": None}
 
 
 def error_reply(error: Exception) -> Reply:
-    """Say what went wrong."""
+    """Build the reply for an error."""
     return {"response": "error", "message": str(error)}
 
 
 def action_reply(action: Any) -> Reply:
-    """Say what to do."""
+    """Build the reply with an action."""
     return {"response": "action", "data": action}

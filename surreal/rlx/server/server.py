@@ -1,4 +1,4 @@
-"""`RlxServer`: accepts environments over TCP and WebSocket on one port, in a thread of its own.
+"""`RlxServer`: accepts environments over TCP and WebSocket on one port, in its own thread.
 
 pool = RlxEnvPool(action_space, observation_space)
 with RlxServer(pool, ServerSettings(port=7001)) as server:

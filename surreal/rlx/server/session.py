@@ -24,12 +24,12 @@ class Session:
     """One environment elsewhere.
 
     Args:
-        hub: of the server.
+        hub: the server's hub.
         on_action: called with the action that an `update` waited for, or with the error that took its place.
 
     Attributes:
         is_waiting: whether the agent is to act.
-        has_ended: set when an episode ended; whoever acts on it clears it.
+        has_ended: set when an episode ended; the reader clears it.
         is_refused: whether its first request was not an `init` with the token: the connection is to be closed.
         is_authorized: whether `init` brought the token, if one is asked for.
         is_ready: whether `init` was answered with `ready`.
@@ -85,7 +85,7 @@ class Session:
 
         Args:
             state: an observation (see `StateReader.plain`).
-            reward: as it came.
+            reward: the reward as received.
 
         Returns:
             Whether it was one of these; otherwise nothing has happened, and it is for `handle`.
@@ -256,14 +256,14 @@ class Session:
         reader = self._hub.pool.reader
         if reader is None:
             return state
-        # Nobody bootstraps from a terminal state, so it may be left out.
+        # No learner bootstraps from a terminal state, so it may be left out.
         wrappers = self._wrappers
         if is_terminated and state is None:
             return reader.nothing() if wrappers is None else wrappers.nothing()
         return reader.read(state) if wrappers is None else wrappers.observation(reader.read(state))
 
     def _read_reward(self, request: Mapping[str, Any]) -> tuple[float, float]:
-        """Give what counts for the episode's return, and what is learned from."""
+        """Return the reward that counts for the episode's return, and the one that is learned from."""
         rewards = self._hub.settings.rewards
         reward = rewards.read(request.get("reward"))
         if self._wrappers is None:

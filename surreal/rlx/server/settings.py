@@ -1,4 +1,4 @@
-"""What an RLX server is told."""
+"""Settings of an RLX server."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ StatusSource = Callable[[], Mapping[str, Any]]
 #: RELAAX's.
 DEFAULT_PORT = 7001
 
-#: Bytes of a message beside its state: keys, a list of rewards, a histogram of ten thousand numbers.
+#: Bytes of a message in addition to its state: keys, a list of rewards, a histogram of ten thousand numbers.
 _EXTRA_BYTES = 256 << 10
 #: Bytes of a number, at most: in JSON, with sign, 17 digits, exponent, comma and some blanks.
 _NUMBER_BYTES = 32
@@ -37,7 +37,7 @@ class ServerSettings:
         host: address to listen on; everything but loopback lets other machines in.
         port: TCP port, of WebSockets and HTTP too; 0: a free one.
         reuses_port: let several servers of this machine share the port; the system spreads connections over them.
-        owner: whose server this is; only servers that say the same share a port.
+        owner: name of the run; only servers with the same owner share a port.
         timeout_s: age at which a connection is closed at the next end of an episode, reply first, s; None: never.
         idle_timeout_s: time without a whole request after which a connection is closed, s; None: never.
         max_connection_sessions: sessions of one WebSocket open at the same time, >= 1; raising it lets a single client
@@ -45,15 +45,12 @@ class ServerSettings:
         token: what `init` must bring; None: nothing.
         origins: where else web pages may come from, such as "https://example.org"; "*": from anywhere. Pages of this
             machine, and those of this server under a numeric address, always may.
-        limits: on what clients send; None: what `message_limits` gives for the observation space.
-        admission: who may open a session.
-        rewards: makes scalars of rewards.
-        is_exploiting: whether all sessions exploit, whatever they ask for.
-        tls: certificate and key; None: no TLS.
-        static_dir: folder whose files are served over HTTP; None: none.
-        pages_dir: another one, served under `/app/`.
-        status: gives what `/status.json` says beside the number of sessions, to whoever reaches the port; called on the
-            server's thread. None: nothing.
+        limits: on what clients send; None: what `message_limits` gives for the observation space. admission: decides
+        which sessions may be opened. rewards: makes scalars of rewards. is_exploiting: whether all sessions exploit,
+        whatever they ask for. tls: certificate and key; None: no TLS. static_dir: folder whose files are served over
+        HTTP; None: none. pages_dir: another one, served under `/app/`. status: returns further entries of
+        `/status.json`, which every client that reaches the port can read; called on the
+            server's thread. None: no entries.
         on_metric: takes clients' metrics, all of them under "client/"; None drops them.
     """
 
@@ -87,11 +84,11 @@ def message_limits(
     max_items: int = DEFAULT_LIMITS.max_items,
     max_depth: int = DEFAULT_LIMITS.max_depth,
 ) -> Limits:
-    """Give the limits on messages; what is longer than any state can be is refused before it comes.
+    """Return the limits on messages; a message longer than any state can be is refused before it arrives.
 
     Args:
-        reader: of states; None: they may be anything.
-        max_bytes: of a message; None: as much as a state takes in its longest form.
+        reader: reads states; None: states may be anything.
+        max_bytes: limit of a message; None: the longest form of a state.
         max_items: entries of all its lists and dictionaries.
         max_depth: how deep these may nest.
     """

@@ -81,7 +81,7 @@ def test_servers_of_one_run_share_a_port_and_those_of_another_are_refused(start:
     port = int(first.line)
     second = start(port, "run a")
     assert second.line == str(port)
-    refused = f"cannot listen on 127.0.0.1:{port}: port {port} belongs to run a, and run b needs a port of its own"
+    refused = f"cannot listen on 127.0.0.1:{port}: port {port} belongs to run a, and run b needs another port"
     assert start(port, "run b").line == refused
     for _ in range(4):
         with AgentProxy(f"localhost:{port}") as client:

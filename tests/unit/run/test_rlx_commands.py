@@ -28,8 +28,8 @@ from tests.policies import write_policy
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--server", "foo://x"], "argument --server: 'foo://x' is no address; write host:port, or a URL: rlx"),
-        (["--server", "127.0.0.1:99999"], "argument --server: '127.0.0.1:99999' is no address: Port out of range"),
+        (["--server", "foo://x"], "argument --server: 'foo://x' is not an address; write host:port, or a URL: rlx"),
+        (["--server", "127.0.0.1:99999"], "argument --server: '127.0.0.1:99999' is not an address: Port out of range"),
         (["--timeout", "0"], "argument --timeout: 0 is not > 0"),
         (["--timeout", "nan"], "argument --timeout: nan is not > 0"),
     ],

@@ -1,4 +1,4 @@
-"""What TCP and WebSocket connections have in common: time, turns, flow control, and the order of replies."""
+"""The base of TCP and WebSocket connections: time, turns, flow control, and the order of replies."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class BaseConnection(asyncio.BufferedProtocol, ABC):
     """One admitted connection.
 
     Args:
-        hub: of the server.
-        transport: of the connection.
+        hub: the server's hub.
+        transport: the connection's transport.
 
     Attributes:
         opened_s, heard_s, is_known: see `surreal.rlx.server.hub.Connection`.
@@ -49,7 +49,7 @@ class BaseConnection(asyncio.BufferedProtocol, ABC):
 
     @abstractmethod
     def backlog_size(self) -> int:
-        """How many requests wait behind one."""
+        """Number of requests that wait behind another."""
 
     @abstractmethod
     def buffered_bytes(self) -> int:
@@ -65,10 +65,10 @@ class BaseConnection(asyncio.BufferedProtocol, ABC):
 
     @abstractmethod
     def work(self) -> bool:
-        """Do one piece of it; returns False if it is no more than a step, which now waits for its action."""
+        """Process one request; returns False if it was a step, which now waits for its action."""
 
     def finish_turn(self) -> None:
-        """Do what comes after the work of a turn."""
+        """Act on the work of a turn, such as writing replies; by default nothing."""
 
     # -- turns ---------------------------------------------------------------------------------------------------------
 
@@ -87,7 +87,7 @@ class BaseConnection(asyncio.BufferedProtocol, ABC):
             self._work_off(started_s, is_charged=not self.has_work())
 
     def attend(self) -> None:
-        """Do what can be done by now, unless it has to wait for its turn."""
+        """Process the requests that have arrived, unless the connection has to wait for its turn."""
         if not self._is_queued:
             self.take_turn()
 
@@ -136,16 +136,16 @@ class BaseConnection(asyncio.BufferedProtocol, ABC):
     # -- the transport -------------------------------------------------------------------------------------------------
 
     def become_known(self) -> None:
-        """Note that `init` was answered with `ready`."""
+        """Record that `init` was answered with `ready`."""
         self.is_known = True
         self.hub.strangers.pop(self, None)
 
     def hear(self) -> None:
-        """Note that a whole request came."""
+        """Record that a whole request arrived."""
         self.heard_s = time.monotonic()
 
     def close(self) -> None:
-        """Close after what is on its way out; nothing that comes in counts any more."""
+        """Close after pending replies are sent; further input is ignored."""
         self._is_closing = True
         self.hub.poller.remove(self)
         self.transport.close()

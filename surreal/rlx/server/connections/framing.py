@@ -10,7 +10,7 @@ from websockets.server import ServerProtocol
 from surreal.rlx.server.connections.http import answer_get, may_connect
 from surreal.rlx.server.hub import Hub
 
-#: Bytes behind the first two that say how long a frame is, by what stands there for its length.
+#: Bytes after the first two that hold a frame's length, by the value of its short length field.
 _LENGTH_BYTES = {126: 2, 127: 8}
 
 
@@ -46,7 +46,7 @@ class FrameCutter:
         return self._data[start : self._position]
 
     def _end(self, is_open: bool) -> int:
-        """Give where the next piece ends, which may be beyond what is there."""
+        """Return where the next piece ends, which may be beyond the bytes received so far."""
         data, start = self._data, self._position
         if start == len(data):
             return start
@@ -56,7 +56,7 @@ class FrameCutter:
 
 
 def _frame_bytes(data: bytes, start: int) -> int:
-    """Give the length of the frame that begins here; 0 if its head is not whole."""
+    """Return the length of the frame that begins here; 0 if its head is incomplete."""
     if len(data) < start + 2:
         return 0
     mark = data[start + 1]
@@ -69,7 +69,7 @@ def _frame_bytes(data: bytes, start: int) -> int:
 
 
 def answer_request(protocol: ServerProtocol, request: Request, hub: Hub) -> None:
-    """Let `protocol` send the answer; it is open after that, or about to end."""
+    """Send the answer by `protocol`, which is then open or about to end."""
     origins, hosts = request.headers.get_all("Origin"), request.headers.get_all("Host")
     if len(origins) > 1 or len(hosts) > 1:
         protocol.send_response(protocol.reject(HTTPStatus.BAD_REQUEST, "Origin and Host may be said once\n"))

@@ -37,7 +37,7 @@ def answer_get(
     *,
     pages_dir: Path | None = None,
 ) -> Answer | None:
-    """Answer a GET that is no WebSocket; None: there is nothing under this path.
+    """Answer a GET that is not for a WebSocket; None: there is no page at this path.
 
     Args:
         path: with its query.
@@ -82,7 +82,7 @@ def may_connect(origin: str | None, host: str | None, allowed: Sequence[str]) ->
     """Whether a web page may open a WebSocket here: any page that a user visits could try to reach this machine.
 
     Args:
-        origin: where the page came from, as the browser says; None: it is no browser.
+        origin: the page's origin, as the browser states it; None: the client is not a browser.
         host: the `Host` header, the server's name as the page knows it.
         allowed: further origins; "*" allows all.
     """

@@ -24,8 +24,8 @@ class TcpConnection(BaseConnection):
     """See above.
 
     Args:
-        hub: of the server.
-        transport: of the connection.
+        hub: the server's hub.
+        transport: the connection's transport.
     """
 
     def __init__(self, hub: Hub, transport: asyncio.Transport) -> None:
@@ -115,7 +115,7 @@ class TcpConnection(BaseConnection):
         self._handle(message)
 
     def _fail(self, error: RlxDecodeError) -> None:
-        """End it: nobody knows any more where a request begins or what it means."""
+        """End the connection: the bounds of its requests are lost."""
         self.hub.errors += 1
         self._send(error_reply(error))
         self.close()

@@ -34,7 +34,7 @@ _MAX_LATE_BYTES = 1 << 16
 
 
 class _Client:
-    """One session of a connection, and the requests that wait behind one of its own."""
+    """One session of a connection, and its requests that wait behind another."""
 
     __slots__ = ("has_sid", "is_binary", "requests", "session", "sid")
 
@@ -50,8 +50,8 @@ class WebSocketConnection(BaseConnection):
     """See above.
 
     Args:
-        hub: of the server.
-        transport: of the connection.
+        hub: the server's hub.
+        transport: the connection's transport.
     """
 
     def __init__(self, hub: Hub, transport: asyncio.Transport) -> None:
@@ -78,7 +78,7 @@ class WebSocketConnection(BaseConnection):
         if self._abort_timer is not None:
             self._abort_timer.cancel()
         super().connection_lost(error)
-        # The protocol's parser and exceptions lead back to it: a cycle, with what has come of a message.
+        # The protocol's parser and exceptions refer back to it: a cycle that would keep a partial message.
         self._protocol.parser.close()
         self._protocol.handshake_exc = self._protocol.parser_exc = None
         self._protocol.reader.discard()

@@ -74,7 +74,7 @@ def test_nested_state_is_taken_apart_in_the_order_of_the_spec() -> None:
         (VECTOR, [], r"got shape \(0,\)"),
         (VECTOR, "abc", "got 'abc'"),
         (VECTOR, ["1", "2", "3"], "got shape"),
-        (VECTOR, [[1], [2, 3]], "a list that is no array"),
+        (VECTOR, [[1], [2, 3]], "a list that is not an array"),
         (VECTOR, {"b" * 100: 1}, "a dict with keys"),
         (VECTOR, [10**30, 1, 1], "got shape"),
         (VECTOR, np.zeros(3, complex), "complex128"),

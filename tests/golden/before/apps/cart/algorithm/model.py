@@ -15,7 +15,7 @@ from surreal.model.composed import ComposedModel
 from surreal.model.distributions import Distribution
 from surreal.model.heads import ValueHead
 from surreal.model.layers.activations import ActivationName
-from surreal.model.filters import ObsFilter, ReturnFilter
+from surreal.model.policy.filters import ObsFilter, ReturnFilter
 from surreal.model.policy.orthogonal import HIDDEN_GAIN, POLICY_GAIN, VALUE_GAIN, initialise_orthogonally
 from surreal.model.policy.policy_head import SigmaSettings, make_policy_head
 from surreal.model.policy.value_function import ValueFunction

@@ -74,7 +74,7 @@ class RetryPolicy:
     def call(self, operation: Callable[[], T], *, what: str, stop: threading.Event | None, timeout_s: float) -> T:
         """See `RedisClient.retry`."""
         deadline = time.monotonic() + timeout_s
-        delays = delays_s(self._rng)
+        delays: Iterator[float] | None = None  # made at the first failure
         wait = (self, threading.get_ident())
         try:
             while True:
@@ -89,6 +89,7 @@ class RetryPolicy:
                         raise
                     self._note_failure(error, what)
                     WAITS.note(wait, f"waiting for Redis at {self._address}, to {what}")
+                    delays = delays or delays_s(self._rng)
                     delay = next(delays)
                     if time.monotonic() + delay > deadline:
                         raise self._gave_up(error, what, timeout_s) from error
@@ -101,7 +102,8 @@ class RetryPolicy:
                         self._note_recovery()
                     return result
         finally:
-            WAITS.end(wait)
+            if delays is not None:
+                WAITS.end(wait)
 
     def _gave_up(self, error: RedisError, what: str, timeout_s: float) -> RedisUnavailableError:
         if isinstance(error, ResponseError):

@@ -22,6 +22,7 @@ from redis import exceptions
 from redis.connection import Connection, SSLConnection
 from redis.exceptions import AskError, NoScriptError, OutOfMemoryError, ReadOnlyError, RedisError, ResponseError
 
+from surreal.base.errors import CodecError
 from surreal.distributed.connection.retry import clear_error, is_demoted, is_out_of_memory
 
 ScriptArg = bytes | bytearray | memoryview | str | int | float
@@ -293,6 +294,35 @@ def _pack(args: Sequence[Any], last: Sequence[memoryview]) -> list[Any]:
     if size <= _JOIN_BYTES:
         return [b"".join([*parts, *last, b"\r\n"])]
     return [b"".join(parts), *last, b"\r\n"]
+
+
+class Memory:
+    """Allocates memory for strings of bounded size.
+
+    Args:
+        max_bytes: larger strings are refused with `CodecError`.
+        is_reused: whether the first string after `free` may reuse the memory of an earlier one of its size. Allocating
+            is expensive, and all parameters of a model have one size.
+    """
+
+    def __init__(self, max_bytes: int, *, is_reused: bool = False) -> None:
+        self._max_bytes = max_bytes
+        self._is_reused = is_reused
+        self._last = bytearray()
+        self._is_free = False
+
+    def free(self) -> Memory:
+        """Release the memory returned so far; return itself."""
+        self._is_free = self._is_reused
+        return self
+
+    def __call__(self, size: int) -> bytearray:
+        if size > self._max_bytes:
+            raise CodecError(f"{size} bytes are too many; at most {self._max_bytes} are accepted")
+        if not self._is_free or size != len(self._last):
+            self._last = bytearray(size)
+        self._is_free = False
+        return self._last
 
 
 class DirectConnection:

@@ -89,6 +89,8 @@ class EncodedChunk(NamedTuple):
     table: bytes
     leaves: tuple[memoryview, ...]
     own_steps: int
+    content_bytes: int
+    stored_bytes: int  #: bytes that Redis needs for the chunk (`payload.stored_bytes`)
 
     @property
     def block(self) -> bytes:
@@ -96,22 +98,10 @@ class EncodedChunk(NamedTuple):
         return b"".join(self.leaves)
 
     @property
-    def block_bytes(self) -> int:
-        return sum(leaf.nbytes for leaf in self.leaves)
-
-    @property
     def pieces(self) -> list[memoryview]:
         """The content, in pieces."""
-        return [*self.leaves, memoryview(bytes(_padding(self.block_bytes)) + self.table)]
-
-    @property
-    def content_bytes(self) -> int:
-        return _content_bytes(self.block_bytes, len(self.table))
-
-    @property
-    def stored_bytes(self) -> int:
-        """Bytes that Redis needs for the chunk (`payload.stored_bytes`)."""
-        return stored_bytes(len(self.head), self.content_bytes)
+        block_bytes = sum(leaf.nbytes for leaf in self.leaves)
+        return [*self.leaves, memoryview(bytes(-block_bytes % 8) + self.table)]
 
 
 @dataclass
@@ -221,7 +211,8 @@ def encode(
     head += segments.astype(_SEGMENT_DTYPE).tobytes()
     if contract.compression is not None:
         head += np.array([piece.nbytes for piece in pieces], _SIZE_DTYPE).tobytes()
-    return EncodedChunk(head, table, pieces, own_steps)
+    size = _content_bytes(block_bytes, len(table))
+    return EncodedChunk(head, table, pieces, own_steps, size, stored_bytes(len(head), size))
 
 
 def contract_id(head: bytes) -> int:
@@ -322,12 +313,8 @@ def _describe_unsound(contract: Contract, columns: Mapping[str, NDArray[Any]], l
     return describe_unsound({**judged, **named})
 
 
-def _padding(block_bytes: int) -> int:
-    return -block_bytes % 8
-
-
 def _content_bytes(block_bytes: int, in_table: int) -> int:
-    return block_bytes + _padding(block_bytes) + in_table
+    return block_bytes + -block_bytes % 8 + in_table
 
 
 def _read_head(head: bytes) -> tuple[Any, ...]:

@@ -119,7 +119,7 @@ class Contract:
         """Bytes of a row in a chunk's content: an observation, and its step's row in the table."""
         return self.obs.row_bytes + sum(spec.nbytes for _, spec in self.table_columns)
 
-    @property
+    @cached_property
     def table_head_bytes(self) -> int:
         """Upper bound of a table's bytes without its rows."""
         return 256 * len(self.table_columns)

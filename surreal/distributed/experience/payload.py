@@ -115,11 +115,11 @@ def _is_compressed(metadata: bytes) -> bool:
 
     Source: the Arrow columnar format, Message.fbs. pyarrow does not report compression before it decompresses.
     """
-    message = _u32(metadata, 0)
+    message = int(struct.unpack_from("<I", metadata, 0)[0])
     header_field = _table_field(metadata, message, 2)
     if header_field == 0:
         raise CodecError("the table's Arrow message has no header")
-    record_batch = header_field + _u32(metadata, header_field)
+    record_batch = header_field + int(struct.unpack_from("<I", metadata, header_field)[0])
     return _table_field(metadata, record_batch, 3) != 0
 
 
@@ -133,10 +133,6 @@ def _table_field(buffer: bytes, table: int, index: int) -> int:
         return 0
     offset = int(struct.unpack_from("<H", buffer, vtable + slot)[0])
     return table + offset if offset else 0
-
-
-def _u32(buffer: bytes, position: int) -> int:
-    return int(struct.unpack_from("<I", buffer, position)[0])
 
 
 def write_block(leaves: Sequence[NDArray[Any]], compression: str | None) -> tuple[memoryview, ...]:

@@ -212,7 +212,12 @@ class ExpSender:
         if log is not None and log.pending_rows and time.monotonic() - self._oldest_s >= self._max_delay_s:
             self._leave()
         elif self.outbox.has_answer:
-            self._push()
+            self.outbox.push(
+                timeout_s=self._wait_timeout_s,
+                is_limited=self._is_limited,
+                stop=self._stop,
+                waits_for_last=False,
+            )
 
     def flush(self) -> None:
         """Send all complete steps, and wait for the acknowledgment; a running episode's last row stays.
@@ -225,15 +230,14 @@ class ExpSender:
 
     def _leave(self, *, waits_for_last: bool = False) -> None:
         """Cut a chunk and send it; its answer is taken with the next one, unless `waits_for_last`."""
-        if self._log is not None:
+        if (log := self._log) is not None:
+            carried = log.carried
             try:
-                self.outbox.put(self._log.contract, self._log.cut(self._chunk_max_bytes))
+                self.outbox.put(log.contract, log.cut(self._chunk_max_bytes))
             finally:
-                self._set_flush_length(self._log)
+                if log.carried != carried:
+                    self._set_flush_length(log)
                 self._oldest_s = time.monotonic()
-        self._push(waits_for_last=waits_for_last)
-
-    def _push(self, *, waits_for_last: bool = False) -> None:
         self.outbox.push(
             timeout_s=self._wait_timeout_s,
             is_limited=self._is_limited,

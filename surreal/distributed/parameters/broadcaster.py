@@ -36,7 +36,7 @@ from surreal.distributed.connection.contract import register_model_contract
 from surreal.distributed.connection.holders import HolderWatch, holder_of, make_token
 from surreal.distributed.connection.retry import number_of, text_of
 from surreal.distributed.connection.wire import ScriptArg, ScriptChannel
-from surreal.distributed.parameters.parts import Upload, part_names, pause
+from surreal.distributed.parameters.parts import INLINE_BYTES, Upload, part_names, pause
 from surreal.distributed.parameters.published import (
     PolicyPart,
     PublishedReader,
@@ -97,6 +97,7 @@ class TorchBroadcaster:
         self._keys = keys[part.server if part else 0]
         self._reader = PublishedReader(client, keys)
         self._lease_s = lease_s
+        self._lease_ms = max(1, int(1000 * lease_s))
         self._part_bytes = part_bytes
         self._stop = stop
         self._token = make_token(lease_s)
@@ -244,42 +245,39 @@ class TorchBroadcaster:
             "broadcast/last_ms": 1000 * self._seconds,
         }
 
-    @property
-    def _lease_ms(self) -> int:
-        return max(1, int(1000 * self._lease_s))
-
     def _publish(self, publication: _Publication, above: int) -> int:
         publication_id = secrets.token_hex(8)
-        upload = Upload(
-            self.client,
-            self._keys,
-            publication_id,
-            publication.blob,
-            part_bytes=self._part_bytes,
-            is_alone=self._part is None,
-            stop=self._stop,
-        )
+        blob, inline = publication.blob, publication.blob
+        names: list[str] = []
+        ahead: Mapping[str, Sequence[memoryview]] = {}
+        upload: Upload | None = None
+        if self._part is not None or len(blob) > min(INLINE_BYTES, self._part_bytes):
+            is_alone = self._part is None
+            upload = Upload(self.client, self._keys, publication_id, blob, self._part_bytes, is_alone, self._stop)
         removable = self._removable
         lease_deadline: float | None = None
         void = b""
-        notice = WaitNotice(logger)
+        notice: WaitNotice | None = None
         while True:
-            ahead = upload.bring()
+            if upload is not None:
+                ahead = upload.bring()
+                names, inline = upload.names, upload.inline
             args: list[ScriptArg] = [self._token, self._lease_ms, above]
-            args += [secrets.token_hex(8), publication_id, publication.message, len(upload.names)]
-            args += [upload.inline, self._keys.notice, self.version, removable[0].encode(), void]
+            args += [secrets.token_hex(8), publication_id, publication.message, len(names)]
+            args += [inline, self._keys.notice, self.version, removable[0].encode(), void]
             asked_at = time.monotonic()
-            removed = part_names(self._keys, *removable)
-            status, number, text = self._call("publish", [*upload.names, *removed], args, ahead)
+            removed = part_names(self._keys, *removable) if removable[1] else []
+            status, number, text = self._call("publish", [*names, *removed], args, ahead)
             if status == "ok":
                 self.version, self.epoch = number, text
-                self._removable, self._newest = self._newest, (publication_id, len(upload.names))
+                self._removable, self._newest = self._newest, (publication_id, len(names))
                 self._next_maintenance = time.monotonic() + self._lease_s / 3
-                notice.end()
+                if notice is not None:
+                    notice.end()
                 return number
             if status == "previous":
                 removable = (text, number)
-            elif status == "missing":
+            elif status == "missing" and upload is not None:
                 upload.bring_again()
             elif status == "held" and self.version == 0:
                 # The holder may have died without releasing its lease, which may be longer than ours.
@@ -289,6 +287,7 @@ class TorchBroadcaster:
                 if lease_deadline is None:
                     wait_s = max(self._lease_s, holder_of(text, self._lease_s).lease_s) + _LEASE_POLL_S
                     lease_deadline = time.monotonic() + wait_s
+                notice = notice or WaitNotice(logger)
                 if asked_at > lease_deadline:
                     notice.end()
                     raise self._refused(status)

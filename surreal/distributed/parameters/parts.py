@@ -14,10 +14,10 @@ from collections.abc import Mapping, Sequence
 
 from redis.exceptions import OutOfMemoryError
 
-from surreal.base.errors import CodecError, RedisUnavailableError, StoppedError
+from surreal.base.errors import RedisUnavailableError, StoppedError
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.keys import PolicyKeys
-from surreal.distributed.connection.wire import DirectConnection
+from surreal.distributed.connection.wire import DirectConnection, Memory
 
 #: Lifetime of uploaded parts before their publication, s; renewed during the upload.
 UPLOAD_TTL_S = 120.0
@@ -28,11 +28,11 @@ _UPLOAD_ATTEMPTS = 3
 MAX_PARTS = 4096
 #: Larger blobs go in parts: as an argument, they would be copied into Lua and back, and block the server meanwhile.
 #: Smaller ones reach a listener in one round trip instead of two.
-_INLINE_BYTES = 128 << 10
+INLINE_BYTES = 128 << 10
 
 
 class Upload:
-    """The bytes of one publication on their way to Redis: with the script, in one part before it, or in several.
+    """The bytes of one publication on their way to Redis, in one part just before the script, or in several.
 
     Args:
         client: client of the parameter server.
@@ -50,22 +50,18 @@ class Upload:
         keys: PolicyKeys,
         publication: str,
         blob: bytes,
-        *,
         part_bytes: int,
         is_alone: bool,
         stop: threading.Event | None,
     ) -> None:
-        self.inline = blob  #: argument of the script
-        self.names: list[str] = []  #: keys of the parts that the script publishes
+        self.inline = b""  #: argument of the script
+        self._parts = split(blob, part_bytes)
+        self.names = part_names(keys, publication, len(self._parts))  #: keys of the parts that the script publishes
         self._client = client
         self._blob = blob
         self._is_alone = is_alone
         self._stop = stop
-        self._parts: list[memoryview] = []
-        if not is_alone or len(blob) > min(_INLINE_BYTES, part_bytes):
-            self._parts, self.inline = split(blob, part_bytes), b""
-            self.names = part_names(keys, publication, len(self._parts))
-        self._is_there = not self._parts
+        self._is_there = False
         self._attempts = 0
 
     def bring(self) -> Mapping[str, Sequence[memoryview]]:
@@ -157,35 +153,6 @@ def fetch_parts(connection: DirectConnection, names: Sequence[str], max_bytes: i
             return None
         parts.append(part)
     return parts[0] if len(parts) == 1 else bytearray().join(parts)
-
-
-class Memory:
-    """Allocates memory for strings of bounded size.
-
-    Args:
-        max_bytes: larger strings are refused with `CodecError`.
-        is_reused: whether the first string after `free` may reuse the memory of an earlier one of its size. Allocating
-            is expensive, and all parameters of a model have one size.
-    """
-
-    def __init__(self, max_bytes: int, *, is_reused: bool = False) -> None:
-        self._max_bytes = max_bytes
-        self._is_reused = is_reused
-        self._last = bytearray()
-        self._is_free = False
-
-    def free(self) -> Memory:
-        """Release the memory returned so far; return itself."""
-        self._is_free = self._is_reused
-        return self
-
-    def __call__(self, size: int) -> bytearray:
-        if size > self._max_bytes:
-            raise CodecError(f"{size} bytes are too many; at most {self._max_bytes} are accepted")
-        if not self._is_free or size != len(self._last):
-            self._last = bytearray(size)
-        self._is_free = False
-        return self._last
 
 
 def pause(stop: threading.Event | None, seconds: float) -> None:

@@ -20,8 +20,8 @@ from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.keys import PolicyKeys
 from surreal.distributed.connection.retry import clear_error
 from surreal.distributed.connection.tensor_bytes import Format, read_tensors, tensor_pieces
-from surreal.distributed.connection.wire import DirectConnection
-from surreal.distributed.parameters.parts import MAX_PARTS, Memory, fetch_parts, part_names
+from surreal.distributed.connection.wire import DirectConnection, Memory
+from surreal.distributed.parameters.parts import MAX_PARTS, fetch_parts, part_names
 
 FORMAT = Format("surreal-parameters", "1", "parameters are")
 #: Most bytes of parameters that a listener accepts by default.

@@ -75,8 +75,8 @@ class EpisodeEnd:
 
 
 @dataclass
-class Counts:
-    """Counts of what was played.
+class DriverCounts:
+    """DriverCounts of what was played.
 
     Attributes:
         episodes: the whole ones, in the order in which they ended.
@@ -160,7 +160,7 @@ def run_envs(
     *,
     stop: threading.Event | None = None,
     on_episode: Callable[[EpisodeEnd], None] | None = None,
-) -> Counts:
+) -> DriverCounts:
     """Run environments until their episodes are played, one of them fails, or `stop` is set; blocks.
 
     Args:
@@ -173,7 +173,7 @@ def run_envs(
         What was played; look at its `failures`.
     """
     stop = stop or threading.Event()
-    counts = Counts()
+    counts = DriverCounts()
     lock = threading.Lock()
     seeds = [None] * len(make_envs) if options.seed is None else _seeds(options.seed, len(make_envs))
 

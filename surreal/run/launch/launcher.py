@@ -40,7 +40,7 @@ from surreal.run.process.run_folder import last_metric
 from surreal.run.session.scoring.best import read_best
 from surreal.run.view.live.child_warnings import ChildWarnings
 from surreal.run.view.live.describe import describe_drain
-from surreal.run.view.live.progress import Progress
+from surreal.run.view.live.progress import Display
 from surreal.run.view.live.trend import RunLimits
 from surreal.run.view.outcome import RunOutcome
 from surreal.run.view.reader import RunReader, RunTracker
@@ -89,7 +89,7 @@ class Launcher:
             options = self._options
             is_silent = options.is_quiet or not options.shows_progress
             limits = RunLimits.of(self.config)
-            progress = stack.enter_context(Progress(self.run, self._console, limits, is_quiet=is_silent))
+            progress = stack.enter_context(Display(self.run, self._console, limits, is_quiet=is_silent))
             self.folder.claim()
             stack.callback(self.folder.release)
             progress.phase("connecting to Redis" if options.redis or self.config.redis.address else "starting Redis")
@@ -223,7 +223,7 @@ class Launcher:
 
     # -- meanwhile -------------------------------------------------------------------------------------------------
 
-    def _watch(self, servers: RunServers, supervision: Supervision, progress: Progress) -> Ending:
+    def _watch(self, servers: RunServers, supervision: Supervision, progress: Display) -> Ending:
         """Watch the run until it ends; returns why."""
         snapshot_s, agents_done_s = 0.0, time.monotonic()
         limit = self.config.run.max_time_s
@@ -271,7 +271,7 @@ class Launcher:
 
     # -- after -----------------------------------------------------------------------------------------------------
 
-    def _drain(self, servers: RunServers, supervision: Supervision, ending: Ending, progress: Progress) -> Ending:
+    def _drain(self, servers: RunServers, supervision: Supervision, ending: Ending, progress: Display) -> Ending:
         """End all processes in order; returns why the run ended, including a failure on the way."""
 
         def show(waiting: Sequence[Child]) -> None:

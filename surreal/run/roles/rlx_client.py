@@ -24,7 +24,7 @@ from surreal.envs.ids import render_modes
 from surreal.envs.make import make_env
 from surreal.envs.window import ShownEnv
 from surreal.envs.wrappers.named import WrapperSpec
-from surreal.rlx.client.gym_driver import Counts, DriverOptions, EpisodeEnd, run_envs
+from surreal.rlx.client.gym_driver import DriverCounts, DriverOptions, EpisodeEnd, run_envs
 from surreal.rlx.client.options import TOKEN_VARIABLE, find_token
 from surreal.rlx.client.training import at_show_signal
 from surreal.rlx.client.transport import parse_address
@@ -168,7 +168,7 @@ def _wrapper(text: str) -> WrapperSpec:
     return WrapperSpec(wrapper.name or wrapper.class_path or "", wrapper.args, wrapper.training_only)
 
 
-def _summary(counts: Counts) -> str:
+def _summary(counts: DriverCounts) -> str:
     ends = counts.episodes
     if not ends:
         return f"no whole episode in {counts.duration_s:.1f} s"

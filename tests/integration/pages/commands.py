@@ -21,7 +21,7 @@ import pytest
 from surreal import __version__
 from surreal.cli.program import main
 from surreal.config import load_config
-from surreal.rlx.client.gym_driver import Counts
+from surreal.rlx.client.gym_driver import DriverCounts
 from surreal.run.lockstep.check import check_run
 from surreal.run.process.arguments import parse
 from surreal.run.process.roles import Role
@@ -59,7 +59,7 @@ class Commands:
             "surreal.plugins.clusters.scaling.serving.serve",
         ):
             monkeypatch.setattr(place, lambda *_, **__: None)
-        monkeypatch.setattr("surreal.run.roles.rlx_client.run_envs", lambda *_, **__: Counts())
+        monkeypatch.setattr("surreal.run.roles.rlx_client.run_envs", lambda *_, **__: DriverCounts())
 
     def carry_out(self, block: Block) -> None:
         """Carry out the commands of a block; each must succeed."""

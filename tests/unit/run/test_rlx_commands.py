@@ -18,7 +18,7 @@ from surreal.config import load_config
 from surreal.envs.window import Window
 from surreal.plugins.export.exporter import export_policy
 from surreal.rlx.client.agent_proxy import AgentProxy
-from surreal.rlx.client.gym_driver import Counts
+from surreal.rlx.client.gym_driver import DriverCounts
 from surreal.run.process.registry import plain_config
 from surreal.run.roles import rlx_client
 from surreal.run.roles.rlx_server import serve_policy
@@ -88,7 +88,7 @@ def test_an_exported_policy_is_served(tmp_path: Path, free_port: int) -> None:
 def test_a_signal_shows_the_first_environment_of_a_client(monkeypatch: pytest.MonkeyPatch) -> None:
     frames: list[bool] = []
 
-    def play(makers: list[Any], *_: Any, **__: Any) -> Counts:
+    def play(makers: list[Any], *_: Any, **__: Any) -> DriverCounts:
         first, second = (make() for make in makers)
         assert (first.render_mode, second.render_mode) == ("rgb_array", None)
         first.reset()
@@ -97,7 +97,7 @@ def test_a_signal_shows_the_first_environment_of_a_client(monkeypatch: pytest.Mo
             frames.clear()
             first.step(0)
             assert frames == [True] * is_shown
-        return Counts()
+        return DriverCounts()
 
     monkeypatch.setattr(rlx_client, "run_envs", play)
     monkeypatch.setattr(rlx_client, "set_at_signals", lambda stop: None)

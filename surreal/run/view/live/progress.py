@@ -74,10 +74,10 @@ class _ReflowedRender(LiveRender):
 _LINE_INTERVAL_S = 5.0
 
 
-class Progress:
+class Display:
     """Shows the phases of a run and its newest state.
 
-        with Progress(...) as progress:
+        with Display(...) as progress:
             progress.phase("starting Redis")
             progress.show(view)
             progress.phase("draining: the learner writes its checkpoint")
@@ -120,7 +120,7 @@ class Progress:
         self._picture = Picture(title, 0.0, goal=limits.stop_at_return)
         self._live: SteadyLive | None = None
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> Display:
         if self._console.is_interactive and not self._is_quiet:
             self._live = SteadyLive(self._console, self._frame)
             self._live.start()

@@ -22,7 +22,7 @@ from rich.console import Console
 from surreal.base.errors import ConfigError, RedisUnavailableError, SurrealError
 from surreal.distributed.connection.client import RedisClient
 from surreal.run.process import registry
-from surreal.run.view.live.progress import Progress
+from surreal.run.view.live.progress import Display
 from surreal.run.view.live.trend import RunLimits, Trend
 from surreal.run.view.reader import RunReader, RunTracker, RunView
 
@@ -67,7 +67,7 @@ class Top:
         self._stop = stop
         self._clock = clock
         self._is_confirming = False
-        self._progress = Progress(client.run, console, follower.limits(), trend=follower.trend(clock()), clock=clock)
+        self._progress = Display(client.run, console, follower.limits(), trend=follower.trend(clock()), clock=clock)
 
     def print_once(self) -> None:
         """Print the run as it is now.

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from surreal.distributed.telemetry.heartbeats import Heartbeat
 from surreal.run.view.live.describe import describe_numbers
-from surreal.run.view.live.progress import Progress
+from surreal.run.view.live.progress import Display
 from surreal.run.view.reader import RunView, summarize_processes
 
 
@@ -100,7 +100,7 @@ def test_json_names_every_process() -> None:
 def test_without_a_terminal_a_line_comes_every_few_seconds() -> None:
     now = [0.0]
     text = io.StringIO()
-    with Progress("run", Console(file=text), clock=lambda: now[0]) as progress:
+    with Display("run", Console(file=text), clock=lambda: now[0]) as progress:
         for second in range(12):
             now[0] = float(second)
             progress.show(summarize_processes(BEATS))
@@ -112,12 +112,12 @@ def test_without_a_terminal_a_line_comes_every_few_seconds() -> None:
 
 def test_quiet_shows_nothing_and_a_terminal_gets_a_line_for_each_process() -> None:
     text = io.StringIO()
-    with Progress("run", Console(file=text), is_quiet=True, clock=iter(range(100)).__next__) as progress:
+    with Display("run", Console(file=text), is_quiet=True, clock=iter(range(100)).__next__) as progress:
         for _ in range(10):
             progress.show(summarize_processes(BEATS))
     assert text.getvalue() == ""
     terminal = Console(file=text, force_terminal=True, width=100)
-    with Progress("run", terminal) as progress:
+    with Display("run", terminal) as progress:
         progress.show(summarize_processes(BEATS))
     assert all(re.search(rf"^{name} ", text.getvalue(), re.MULTILINE) for name in ("agent-0", "agent-1", "eval"))
 

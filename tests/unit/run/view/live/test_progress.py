@@ -9,7 +9,7 @@ from rich.console import Console
 
 from surreal.distributed.telemetry.heartbeats import Heartbeat
 from surreal.run.view.live.describe import describe_drain, describe_troubles, starting_phase
-from surreal.run.view.live.progress import Progress
+from surreal.run.view.live.progress import Display
 from surreal.run.view.reader import RunView
 
 LEARNER = Heartbeat("learner-x", "learner", "learner", 1, "host", 0.0, 0.0)
@@ -47,7 +47,7 @@ def shown(*, is_quiet: bool = False) -> str:
     """What is on a console without a terminal, of a run of 12 s."""
     text, now = io.StringIO(), [0.0]
     filling = replace(LEARNER, waits_for=("filling the replay, 1/1000",))
-    with Progress("my-run", Console(file=text), is_quiet=is_quiet, clock=lambda: now[0]) as progress:
+    with Display("my-run", Console(file=text), is_quiet=is_quiet, clock=lambda: now[0]) as progress:
         progress.phase("starting Redis")
         for second in range(1, 6):
             now[0] = float(second)
@@ -81,7 +81,7 @@ def test_quiet_shows_nothing() -> None:
 
 def test_on_a_terminal_the_phase_shows_before_there_is_a_snapshot_and_the_last_table_stays() -> None:
     text = io.StringIO()
-    with Progress("my-run", Console(file=text, force_terminal=True, width=100)) as progress:
+    with Display("my-run", Console(file=text, force_terminal=True, width=100)) as progress:
         progress.phase("starting Redis")
         assert progress._live is not None
         progress._live.refresh()
@@ -94,7 +94,7 @@ def test_on_a_terminal_the_phase_shows_before_there_is_a_snapshot_and_the_last_t
 def test_a_terminal_counts_how_full_the_replay_is() -> None:
     text, now = io.StringIO(), [0.0]
     console = Console(file=text, force_terminal=True, width=100)
-    with Progress("my-run", console, clock=lambda: now[0]) as progress:
+    with Display("my-run", console, clock=lambda: now[0]) as progress:
         assert progress._live is not None
         for second, transitions in enumerate((340, 680)):
             now[0] = float(second)

@@ -10,7 +10,7 @@ import pyte
 import pytest
 from rich.console import Console
 
-from surreal.run.view.live.progress import Progress
+from surreal.run.view.live.progress import Display
 from surreal.run.view.live.trend import RunLimits
 from surreal.run.view.reader import RunView
 
@@ -51,8 +51,8 @@ def terminal() -> Terminal:
     return Terminal()
 
 
-def begin(terminal: Terminal) -> Progress:
-    return Progress("my-run", terminal.console, RunLimits(max_env_steps=1000), clock=lambda: 0.0)
+def begin(terminal: Terminal) -> Display:
+    return Display("my-run", terminal.console, RunLimits(max_env_steps=1000), clock=lambda: 0.0)
 
 
 def test_a_picture_replaces_the_one_before_and_the_last_stays_as_text(terminal: Terminal) -> None:
@@ -141,7 +141,7 @@ def test_where_a_narrower_terminal_breaks_lines_all_of_them_are_removed(terminal
 )
 def test_a_terminal_that_cannot_move_its_cursor_gets_lines(environment: dict[str, str]) -> None:
     text = io.StringIO()
-    with Progress("my-run", Console(file=text, force_terminal=True, _environ=environment)) as progress:
+    with Display("my-run", Console(file=text, force_terminal=True, _environ=environment)) as progress:
         progress.phase("starting Redis")
         assert text.getvalue() == "time 0 s  starting Redis\n"
         progress.finish(RUNNING)

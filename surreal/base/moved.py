@@ -27,6 +27,7 @@ MODULES = {
     "surreal.main.parameter_server": "surreal.run.roles.parameter_server",
     "surreal.main.rlx_client": "surreal.run.roles.rlx_client",
     "surreal.main.rlx_server": "surreal.run.roles.rlx_server",
+    "surreal.model.policy.filters": "surreal.model.filters",
     "surreal.observers": "surreal.run.observers",
     "surreal.schedules": "surreal.base.schedules",
     "surreal.specs": "surreal.base.specs",

@@ -139,7 +139,12 @@ class GradientLearner(Learner[ModelT, BatchT]):
                 f"max_global_step is {length}; {option} needs it to be >= 1; set it, or {limit}, which it defaults to"
             )
         schedule = LinearSchedule(start, end, length)
-        return lambda: schedule(self.updates if self._schedules_by_updates else self.global_step)
+        return lambda: schedule(self.schedule_position)
+
+    @property
+    def schedule_position(self) -> int:
+        """Position of all schedules: env steps or updates, as `schedule_step` says."""
+        return self.updates if self._schedules_by_updates else self.global_step
 
     def build(self) -> None:
         """Make the optimizer of all of the model's parameters."""
@@ -197,6 +202,14 @@ class GradientLearner(Learner[ModelT, BatchT]):
         """Move only these parameters from now on, `group/name`: the part of one of several parameter servers."""
         self.stepper = PartStepper(self._groups, names)
         self.rebuild()
+
+    def show_gradients(self, gradients: Gradients) -> None:
+        """Add gradients of a step that the learner does itself to the histograms."""
+        self._groups.show(gradients)
+
+    def share_counts(self) -> None:
+        """Count in what the filters of other ranks have counted; copies of earlier learners call it."""
+        self.stepper.share_counts()
 
     @contextmanager
     def around_learn(self, batch: Any) -> Iterator[BatchT]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -40,10 +40,11 @@ class Model(Module, ABC):
     Attributes:
         obs_filter: normalizes observations; learners of trajectories count their batches in it.
         return_filter: scales rewards for these learners, and counts their returns.
-        has_own_value: whether a network of its own, `value_network`, gives the value of the state.
+        value_hiddens: units of the dense layers of `value_network`, which gives the value of the state; None if the
+            value shares the policy's network.
     """
 
-    has_own_value: bool = False
+    value_hiddens: Sequence[int] | None = None
 
     def __init__(self) -> None:
         super().__init__()

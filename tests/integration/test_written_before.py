@@ -147,7 +147,7 @@ APPS = {
     "surreal.model.off_policy.critics": "ContinuousCritics Critics DiscreteCritics",
     "surreal.model.off_policy.noisy": "NoisyQFunction",
     "surreal.model.off_policy.q_function": "QFunction",
-    "surreal.model.filters": "ObsFilter ReturnFilter",
+    "surreal.model.policy.filters": "ObsFilter ReturnFilter",
     "surreal.model.policy.orthogonal": "HIDDEN_GAIN POLICY_GAIN VALUE_GAIN initialise_orthogonally",
     "surreal.model.policy.policy_head": "SigmaSettings make_policy_head",
     "surreal.model.policy.value_function": "ValueFunction",

@@ -56,6 +56,14 @@ class ActorCriticLearner(GradientLearner[ModelT, TrajectoryBatch]):
     takes = frozenset({"trajectories"})
     skipped_limit = 3
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "improve" in vars(cls):  # apps with a copy of an earlier learner, whose `learn` filtered the batch itself
+            if "learn" in vars(cls):
+                cls.around_learn = GradientLearner.around_learn  # type: ignore[method-assign]
+            else:
+                cls.learn = lambda self, _i, batch: self.improve(batch)  # type: ignore[assignment, attr-defined]
+
     def __init__(
         self,
         model: ModelT,
@@ -81,7 +89,7 @@ class ActorCriticLearner(GradientLearner[ModelT, TrajectoryBatch]):
         check_positive(critic_learning_rate=critic_learning_rate)
         if entropy_type not in ("Gauss", "Origin"):
             raise ValueError(f"entropy_type is {entropy_type!r}; it must be Gauss or Origin")
-        if critic_learning_rate is not None and not model.has_own_value:
+        if critic_learning_rate is not None and model.value_hiddens is None:
             raise ValueError(
                 f"critic_learning_rate is {critic_learning_rate}, but the model has no network of its own for the value"
                 " (value_hidden_sizes)"

@@ -105,7 +105,7 @@ class PPOLearner(ActorCriticLearner):
             raise ValueError("clip_range and kl_target are both null; one of them must hold the policy")
         if clip_range is None and (clip_range_end is not None or vf_clipped_loss):
             raise ValueError("clip_range is null; clip_range_end and vf_clipped_loss need it")
-        self._has_own_value = model.has_own_value
+        self._has_own_value = model.value_hiddens is not None
         if value_func_iterations not in (None, policy_iterations) and not self._has_own_value:
             raise ValueError(
                 f"value_func_iterations is {value_func_iterations} and policy_iterations {policy_iterations}, but the"

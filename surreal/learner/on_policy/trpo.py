@@ -119,7 +119,7 @@ class TRPOLearner(GradientLearner[Model, TrajectoryBatch]):
             episodes_per_batch=episodes_per_batch,
         )
         check_shares(line_search_decay=line_search_decay, gae_lambda=gae_lambda)
-        if not model.has_own_value:
+        if model.value_hiddens is None:
             raise ValueError("the model's value shares the policy's network; give it its own (value_hidden_sizes)")
         if linesearch_type not in ("Origin", "Adaptive"):
             raise ValueError(f"linesearch_type is {linesearch_type!r}; it must be Origin or Adaptive")
@@ -204,13 +204,13 @@ class TRPOLearner(GradientLearner[Model, TrajectoryBatch]):
         """Go along the natural gradient, as far as the divergence may be and the surrogate improves."""
         loss, kl = self.surrogate(part, targets)
         gradients = torch.autograd.grad(loss, self._policy_parameters, retain_graph=True)
-        self._groups.show(Gradients(MODEL, dict(zip(self._policy, gradients, strict=True))))
+        self.show_gradients(Gradients(MODEL, dict(zip(self._policy, gradients, strict=True))))
         gradient = _flat(gradients)
         fisher_product = self._first_order(part, targets) if self._is_first_order else self._second_order(kl)
         direction = conjugate_gradient(fisher_product, -gradient, iterations=self.cg_iterations)
         length = (2.0 * self.max_kl / (direction @ fisher_product(direction))).sqrt()
         step = length * direction
-        self._groups.skipped.note(MODEL, step.norm())
+        self.skipped.note(MODEL, step.norm())
         if bool(step.isfinite().all()):
             found = self._search(part, targets, step, float(loss.detach()), float(gradient @ step))
             if found is not None:

@@ -70,7 +70,6 @@ class ActorCritic(ComposedModel):
         self._sigma = SigmaSettings(sigma, log_sigma)
         make_policy_head(1, action_space)  # a space without a policy is refused now, not at the first batch
         self.value_hiddens = None if value_hiddens is None else check_hiddens(value_hiddens)
-        self.has_own_value = value_hiddens is not None
         self._value_options = {"activation": activation, **options}
         self._is_orthogonal = orthogonal
         self._normalizes_obs = normalize_obs

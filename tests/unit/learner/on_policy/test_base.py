@@ -8,7 +8,8 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from surreal.learner import A2CLearner, PolicyGradientLearner, PPOLearner, VTraceLearner
+from surreal.learner import A2CLearner, ActorCriticLearner, PolicyGradientLearner, PPOLearner, VTraceLearner
+from surreal.learner.on_policy.evaluating import filtered
 
 if TYPE_CHECKING:
     from tests.unit.learner.on_policy.conftest import MakeModel, Play
@@ -87,3 +88,29 @@ def test_two_learning_rates_give_the_gradients_that_one_gives(make_model: MakeMo
 def test_what_cannot_be_is_refused(options: dict[str, Any], message: str, make_model: MakeModel) -> None:
     with pytest.raises(ValueError, match=message):
         A2CLearner(make_model(), **options)
+
+
+class Earlier(ActorCriticLearner):
+    """A copy of a learner of an earlier version, whose method was `improve`."""
+
+    def improve(self, batch: Any) -> Any:
+        self.seen = batch.reward
+        return {}
+
+
+class EarlierWithLearn(Earlier):
+    def learn(self, i: int, batch: Any) -> Any:
+        with filtered(self.model, batch, self.share_counts) as scaled:
+            return self.improve(scaled)
+
+    def improve(self, batch: Any) -> Any:
+        return super().improve(batch)
+
+
+@pytest.mark.parametrize("cls", [Earlier, EarlierWithLearn])
+def test_copies_of_earlier_learners_see_rewards_filtered_once(cls: Any, make_model: Any, play: Any) -> None:
+    model = make_model(normalize_rewards=True)
+    learner, batch = cls(model), play(model)
+    learner.optimize(0, batch)
+    assert torch.equal(learner.seen, model.return_filter(batch.reward))
+    assert float(model.return_filter.moments.count) == float(batch.mask.sum())

@@ -64,7 +64,6 @@ class FoundAddress(str):
         return self
 
     def named(self, environ: Mapping[str, str]) -> list[str]:
-        """Return the addresses that the user named."""
         return (self._given or environ.get(ADDRESS_VARIABLE) or "").split()
 
 
@@ -199,7 +198,6 @@ def _parse_cluster(text: str, username: str | None, password: str | None) -> Red
 
 
 def _mask(url: str) -> str:
-    """Replace the passwords in the user part and in the query."""
     try:
         parts = urlsplit(url)
     except ValueError:

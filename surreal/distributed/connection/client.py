@@ -172,13 +172,11 @@ class RedisClient:
             yield from server.scan_iter(match=pattern, count=1000)
 
     def shard_keys(self, shard: int = 0, num_shards: int = 1) -> ShardKeys:
-        """Return the key names of one shard of the run's replay."""
         if not 0 <= shard < num_shards:
             raise ValueError(f"shard is {shard}; it must be 0 .. {num_shards - 1}")
         return ShardKeys(self.run, shard, num_shards)
 
     def policy_keys(self, policy: str = "default") -> PolicyKeys:
-        """Return the key names of one policy's parameters."""
         return PolicyKeys(self.run, check_name(policy, "policy"))
 
     def retry(
@@ -308,7 +306,6 @@ class RedisClient:
 
 
 def _is_named(parsed: RedisAddress, address: FoundAddress) -> bool:
-    """Whether the user has named all of its hosts."""
     named = [parse_address(each).hosts for each in address.named(os.environ)]
     return parsed.hosts <= set().union(*named)
 

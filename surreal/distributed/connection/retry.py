@@ -72,7 +72,6 @@ class RetryPolicy:
         return self._away_since is not None
 
     def call(self, operation: Callable[[], T], *, what: str, stop: threading.Event | None, timeout_s: float) -> T:
-        """See `RedisClient.retry`."""
         deadline = time.monotonic() + timeout_s
         delays: Iterator[float] | None = None  # made at the first failure
         wait = (self, threading.get_ident())

@@ -99,7 +99,6 @@ class User:
 
 
 def _together(*tables: Table) -> dict[str, str]:
-    """Join several tables."""
     found: dict[str, str] = {}
     for table in tables:
         for kind, commands in table.items():

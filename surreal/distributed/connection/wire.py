@@ -218,7 +218,6 @@ class ScriptChannel:
             return True
 
     def close(self) -> None:
-        """Drop the connection."""
         if self._connection is not None:
             connection, self._connection, self.is_busy = self._connection, None, False
             connection.disconnect()
@@ -387,7 +386,6 @@ class DirectConnection:
             self._client.redis.connection_pool.release(connection)
 
     def close(self) -> None:
-        """Drop the connection."""
         self._ahead, self._at = b"", 0
         if self._connection is not None:
             self._connection.disconnect()

@@ -99,7 +99,6 @@ class EncodedChunk(NamedTuple):
 
     @property
     def pieces(self) -> list[memoryview]:
-        """The content, in pieces."""
         block_bytes = sum(leaf.nbytes for leaf in self.leaves)
         return [*self.leaves, memoryview(bytes(-block_bytes % 8) + self.table)]
 
@@ -160,12 +159,10 @@ class Chunk:
 
     @cached_property
     def env_slot(self) -> NDArray[np.int32]:
-        """[n_steps] number of the sender's environment."""
         return self._per_step(self.segments[:, 2])
 
     @cached_property
     def step(self) -> NDArray[np.int64]:
-        """[n_steps] number of each step in its episode."""
         return self.within + self._per_step(self.segments[:, 3])
 
     @cached_property

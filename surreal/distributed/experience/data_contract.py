@@ -126,7 +126,6 @@ class Contract:
 
     @cached_property
     def table_schema(self) -> pa.Schema:
-        """The Arrow schema of the table."""
         return schema_of(self.table_columns)
 
 

@@ -99,7 +99,6 @@ class LocalStream(Stream):
         return StreamCounts(self._epoch, self._steps, self._live_steps, self._live_bytes)
 
     def epoch(self) -> str:
-        """Return the shard's epoch, which never changes."""
         return self._epoch
 
     def end(self) -> tuple[str, bytes]:
@@ -117,7 +116,6 @@ class LocalStream(Stream):
         return 0
 
     def server_time_s(self) -> float:
-        """Return this machine's clock."""
         return time.time()
 
     def tick(
@@ -135,7 +133,6 @@ class LocalStream(Stream):
         evict: Sequence[Eviction] = (),
         void: str = "",
     ) -> OwnerState:
-        """Remove chunks, and return the counts."""
         before, self._max_bytes = self._samples, max_bytes
         self._samples = before if samples is None else samples
         removed = 0

@@ -86,7 +86,6 @@ class Outbox:
         self._notice = WaitNotice(logger)
 
     def put(self, contract: Contract, chunks: Sequence[EncodedChunk]) -> None:
-        """Queue chunks."""
         for chunk in chunks:
             self._sequence += 1
             self._pending.append(_Pending(self._sequence, contract, chunk))
@@ -309,7 +308,6 @@ class ShardedOutbox:
         self._has_ended = threading.Event()
 
     def put(self, contract: Contract, chunks: Sequence[EncodedChunk]) -> None:
-        """Queue chunks."""
         self._boxes[self._current].put(contract, chunks)
 
     def push(
@@ -399,14 +397,12 @@ class ShardedOutbox:
         self._go_to(found)
 
     def _go_to(self, shard: int) -> None:
-        """Use another shard from now on, also for the chunks that were not sent at this one."""
         left, self._current = self._boxes[self._current], shard
         self._moves += 1
         for contract, chunk in left.take_untried():
             self._boxes[shard].put(contract, [chunk])
 
     def _watch(self, shard: int) -> None:
-        """Start a thread that waits until a shard answers."""
         if shard in self._watched:
             return
         self._watched.add(shard)

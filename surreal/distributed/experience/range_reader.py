@@ -106,7 +106,6 @@ class RangeReader:
         return reply
 
     def forget(self) -> None:
-        """Drop all unanswered requests."""
         self.close()
         self._asked.clear()
 
@@ -180,7 +179,6 @@ class RangeReader:
         return is_whole, position
 
     def _line(self, position: int) -> tuple[bytes, int]:
-        """Return the line that begins at a position, and where the next one begins."""
         end = position
         while True:
             end += 1

@@ -88,7 +88,6 @@ class RowLog:
         self.extras = {extra.name: _column(extra, capacity) for extra in contract.extras if extra.name not in masks}
 
     def reserve(self, rows: int) -> None:
-        """Make room for that many more rows."""
         if self.length + rows <= self.capacity:
             return
         old, length = self._columns(), self.length

@@ -339,7 +339,6 @@ class ExpSender:
 
 
 def _select_rows(batch: StepBatch) -> StepBatch:
-    """Return only the rows that are recorded."""
     keep = batch.record
     return batch._replace(
         kind=batch.kind[keep],
@@ -356,5 +355,4 @@ def _select_rows(batch: StepBatch) -> StepBatch:
 
 
 def _select_actions(action: Action, keep: NDArray[np.bool_]) -> Action:
-    """Return only the actions of some rows [N]."""
     return Action(action.actions[keep], {name: column[keep] for name, column in action.extras.items()}, action.version)

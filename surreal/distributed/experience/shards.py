@@ -74,7 +74,6 @@ class ReplayShards:
         return Stream(self._by_shard[shard], self.keys[shard], server_share=1 / self._neighbors(shard), shard=shard)
 
     def streams(self, shards: Sequence[int] | None = None) -> list[Stream]:
-        """Return several shards, all by default."""
         return [self.stream(shard) for shard in (range(len(self)) if shards is None else shards)]
 
     def foreign_streams(self) -> list[str]:
@@ -95,7 +94,6 @@ class ReplayShards:
         return steps
 
     def close(self) -> None:
-        """Close the connections."""
         for client in (*self.clients, *self._own.values()):
             client.close()
 

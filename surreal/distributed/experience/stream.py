@@ -209,7 +209,6 @@ class Stream:
         return text_of(epoch), bytes(entries[0][0]) if entries else None
 
     def counts(self) -> StreamCounts:
-        """Return the counts that the scripts keep."""
         fields = ["epoch", "steps", "live_steps", "live_bytes"]
         answer: Any = self.client.redis.hmget(self.keys.meta, fields)
         epoch, *numbers = answer

@@ -157,7 +157,6 @@ class ServerGroup:
             connection.release()
 
     def _wait_for(self, look: Callable[[], T | None]) -> T:
-        """Call `look` until it returns a value, with growing pauses."""
         deadline_s = time.monotonic() + self._timeout_s
         pause_s = _MIN_PAUSE_S
         try:

@@ -167,7 +167,6 @@ class GradientQueue:
             self._group.check()
 
     def metrics(self) -> dict[str, float]:
-        """Return counts since the start: taken, refused here by reason."""
         refused = {f"gradients/refused_{reason}_total": float(self._counts[reason]) for reason in REASONS}
         return {
             "gradients/taken_total": float(self._counts["taken"]),
@@ -192,7 +191,6 @@ class GradientQueue:
         }
 
     def close(self) -> None:
-        """Drop the connection."""
         self._connection.close()
 
     def _take(self, entry: QueueEntry) -> Gradient | None:

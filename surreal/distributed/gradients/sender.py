@@ -164,7 +164,6 @@ class GradientSender:
         return Pushed(answer.status, answer.global_step, answer.newest_version)
 
     def metrics(self) -> dict[str, float]:
-        """Return counts since the start."""
         refused = {f"gradients/refused_{reason}_total": float(self._outcomes[reason]) for reason in REASONS}
         return {
             "gradients/pushed_total": float(self._outcomes["ok"]),
@@ -174,18 +173,15 @@ class GradientSender:
         }
 
     def close(self) -> None:
-        """Drop the connection."""
         self._channel.close()
 
     def _cut(self, tensors: Mapping[str, Tensor]) -> list[list[list[memoryview]]]:
-        """Return for each server its parts, in pieces."""
         shares = [tensors]
         if self._names is not None:
             shares = [{name: each for name, each in tensors.items() if name in names} for names in self._names]
         return [cut(encode(share), self._part_bytes) for share in shares]
 
     def _send(self, push: GradientPush, stop: threading.Event | None) -> PushAnswer:
-        """Push until the gradient is taken or refused for good."""
         started_s = time.monotonic()
         pause_s = _MIN_WAIT_S
         has_waited = False

@@ -175,7 +175,6 @@ class GradientStore:
         )
 
     def blocks(self, server: int, entry: QueueEntry, head: GradientHead | None) -> list[str]:
-        """Return the keys of a gradient's parts for a server."""
         return [self.keys.block(entry.gradient_id, server, part) for part in range(head.parts if head else 0)]
 
     def take(
@@ -243,7 +242,6 @@ class GradientStore:
         return {name.decode("ascii", "replace"): value for name, value in found.items()}
 
     def waiting(self, server: int) -> int:
-        """Return the number of gradients in a server's queue."""
         return int(self.client.execute("XLEN", self.keys.queue(server)))
 
     def join(

@@ -235,7 +235,6 @@ class TorchBroadcaster:
             logger.debug("could not give back the lease of policy %s: %s", self.policy, error)
 
     def metrics(self) -> dict[str, float]:
-        """Return counts since the start, and size and duration of the last broadcast."""
         return {
             "broadcast/version": float(self.version),
             "broadcast/broadcasts_total": float(self._broadcasts),

@@ -221,7 +221,6 @@ class TorchListener:
         self._unsubscribe()
 
     def metrics(self) -> dict[str, float]:
-        """Return the version in use, its age, and counts since the start."""
         age_s = 0.0 if self._loaded_at is None else time.monotonic() - self._loaded_at
         return {
             "listener/version": float(self.version),

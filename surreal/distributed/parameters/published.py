@@ -118,7 +118,6 @@ class PolicyPart(NamedTuple):
     names: frozenset[str]  #: in `Module.tensors()`
 
     def of(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return this part of all tensors."""
         return {name: tensor for name, tensor in tensors.items() if name in self.names}
 
 
@@ -157,7 +156,6 @@ class PublishedReader:
         return any(self._client.execute("EXISTS", each.lease) for each in self._keys)
 
     def state(self) -> PublishedState:
-        """Read the published version, its age, and whether a broadcaster is alive."""
         published_s = self._client.execute("HGET", self._keys[0].params, "published_s")
         is_held = self.is_held()
         try:
@@ -210,7 +208,6 @@ class PublishedReader:
         return [dict(zip(_ALL, values, strict=True))], dict(zip(names, found, strict=True))
 
     def _snapshot(self, fields: Sequence[str]) -> list[dict[str, bytes | None]]:
-        """Read these fields of each part at one moment."""
         if len(self._keys) == 1:
             values = self._client.execute("HMGET", self._keys[0].params, *fields)
             return [dict(zip(fields, values, strict=True))]

@@ -59,7 +59,6 @@ class ServerAccess:
 
     @property
     def is_closed(self) -> bool:
-        """Whether clients need credentials."""
         return bool(self.password or self.acl_file)
 
     def settings(self, port: int) -> dict[str, str | int | Path]:
@@ -205,7 +204,6 @@ def _allow(commands: Sequence[str] | set[str]) -> list[str]:
 
 
 def _password(path: Path) -> str:
-    """Read the password in a file, or write a new one."""
     if path.exists():
         return read_secret(path, "--secrets")
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -124,7 +124,6 @@ class EmbeddedRedis:
 
     @property
     def port(self) -> int | None:
-        """Its TCP port; None for a unix socket."""
         return self._port
 
     @property

@@ -54,7 +54,6 @@ class Heartbeat:
     age_s: float = 0.0  #: set by the reader
 
     def encode(self) -> bytes:
-        """Encode as strict JSON."""
         content = asdict(self)
         del content["age_s"]
         content["metrics"] = _encoded(self.metrics)

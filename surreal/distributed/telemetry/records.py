@@ -186,7 +186,6 @@ def decode_entry(fields: Mapping[bytes, bytes]) -> LogEntry:
 
 
 def _check_line(line: object, role: str) -> dict[str, Any]:
-    """Return a decoded line with all fields present and of their types."""
     if not isinstance(line, dict):
         raise CodecError("a line is not an object")
     kind, time_s = line.get("kind"), decode_number(line.get("time"))

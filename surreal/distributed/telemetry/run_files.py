@@ -94,7 +94,6 @@ class RunFiles:
         return True
 
     def release(self) -> None:
-        """Let another writer in."""
         self._lock.release()
 
     def commit(self, contents: Mapping[str, bytes], progress: CollectorProgress) -> None:

@@ -204,7 +204,6 @@ class Shipper:
         return self._digest(replies)
 
     def remove_heartbeat(self) -> None:
-        """Remove this process's heartbeat, because it ends in order; one attempt."""
         try:
             self._client.redis.hdel(self._client.run_keys.processes, self._process)
         except RedisError as error:

@@ -117,7 +117,6 @@ class Telemetry:
 
     @property
     def is_connected(self) -> bool:
-        """Whether the last round trip succeeded."""
         return self._shipper.is_connected
 
     def add_source(self, source: MetricSource) -> None:

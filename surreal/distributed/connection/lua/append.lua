@@ -26,7 +26,7 @@ local function answer(status, detail)
 end
 
 local last = count(redis.call('GET', KEYS[4]), nil)
--- What is far above is not this sender's: few of its chunks are under way at a time.
+-- A number far above is not from this sender: few of its chunks are under way at a time.
 if last and tonumber(ARGV[3]) <= last and last < tonumber(ARGV[3]) + 10000 then
   redis.call('EXPIRE', KEYS[4], ARGV[10])
   return answer('duplicate')

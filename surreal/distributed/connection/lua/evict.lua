@@ -1,4 +1,4 @@
--- What the owner of a stream does in one step: renew its lease, grant credit, set the bound, remove the oldest chunks.
+-- One step of the owner of a stream: renew its lease, grant credit, set the bound, remove the oldest chunks.
 --
 -- KEYS  1 stream  2 meta (hash)  3 lease  4 credit   5... blocks of the chunks to remove
 -- ARGV  1 token of the owner     2 lease, ms (0: give it up)
@@ -13,14 +13,14 @@
 --       then for each mark: entry id, which of the chunk's steps were consumed (of the epoch in 10, as the chunks)
 --       then for each block: entry id, own steps, accounted bytes
 -- Returns {status, epoch, env steps, live steps, live bytes, removed chunks, samples stored before,
--- own steps of the largest chunk that was refused for want of credit}; status is
+-- own steps of the largest chunk that was refused for lack of credit}; status is
 --   'ok', 'held' (epoch: the token of the other owner, env steps: ms left of it), 'mode' (epoch: the mode that the stream has).
 --
 -- Any agent may write to meta. Impossible values are replaced: env steps that are not a count, or more than 2^30 ahead
 -- of what the owner knows, by what it knows; other counts by 0; a mode or an epoch that no process writes by the owner's.
 -- Another mode while the owner holds the stream was not written by an owner, and is replaced as well.
 --
--- PERSIST on a hash that never expires does nothing, but it is a write: after one, Redis lets a script go on at maxmemory.
+-- PERSIST on a hash that never expires does nothing, but it is a write: after one, Redis lets a script continue at maxmemory.
 local function count(value, most)
   local number = tonumber(value or '0')
   return number and number >= 0 and number <= most and number % 1 == 0 and number or nil

@@ -1,4 +1,4 @@
--- Bring the parameter servers of a group together: each offers what it can go on from, and gets what all offered.
+-- Bring the parameter servers of a group together: each offers states to resume from, and gets all offers.
 --
 -- KEYS  1 state of the gradients (hash)   2 offers (hash)
 -- ARGV  1 name of a new formation   2 '1' if one must begin   3 formation that the server was in, or ''

@@ -1,6 +1,6 @@
 -- Queue one gradient for all parameter servers, count its env steps, or refuse it: once, however often it is called.
 --
--- KEYS  1 meta of the replay's first shard (hash)   2 state of the gradients (hash)   3 what came of the sender's last
+-- KEYS  1 meta of the replay's first shard (hash)   2 state of the gradients (hash)   3 outcome of the sender's last push
 --       4 .. 3+n the servers' queues (streams)      then the m parts as they were stored just before, then the m names
 --       that they get; stored parts are removed where the gradient is refused
 -- ARGV  1 epoch to use if there is none   2 id of the gradient           3 sequence number of its sender
@@ -9,7 +9,7 @@
 --      10 '1' if it is dropped when there is no room   11 life of key 3, s   12 n   13 .. 12+n a head for each server
 -- Returns {status, epoch, env steps of the run, newest version}; status is 'ok', or why it is refused for good:
 --   'stale', 'not_finite', 'full'; or 'wait': there is no room, or the servers are about to agree
---   on where to go on from; nothing was counted.
+--   on a state to resume from; nothing was counted.
 local function count(value)
   local number = tonumber(value or '0')
   return number and number >= 0 and number <= 2 ^ 53 and number % 1 == 0 and number or 0
@@ -45,7 +45,7 @@ if ARGV[9] ~= '1' then
 elseif ARGV[8] ~= '' and newest - tonumber(ARGV[7]) > tonumber(ARGV[8]) then
   status = 'stale'
 else
-  -- One that is larger than the bound still fits into an empty queue: nobody waits for ever.
+  -- A gradient larger than the bound still fits into an empty queue, so that its sender does not wait forever.
   local has_room = live == 0 or live + tonumber(ARGV[5]) <= tonumber(ARGV[6])
   if state[3] then
     return answer('wait')

@@ -1,4 +1,4 @@
--- Say whether a chunk would be stored now, so that a sender that waits need not send it to find out.
+-- Check whether a chunk would be stored now, so that a waiting sender need not send it to find out.
 --
 -- KEYS  1 meta (hash)  2 credit of the limiter
 -- ARGV  1 own steps  2 accounted bytes  3 bound in bytes if no owner set one  4 '1' if the limiter applies

@@ -1,9 +1,9 @@
--- Take one gradient out of a parameter server's queue: who gets 'ok' may use it, and nobody else ever does.
+-- Take one gradient out of a parameter server's queue: only the server that gets 'ok' may use it.
 --
 -- KEYS  1 state of the gradients (hash)   2 the server's queue (stream)   3 ... the gradient's parts for this server
 -- ARGV  1 id of the entry   2 token of the server   3 bytes of these parts   4 number of the server
 --       5 formation of the group, or ''   6 life of the parts from now on, s
--- Returns 'ok'; 'gone', if somebody else took it; or 'changed': the group has another formation.
+-- Returns 'ok'; 'gone', if another server took it; or 'changed': the group has another formation.
 if ARGV[5] ~= '' and redis.call('HGET', KEYS[1], 'formation') ~= ARGV[5] then
   return 'changed'
 end

@@ -1,13 +1,13 @@
--- What a parameter server tells from time to time: the newest version, and, to a Redis that was emptied, the env steps.
+-- Report of a parameter server from time to time: the newest version, and, to a Redis that was emptied, the env steps.
 --
 -- KEYS  1 meta of the replay's first shard (hash)   2 state of the gradients (hash)
 -- ARGV  1 epoch to use if there is none   2 newest version published   3 env steps of the run, as known to the server:
---       added where nobody has counted up yet
+--       added if no process has counted yet
 -- Any agent may write to both. Env steps that are not a count, or are more than 2^30 ahead of what the server knows, are
 -- replaced by what it knows, and so is a version that is more than 1000 ahead.
 -- Returns {epoch, env steps of the run, newest version}.
 --
--- PERSIST on a hash that never expires does nothing, but it is a write: after one, Redis lets a script go on at maxmemory.
+-- PERSIST on a hash that never expires does nothing, but it is a write: after one, Redis lets a script continue at maxmemory.
 local function count(value, most)
   local number = tonumber(value or '0')
   return number and number >= 0 and number <= most and number % 1 == 0 and number or nil

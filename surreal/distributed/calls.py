@@ -54,7 +54,7 @@ _SHORTEST_WAIT_S, _LONGEST_WAIT_S = 0.001, 0.5
 
 
 def remote(method: Method) -> Method:
-    """Let other processes of the run call a method by its name; arguments are checked against its annotations."""
+    """Allow other processes of the run to call a method by its name; arguments are checked against its annotations."""
     setattr(method, _REMOTE_MARK, True)
     return method
 

@@ -772,7 +772,7 @@ def test_leftover_parameters_of_another_model_are_skipped(
     client.redis.unlink(client.policy_keys().contract)  # expired: nobody of the old time is alive
     assert not listener.update_once()
     assert not listener.update_once()
-    assert caplog.text.count("parameters of another model that no learner publishes any more") == 1
+    assert caplog.text.count("parameters of another model that no learner publishes anymore") == 1
     TorchBroadcaster(client, Net().fill(3)).broadcast()
     assert listener.update_once()
     assert listener.model.holds(3)

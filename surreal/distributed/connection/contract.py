@@ -67,7 +67,7 @@ def describe_model_difference(theirs: Mapping[str, Any], ours: Mapping[str, Any]
 
     Args:
         theirs: model contract of the run: parameter name -> {"shape": [...], "dtype": "float32"}.
-        ours: contract of this process; differs from theirs.
+        ours: contract of this process, which differs from theirs.
         run: the run's id.
     """
     names = [*ours, *(name for name in theirs if name not in ours)]

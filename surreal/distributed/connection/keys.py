@@ -20,7 +20,7 @@ the hash slots, so that shards spread evenly over the servers of a cluster.
 | `surreal:{R:s0}:gradients:P:block:ID:I:J` | string | part J of gradient ID for server I | push_gradient script | GradientQueue | until taken and read, at most ten minutes after |
 | `surreal:{R:s0}:gradients:P:staged:ID:I:J` | string | the same, on its way into the queue | GradientSender | push_gradient script | until the script, at most a minute |
 | `surreal:{R:s0}:gradients:P:last:SENDER` | string | sequence number and outcome of a sender's last gradient | push_gradient script | push_gradient script | 1 h after use |
-| `surreal:{R:s0}:gradients:P:offers` | hash | `name` of the formation, and what each server of a group can go on from, JSON | join_group script | join_group script | the run |
+| `surreal:{R:s0}:gradients:P:offers` | hash | `name` of the formation, and states that each server of a group can resume from, JSON | join_group script | join_group script | the run |
 | `surreal:{R:s0}:gradients:P:gather:F:N` | hash | the servers' values in the Nth exchange of formation F | gather script | gather script | until the next but one, at most 10 min |
 | `surreal:{R}:policy:P:params` | hash | `version`, `epoch`, `id`, `message`, `parts`, `data`, `publisher`, `published_s`, `previous`, `previous_parts`, `previous_version` | publish script | TorchListener, TorchBroadcaster | the run |
 | `surreal:{R}:policy:P:part:ID:I` | string | part I of the parameters of publication ID, when they are more than 128 KiB | TorchBroadcaster | TorchListener | until the next publication but one |

@@ -118,7 +118,7 @@ def read_tensors(
 
 
 class _Place(NamedTuple):
-    """Where a tensor's bytes are, after the header."""
+    """Position of a tensor's bytes, after the header."""
 
     dtype: torch.dtype
     shape: tuple[int, ...]

@@ -380,7 +380,7 @@ class DirectConnection:
         return replies
 
     def release(self) -> None:
-        """Give the connection back to the pool; the next call takes one again."""
+        """Return the connection to the pool; the next call takes one again."""
         if self._connection is not None:
             connection, self._connection = self._connection, None
             self._client.redis.connection_pool.release(connection)

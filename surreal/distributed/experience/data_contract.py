@@ -19,7 +19,7 @@ from surreal.distributed.experience.payload import COMPRESSIONS, schema_of
 
 FORMAT_VERSION = 1
 MAX_STACK = 64
-#: Prefix in the table of the agent's own columns.
+#: Prefix, in the table, of columns that the agent adds.
 EXTRA_PREFIX = "extra."
 #: Columns [n_actions] bool: the discrete actions that are legal in a step's observation, and in its next one.
 MASK_COLUMN, NEXT_MASK_COLUMN = "action_mask", "next_action_mask"
@@ -36,8 +36,8 @@ class Contract:
         obs: leaves of an observation.
         action: shape and dtype of an action.
         extras: columns that the agent adds to each step.
-        lookahead: number of steps that a segment repeats from the next one. So each of its own steps has its n-step
-            return in the same chunk, for n <= lookahead + 1.
+        lookahead: number of steps that a segment repeats from the next one. So each step that it owns has its
+            n-step return in the same chunk, for n <= lookahead + 1.
         stack: frames of an observation, >= 1; if more than one, `obs` describes a single frame.
         compression: compression of each leaf of a block: "lz4", "zstd", or None.
     """

@@ -229,7 +229,7 @@ class Outbox:
                 if stop is None:
                     time.sleep(pause)
                 elif stop.wait(pause):
-                    raise StoppedError("the sender was stopped while the replay took nothing")
+                    raise StoppedError("the sender was stopped while the replay was full")
                 pause_s = min(2 * pause_s, _MAX_WAIT_S)
                 self._asks_first = True
                 answer = self._append(deadline_s, is_limited, stop)

@@ -163,7 +163,7 @@ class PointerQueue:
         return entries, contents
 
     def _enter_epoch(self, epoch: str) -> bool:
-        """Note the shard's epoch; return whether the stream must be read again from its start."""
+        """Record the shard's epoch; return whether the stream must be read again from its start."""
         before, self.epoch = self.epoch, epoch
         if before in ("", epoch):
             return False

@@ -58,8 +58,8 @@ class ExpSender:
         frame_stack: frames of an observation [frame_stack, ...]; if more than one, only the newest frame of each is
             stored, and readers stack the rows again. The stack after a reset must repeat the first frame. `send` also
             finds it in `info["frames"]`.
-        compression: of the observations: None, "lz4" (fast) or "zstd" (smaller). It costs this process time for each
-            chunk; readers must mirror the observations.
+        compression: compression of the observations: None, "lz4" (fast) or "zstd" (smaller). It costs this process
+            time for each chunk; readers must mirror the observations.
         shard: number of the shard to send to; while it does not answer, another one is used.
         stop: ends a wait with `StoppedError` when it is set.
     """
@@ -188,7 +188,7 @@ class ExpSender:
             done: whether the episode ended.
             info: `info["truncated"]` marks the end as a time limit. `info["phantom"]` marks the reset that `Env.step`
                 makes after an end, which is not a step and is not recorded. `info["frames"]` in the first call, a
-                tuple, means that observations are stacks of so many frames, as `FrameStack` makes them.
+                tuple, means that observations are stacks of that many frames, as `FrameStack` makes them.
             truncated: replaces `info["truncated"]`.
             extras: columns recorded with the step, the same keys in each.
             version: parameter version that acted, -1 if unknown.
@@ -328,7 +328,7 @@ class ExpSender:
         return log
 
     def _set_flush_length(self, log: RowLog) -> None:
-        """Let rows leave when they have their steps, or before the next rows would not fit into one chunk.
+        """Set the length at which rows leave: with all their steps, or before the next rows would not fit into a chunk.
 
         Both wait until there are enough new rows, because each environment repeats some, however few new ones it has.
         """

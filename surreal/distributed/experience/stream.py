@@ -50,7 +50,7 @@ class AppendOptions(NamedTuple):
 
 
 class StreamEntry(NamedTuple):
-    """An entry of a stream."""
+    """A chunk's head and ids, as read from the stream."""
 
     entry_id: bytes
     chunk_id: str
@@ -73,7 +73,7 @@ class OwnerState(NamedTuple):
 class StreamCounts(NamedTuple):
     """Counts of a shard."""
 
-    epoch: str  #: "" if the shard has none (yet, or any more)
+    epoch: str  #: "" if the shard has none (yet, or anymore)
     steps: int  #: env steps so far
     live_steps: int
     live_bytes: int
@@ -215,7 +215,7 @@ class Stream:
         return StreamCounts(text_of(epoch), *map(number_of, numbers))
 
     def epoch(self) -> str:
-        """Return the shard's epoch, "" if it has none (yet, or any more)."""
+        """Return the shard's epoch, "" if it has none (yet, or anymore)."""
         value: Any = self.client.redis.hget(self.keys.meta, "epoch")
         return text_of(value)
 
@@ -234,7 +234,7 @@ class Stream:
         return text_of(epoch), bytes(info["last-generated-id"])
 
     def which_exist(self, entries: Sequence[StreamEntry]) -> list[bool]:
-        """Return for each entry whether it is in the stream."""
+        """Look entries up in the stream; return a flag for each."""
         pipeline = self.client.redis.pipeline(transaction=False)
         for entry in entries:
             pipeline.xrange(self.keys.stream, entry.entry_id, entry.entry_id)

@@ -40,12 +40,12 @@ class ServerGroup:
     """One server's membership; used by one thread.
 
     Args:
-        client: as for the gradient queue.
+        client: client of the server of the replay's first shard.
         policy: name of the parameters.
         shard: number of this server.
         shards: number of servers, >= 2.
         timeout_s: longest wait for the other servers, s: they may be starting.
-        num_replay_shards: as for the gradient queue.
+        num_replay_shards: number of the replay's shards.
     """
 
     def __init__(

@@ -57,14 +57,14 @@ class GradientQueue:
     """Takes gradients of one policy; used by one thread.
 
     Args:
-        client: as for the senders.
+        client: client of the server of the replay's first shard.
         policy: name of the parameters.
         shard: number of this server, 0 .. shards - 1.
         shards: number of servers.
         max_staleness: versions that a taken gradient may be behind the newest announced one; None: no limit.
         max_bytes: largest gradient that is accepted.
         group: the group of the servers, if there are several.
-        num_replay_shards: as for the senders.
+        num_replay_shards: number of the replay's shards.
         stop: ends every wait.
     """
 

@@ -58,7 +58,7 @@ class GradientHead(NamedTuple):
 
 
 class QueueEntry(NamedTuple):
-    """One entry of a queue."""
+    """A gradient that waits in a queue, without its bytes."""
 
     entry_id: bytes
     gradient_id: str
@@ -194,7 +194,7 @@ class GradientStore:
         to `first` as done.
 
         Args:
-            connection: as for `first`.
+            connection: connection that only the server uses.
             server: its number.
             entry: result of `first`.
             head: the entry's head; None if it could not be decoded.

@@ -279,7 +279,7 @@ class TorchBroadcaster:
             elif status == "missing" and upload is not None:
                 upload.bring_again()
             elif status == "held" and self.version == 0:
-                # The holder may have died without releasing its lease, which may be longer than ours.
+                # The holder may have died without releasing its lease, which may be longer than this one.
                 if self._watch.is_void(text, number):
                     void = text.encode()
                     continue

@@ -117,7 +117,7 @@ class TorchListener:
             self.update_once()
 
     def update_once(self, *, timeout_s: float | None = None) -> bool:
-        """Load the newest parameters if they are newer than ours; return whether they were. Thread-safe.
+        """Load the newest parameters if they are newer; return whether they were. Thread-safe.
 
         Args:
             timeout_s: how long to wait for Redis to answer; None: as long as the client waits.
@@ -282,7 +282,7 @@ class TorchListener:
             return False
 
     def _fetch_newer(self) -> Published | None:
-        """Read the newest parameters; None if they are not newer than ours. Order is (epoch, version)."""
+        """Read the newest parameters; None if they are not newer. Order is (epoch, version)."""
         notice, self._notice = self._notice, b""
         return self._reader.newest(
             lambda version, epoch: (
@@ -317,7 +317,7 @@ class TorchListener:
                 raise ContractError(f"{sentence}; processes of a run need the same model", diff=error.diff) from error
             self._skipped = mark
             self._refused += 1
-            text = "run %s holds parameters of another model that no learner publishes any more; waiting for new ones"
+            text = "run %s holds parameters of another model that no learner publishes anymore; waiting for new ones"
             logger.warning(text, self.client.run)
             return False
         if self._loaded_at is None:

@@ -80,7 +80,7 @@ class Upload:
         return {}
 
     def bring_again(self) -> None:
-        """Let the next `bring` upload again, because the script did not find all parts.
+        """Upload again with the next `bring`, because the script did not find all parts.
 
         Raises:
             RedisUnavailableError: too many attempts.

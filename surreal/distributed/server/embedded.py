@@ -312,7 +312,7 @@ class EmbeddedRedis:
                 time.sleep(_POLL_INTERVAL_S)
 
     def _warn_of_refusals(self, client: RedisClient) -> None:
-        """Warn if Redis refused a part of its own append-only file."""
+        """Warn if Redis refused a part of the append-only file that it wrote."""
         if self._appendonly_dir is None:
             return
         statistics: Any = client.redis.info("errorstats")

@@ -63,7 +63,7 @@ def server_version(program: Path | None = None) -> tuple[int, ...]:
     said = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
     found = re.search(r"v=(\d+)\.(\d+)\.(\d+)", said)
     if found is None:
-        raise RedisUnavailableError(f"{program} does not say which version of redis-server it is")
+        raise RedisUnavailableError(f"{program} does not report a version of redis-server")
     return tuple(int(part) for part in found.groups())
 
 

@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 @contextmanager
 def temporary_run(name: str = "temporary", *, maxmemory_bytes: int = 512 << 20) -> Iterator[RedisClient]:
-    """Give a client of a new run, in the Redis of $SURREAL_REDIS, or else in one that is started.
+    """Yield a client of a new run, in the Redis of $SURREAL_REDIS, or else in one that is started.
 
         with temporary_run() as client:
             sender, replay = ExpSender(client), UniformReplay(client)

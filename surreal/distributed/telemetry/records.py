@@ -126,7 +126,7 @@ def encode_metrics(*, time_s: float, step: int, values: Mapping[str, float]) -> 
 
 
 def encode_histogram(*, time_s: float, step: int, name: str, histogram: Histogram) -> bytes:
-    """Encode one histogram."""
+    """Encode a histogram as one line, with its bins and sums."""
     return encode_line(
         {
             "kind": "histogram",

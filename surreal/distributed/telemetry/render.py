@@ -173,7 +173,7 @@ def hyperparameter_events(
 
 
 def histogram_event(time_s: float, step: int, name: str, content: Histogram) -> bytes:
-    """Return one event with a histogram."""
+    """Return one event with a histogram's bins and sums."""
     from tensorboardX.proto import event_pb2, summary_pb2
 
     message = summary_pb2.HistogramProto(

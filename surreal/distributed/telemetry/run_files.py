@@ -48,7 +48,7 @@ class Seen:
 
 @dataclass
 class CollectorProgress:
-    """How far the stream has been followed."""
+    """Position up to which the stream was followed."""
 
     cursor: str = "0-0"  #: id of the last entry read
     server: str = ""  #: identity of the Redis server's process, because another one may hold another stream

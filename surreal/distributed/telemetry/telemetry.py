@@ -112,7 +112,7 @@ class Telemetry:
 
     @property
     def stop_reason(self) -> str | None:
-        """Why the run is to stop, according to Redis; None while it continues."""
+        """Reason to stop the run, from Redis; None while it continues."""
         return self._shipper.stop_reason
 
     @property
@@ -156,9 +156,9 @@ class Telemetry:
         """Report the distribution of an array or tensor, binned here and now, from any thread.
 
         Args:
-            name: as in `scalar`.
+            name: full or bare name, see `scalar`.
             values: any shape; numbers that are not finite are left out.
-            x: as in `scalar`.
+            x: its step, >= 0; None: the global step.
             bins: 1 to 1000; raising it sharpens the picture and lengthens the record.
 
         Raises:
@@ -203,7 +203,7 @@ class Telemetry:
             self._shipper.remove_heartbeat()
 
     def step(self) -> bool:
-        """Do one interval's work; return whether Redis took it. Never raises, because telemetry must not end training.
+        """Ship one interval's reports; return whether Redis took it. Never raises: telemetry must not end training.
 
         Another thread may call it while the thread of `start` runs: a lock serializes the two.
         """

@@ -1,4 +1,4 @@
--- Exchange values among the parameter servers of a group: store one's own, and read those that are there.
+-- Exchange values among the parameter servers of a group: store the caller's value, and read all present ones.
 --
 -- KEYS  1 state of the gradients (hash)   2 this exchange (hash)   3 the one before the last, which all have read
 -- ARGV  1 formation   2 number of the server   3 value   4 life of the exchange, s   5 number of servers

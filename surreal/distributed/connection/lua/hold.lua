@@ -4,7 +4,7 @@
 -- ARGV  1 token of the broadcaster   2 length of its lease in ms, 0 to give it back   3 version that it published last
 --
 -- Reply {status, number, text}:
---   ok        version, epoch    the lease is ours (or given back), and these are our parameters, or older
+--   ok        version, epoch    the caller holds the lease (or gave it back), and these are our parameters, or older
 --                               ones, where Redis lost data
 --   held      ms left, token    another broadcaster holds the lease
 --   fenced    version, epoch    another broadcaster published since; the lease is left alone

@@ -9,7 +9,9 @@ import pytest
 
 from tests.words import ROOT, areas, find_hits, main
 
-DONE = frozenset({"surreal/cli", "surreal/config", "surreal/config/presets", "surreal/plugins", "surreal/rlx"})
+DONE = frozenset(
+    {"surreal/cli", "surreal/config", "surreal/config/presets", "surreal/distributed", "surreal/plugins", "surreal/rlx"}
+)
 """Areas that are held to the list. An area without a hit must be in it."""
 
 AREAS = areas()

@@ -58,7 +58,7 @@ _MAX_CONNECTIONS = 2**31
 #: Advice for a server that refuses a process without a password.
 _WITHHELD = (
     "a file names this address, and the password of the environment goes only to hosts that you name: "
-    "if it is yours, name it with --redis or $SURREAL_REDIS"
+    "if you trust it, name it with --redis or $SURREAL_REDIS"
 )
 _STOPPED = threading.Event()
 _STOPPED.set()

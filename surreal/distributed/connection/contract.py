@@ -62,18 +62,18 @@ def describe_difference(theirs: Any, ours: Any) -> tuple[str, ...]:
     return tuple(f"{path or '(all)'}: {_show(first)} -> {_show(second)}" for path, first, second in differing)
 
 
-def describe_model_difference(theirs: Mapping[str, Any], ours: Mapping[str, Any], run: str) -> str:
+def describe_model_difference(theirs: Mapping[str, Any], local: Mapping[str, Any], run: str) -> str:
     """Describe the first parameter that differs: `fc1.weight is [64, 4] here and [128, 4] in run R`.
 
     Args:
         theirs: model contract of the run: parameter name -> {"shape": [...], "dtype": "float32"}.
-        ours: contract of this process, which differs from theirs.
+        local: contract of this process, which differs from theirs.
         run: the run's id.
     """
-    names = [*ours, *(name for name in theirs if name not in ours)]
-    differing = [name for name in names if theirs.get(name) != ours.get(name)]
+    names = [*local, *(name for name in theirs if name not in local)]
+    differing = [name for name in names if theirs.get(name) != local.get(name)]
     name = differing[0] if differing else "(all)"
-    here, there = ours.get(name), theirs.get(name)
+    here, there = local.get(name), theirs.get(name)
     if here is None:
         sentence = f"{name} is missing here and {_show_entry(there)} in run {run}"
     elif there is None:

@@ -1,7 +1,7 @@
 """Every name that Surreal uses in Redis. No other file contains one.
 
-`R` is the run's id, `S` the shard's number, `P` a policy's name ("default" unless several learners share a stream;
-`P.IofN` for the part of a policy that parameter server I of N publishes; `P.past.V` for version V of it, in self-play).
+`R` is the run's id, `S` the shard's number, `P` a policy's name ("default" unless several learners share a stream).
+`P.IofN` is the part of a policy that parameter server I of N publishes. `P.past.V` is version V of it, in self-play.
 Braces are hash tags: all keys of a shard, and all other keys of a run, live in one hash slot of a Redis Cluster. With
 several shards, `S` is the number and a suffix, `2.17`: the first for which the shard's hash slot lies in its part of
 the hash slots, so that shards spread evenly over the servers of a cluster.

@@ -7,7 +7,6 @@ replay, `on_policy` those of policies from fresh trajectories. Losses and return
 
 from surreal.learner.base import Learner, ReplayView
 from surreal.learner.gradients import GradientLearner
-from surreal.learner.interpolated.ipg import IPGLearner
 from surreal.learner.off_policy.ddpg import DDPGLearner
 from surreal.learner.off_policy.dqn import DQNLearner
 from surreal.learner.off_policy.quantile_dqn import QuantileDQNLearner
@@ -15,6 +14,7 @@ from surreal.learner.off_policy.r2d2 import R2D2Learner
 from surreal.learner.off_policy.sac import SACLearner
 from surreal.learner.on_policy.a2c import A2CLearner
 from surreal.learner.on_policy.base import ActorCriticLearner
+from surreal.learner.on_policy.ipg import IPGLearner
 from surreal.learner.on_policy.policy_gradient import PolicyGradientLearner
 from surreal.learner.on_policy.ppo import PPOLearner
 from surreal.learner.on_policy.trpo import TRPOLearner

@@ -33,9 +33,8 @@ from surreal.base.specs import ObsSpec
 from surreal.base.types import Batch, SampleInfo, TrajectoryBatch
 from surreal.distributed.calls import remote_methods
 from surreal.learner.stepping.devices import BatchMover, resolve_device
-from surreal.learner.stepping.histograms import Histograms
 from surreal.learner.stepping.optimizers import MODEL
-from surreal.learner.stepping.readings import Readings
+from surreal.learner.stepping.reports import Histograms, Readings
 
 ModelT = TypeVar("ModelT", bound=Module, default=Module)
 BatchT = TypeVar("BatchT", default=Any)

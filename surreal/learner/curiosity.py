@@ -18,10 +18,10 @@ from torch import Tensor
 from surreal.base.specs import ObsSpec
 from surreal.base.types import TrajectoryBatch
 from surreal.learner.losses import check_rank
+from surreal.model.activations import ActivationName
 from surreal.model.base import make_generator
-from surreal.model.layers.activations import ActivationName
-from surreal.model.layers.conv import ConvStage
-from surreal.model.policy.curiosity import Dynamics
+from surreal.model.conv import ConvStage
+from surreal.model.curiosity import Dynamics
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from surreal.base.ranges import NonNegative, Positive, checked
 from surreal.base.schedules import LinearSchedule
 from surreal.base.values import checked_count
 from surreal.learner.base import BatchT, Learner, ModelT, ReplayView
-from surreal.learner.stepping.compiling import NetworkCompiler
+from surreal.learner.stepping.devices import NetworkCompiler
 from surreal.learner.stepping.optimizers import MODEL, Decay, OptimizerSettings
 from surreal.learner.stepping.ranks import Ranks
 from surreal.learner.stepping.stepper import (

@@ -1,9 +1,11 @@
-"""Loss functions: pure, rank-checked, tested against a naive loop.
+"""Loss functions: pure, rank-checked, tested against naive loops.
 
 A per-sample quantity is `[B]`, never `[B, 1]`: subtracting one from the other would silently give `[B, B]`.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor
@@ -57,3 +59,33 @@ def chosen_q(q: Tensor, action: Tensor) -> Tensor:
     check_rank(2, q=q)
     check_rank(1, action=action)
     return q.gather(1, action.unsqueeze(1)).squeeze(1)
+
+
+def critic_loss(q: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+    """Mean over the batch of the squared error, summed over the critics: each learns as if it were alone.
+
+    Args:
+        q: [critics, B] float32; the gradient flows through it.
+        target: [B] float32, without gradient, the same for all.
+        weight: [B] float32 importance weights, >= 0, or None for one everywhere.
+
+    Returns:
+        Scalar float32.
+    """
+    check_rank(2, q=q)
+    check_rank(1, target=target)
+    squares = (q - target).square().sum(0)
+    if weight is None:
+        return squares.mean()
+    check_rank(1, weight=weight)
+    return torch.dot(squares, weight) / len(weight)
+
+
+def l2_penalty(parameters: Iterable[tuple[str, Tensor]]) -> Tensor:
+    """Sum of the squares of all weights; biases, and the scales and shifts of layer norms, go free.
+
+    Args:
+        parameters: pairs of name and parameter.
+    """
+    squares = [tensor.square().sum() for name, tensor in parameters if name.rpartition(".")[2] == "weight"]
+    return torch.stack(squares).sum()

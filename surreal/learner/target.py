@@ -1,9 +1,10 @@
-"""The target network: a slowly following copy of the online network, which values the bootstrap observations."""
+"""The parts that off-policy learners share: the target network, a slowly following copy, and the noise of an update."""
 
 from __future__ import annotations
 
 import copy
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -64,3 +65,24 @@ class TargetNetwork:
             torch._foreach_lerp_(self._target, self._online, tau)
         for ours, theirs in self._buffers:
             ours.copy_(theirs)  # running statistics are not averaged twice
+
+
+class UpdateNoise:
+    """A generator that each update begins anew, from a seed and the update's number.
+
+    So a checkpoint needs to keep nothing of it: who goes on from update n draws what an uninterrupted learner draws.
+
+    Args:
+        seed: of the learner, >= 0.
+        device: where the numbers are drawn.
+    """
+
+    def __init__(self, seed: int, device: torch.device) -> None:
+        self._seed = seed
+        self._generator = torch.Generator(device)
+
+    def of(self, update: int) -> torch.Generator:
+        """Give the generator as it is at the beginning of an update, >= 0."""
+        # Neighbouring seeds of torch's generator give related streams; SeedSequence spreads them.
+        state = np.random.SeedSequence((self._seed, update)).generate_state(1, np.uint64)
+        return self._generator.manual_seed(int(state[0] >> np.uint64(1)))

@@ -5,23 +5,30 @@ A model is composed: a torso (`torso`) from observations to features, perhaps a 
 `policy` the actor-critic. Imported by agents and learners.
 """
 
+from surreal.model.activations import ACTIVATIONS, KAF, KafSettings, get_activation
+from surreal.model.actor_critic import ActorCritic, PolicyValue
 from surreal.model.base import LazyModel, Model
 from surreal.model.composed import ComposedModel
+from surreal.model.conv import CONVOLUTIONS, Convolution, ConvTorso, ResidualStage
 from surreal.model.distributions import Categorical, Distribution, Normal
-from surreal.model.layers.activations import ACTIVATIONS, get_activation
-from surreal.model.layers.conv import CONVOLUTIONS, ConvTorso
-from surreal.model.layers.conv_layers import Convolution, ResidualStage
-from surreal.model.layers.kaf import KAF, KafSettings
-from surreal.model.layers.mlp import MLP
-from surreal.model.layers.recurrent import Core, DilatedLSTMCore, LSTMCore
-from surreal.model.off_policy.actor_critics import DeterministicActorCritic, OffPolicyActorCritic
-from surreal.model.off_policy.noisy import NoisyQFunction
-from surreal.model.off_policy.q_function import ConvQFunction, QFunction
-from surreal.model.off_policy.quantiles import NoisyQuantileQFunction, QuantileQFunction
-from surreal.model.off_policy.soft_actor_critics import DiscreteSoftActorCritic, SoftActorCritic, SoftModel
-from surreal.model.off_policy.squashed_normal import SquashedNormal
-from surreal.model.policy.actor_critic import ActorCritic, PolicyValue
-from surreal.model.policy.multi_discrete import Bernoulli, MultiCategorical
+from surreal.model.mlp import MLP
+from surreal.model.off_policy.action_range import SquashedNormal
+from surreal.model.off_policy.actor_critics import (
+    DeterministicActorCritic,
+    DiscreteSoftActorCritic,
+    OffPolicyActorCritic,
+    SoftActorCritic,
+    SoftModel,
+)
+from surreal.model.off_policy.q_function import (
+    ConvQFunction,
+    NoisyQFunction,
+    NoisyQuantileQFunction,
+    QFunction,
+    QuantileQFunction,
+)
+from surreal.model.policy_head import Bernoulli, MultiCategorical
+from surreal.model.recurrent import Core, DilatedLSTMCore, LSTMCore
 from surreal.model.torso import Torso, flatten_obs
 
 __all__ = [

@@ -11,11 +11,11 @@ from torch import Tensor
 
 from surreal.base.specs import ObsSpec
 from surreal.base.types import Obs
+from surreal.model.activations import ActivationName, read_activation
 from surreal.model.base import LazyModel, make_generator
-from surreal.model.layers.activations import ActivationName, read_activation
-from surreal.model.layers.conv import ConvStage, read_convolutions
-from surreal.model.layers.images import check_image_axes
-from surreal.model.layers.recurrent import Core, DilatedLSTMCore, LSTMCore
+from surreal.model.conv import ConvStage, read_convolutions
+from surreal.model.images import check_image_axes
+from surreal.model.recurrent import Core, DilatedLSTMCore, LSTMCore
 from surreal.model.torso import Torso, check_hiddens
 
 
@@ -28,11 +28,11 @@ class ComposedModel(LazyModel):
     Args:
         hiddens: units of the dense layers (each >= 1); more units fit more and compute longer.
         convolutions: for images, before the dense layers: `nature`, `a3c`, `universe`, `impala`, or a list of
-            `{type: convolution, n_filters, filter_size, stride, border, activation}`; see `surreal.model.layers.conv`.
+            `{type: convolution, n_filters, filter_size, stride, border, activation}`; see `surreal.model.conv`.
             None takes images as vectors.
         image_axes: of images of 3 axes: channels_first, channels_last, or auto, which tells from the shape.
         activation: after each dense layer: none, sigmoid, tanh, relu, relu6, elu, softmax, softplus; or kaf, which
-            learns its shape, with `{type: kaf, boundary, size, kernel, gamma}` as `surreal.model.layers.kaf` says.
+            learns its shape, with `{type: kaf, boundary, size, kernel, gamma}` as `surreal.model.activations` says.
         use_lstm: remember earlier observations of the episode in an LSTM behind the dense layers.
         lstm_size: its units, >= 1; more remember more and compute longer.
         lstm_type: Basic, or Dilated: several states that take turns, for what lies far back.

@@ -1,4 +1,4 @@
-"""Heads: from features [..., num_features] to Q values, or to a value; `surreal.model.policy` has those of policies."""
+"""Heads: from features [..., num_features] to Q values, or to a value; `policy_head` has those of policies."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from surreal.model.layers.mlp import Dense
+from surreal.model.mlp import Dense
 
 Generator = torch.Generator | None
 

@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from surreal.base import tree
 from surreal.base.specs import ArraySpec, ObsSpec
 from surreal.base.types import Obs
-from surreal.model.layers.activations import ActivationName
-from surreal.model.layers.conv import ConvStage, ConvTorso, count_conv_features
-from surreal.model.layers.images import ImageLayout, image_layout, to_channels_first
-from surreal.model.layers.mlp import MLP
+from surreal.model.activations import ActivationName
+from surreal.model.conv import ConvStage, ConvTorso, count_conv_features
+from surreal.model.images import ImageLayout, image_layout, to_channels_first
+from surreal.model.mlp import MLP
 
 #: Least height and width of a leaf that counts as an image next to a larger one.
 _LEAST_PIXELS = 8
@@ -28,8 +28,8 @@ class Torso(nn.Module):
 
     Args:
         obs_spec: kind of one observation. Leaves are concatenated with dict keys sorted and tuple items in place.
-        convolutions: see `surreal.model.layers.conv`; images go through them, each leaf through its own. A leaf of 2, 3
-            or 4 axes is an image, see `surreal.model.layers.images`. Next to an image, a leaf that is too small for
+        convolutions: see `surreal.model.conv`; images go through them, each leaf through its own. A leaf of 2, 3
+            or 4 axes is an image, see `surreal.model.images`. Next to an image, a leaf that is too small for
             them, or less than 8 pixels high or wide (a stack of one-hot actions), is flattened. None flattens images,
             too.
         image_axes: channels_first, channels_last, or auto, which tells from the shape.

@@ -33,7 +33,7 @@ ROOMS: dict[str, list[set[str]]] = {
     "config": [{"yaml_tree"}, {"schema"}, {"."}],
     "distributed": [{"connection"}, {"calls", "experience", "gradients", "parameters", "telemetry", "server"}],
     "envs": [{"atari", "terminal", "window"}, {"wrappers", "games"}, {"."}, {"players"}, {"plain", "pools"}],
-    "learner": [{"stepping"}, {"."}, {"off_policy", "on_policy", "parameter_server"}, {"interpolated"}],
+    "learner": [{"stepping"}, {"."}, {"off_policy", "on_policy", "parameter_server"}],
     "run": [
         {"evaluation", "self_play"},
         {"observers"},
@@ -46,7 +46,7 @@ ROOMS: dict[str, list[set[str]]] = {
         {"commands"},
         {"."},
     ],
-    "model": [{"layers"}, {"."}, {"off_policy", "policy"}],
+    "model": [{"."}, {"off_policy"}],
     "replay": [{"store"}, {"stream", "trajectories"}, {"engine", "archive"}, {"."}],
     "rlx": [{"protocol"}, {"client", "pool"}, {"server"}],
 }

@@ -15,10 +15,9 @@ from torch import Tensor
 from surreal.base.types import Batch
 from surreal.learner.base import ReplayView
 from surreal.learner.gradients import GradientLearner
-from surreal.learner.off_policy.losses import critic_loss, l2_penalty
-from surreal.learner.off_policy.noise import UpdateNoise
+from surreal.learner.losses import critic_loss, l2_penalty
 from surreal.learner.option_checks import check_not_negative, check_positive
-from surreal.learner.target import TargetNetwork
+from surreal.learner.target import TargetNetwork, UpdateNoise
 from surreal.model import DeterministicActorCritic
 from surreal.model.off_policy.critics import ContinuousCritics
 

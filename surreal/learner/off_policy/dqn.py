@@ -16,10 +16,9 @@ from surreal.base.types import Batch
 from surreal.learner.base import ReplayView
 from surreal.learner.gradients import GradientLearner
 from surreal.learner.losses import chosen_q, huber_loss
-from surreal.learner.off_policy.noise import UpdateNoise
 from surreal.learner.option_checks import check_positive
 from surreal.learner.returns import q_target
-from surreal.learner.target import TargetNetwork
+from surreal.learner.target import TargetNetwork, UpdateNoise
 from surreal.model import NoisyQFunction
 
 

@@ -18,11 +18,10 @@ from surreal.base.pytorch import Module
 from surreal.base.types import Batch
 from surreal.learner.base import ReplayView
 from surreal.learner.gradients import GradientLearner
-from surreal.learner.off_policy.losses import critic_loss
-from surreal.learner.off_policy.noise import UpdateNoise
+from surreal.learner.losses import critic_loss
 from surreal.learner.option_checks import check_positive
-from surreal.learner.stepping.histograms import normal_values
-from surreal.learner.target import TargetNetwork
+from surreal.learner.stepping.reports import normal_values
+from surreal.learner.target import TargetNetwork, UpdateNoise
 from surreal.model import SoftModel
 from surreal.model.off_policy.critics import Critics
 

@@ -17,7 +17,6 @@ from surreal.base.specs import ObsSpec
 from surreal.base.types import TrajectoryBatch
 from surreal.learner.base import ReplayView
 from surreal.learner.curiosity import CuriositySettings, Surprise, read_curiosity, surprise
-from surreal.learner.on_policy.advantages import generalised_advantages
 from surreal.learner.on_policy.base import ActorCriticLearner
 from surreal.learner.on_policy.evaluating import evaluate, recorded
 from surreal.learner.on_policy.policy_losses import (
@@ -30,6 +29,7 @@ from surreal.learner.on_policy.policy_losses import (
     value_loss,
 )
 from surreal.learner.option_checks import check_positive, check_shares
+from surreal.learner.returns import generalised_advantages
 from surreal.model import ActorCritic
 from surreal.model.base import Model
 

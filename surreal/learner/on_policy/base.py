@@ -22,8 +22,8 @@ from surreal.learner.gradients import GradientLearner
 from surreal.learner.on_policy.evaluating import evaluate, filtered
 from surreal.learner.on_policy.policy_losses import mean_of_steps, normalise, policy_drift
 from surreal.learner.option_checks import check_not_negative, check_positive
-from surreal.learner.stepping.histograms import normal_values
 from surreal.learner.stepping.optimizers import MODEL
+from surreal.learner.stepping.reports import normal_values
 from surreal.model import Distribution
 from surreal.model.base import Model
 

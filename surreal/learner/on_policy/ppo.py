@@ -17,7 +17,6 @@ from surreal.base.types import TrajectoryBatch
 from surreal.learner.base import ReplayView
 from surreal.learner.on_policy.base import ActorCriticLearner
 from surreal.learner.on_policy.evaluating import Targets, make_targets
-from surreal.learner.on_policy.kl_penalty import AdaptiveKL
 from surreal.learner.on_policy.minibatches import Minibatch, epochs
 from surreal.learner.on_policy.policy_losses import (
     clip_fraction,
@@ -221,3 +220,37 @@ class PPOLearner(ActorCriticLearner):
         if self.kl_penalty is not None:
             found["kl_coefficient"] = self.kl_penalty.coefficient
         return found
+
+
+class AdaptiveKL:
+    """A coefficient that doubles or halves, Schulman et al. 2017 section 4, arXiv:1707.06347.
+
+    Args:
+        target: divergence that an update should have, in nats, > 0; raising it allows larger steps.
+        coefficient: the first one, > 0; it soon matters no more.
+    """
+
+    def __init__(self, target: float, coefficient: float = 1.0) -> None:
+        self.target = target
+        self._coefficient = torch.tensor(coefficient, dtype=torch.float64)
+
+    @property
+    def coefficient(self) -> float:
+        """Of the next update."""
+        return float(self._coefficient)
+
+    def after_update(self, divergence: float) -> None:
+        """Follow the divergence, in nats, of an update that is done."""
+        if divergence < self.target / 1.5:
+            self._coefficient /= 2.0
+        elif divergence > self.target * 1.5:
+            self._coefficient *= 2.0
+        self._coefficient.clamp_(1e-6, 1e6)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Give what a checkpoint keeps."""
+        return {"coefficient": self._coefficient}
+
+    def load_tensors(self, tensors: dict[str, Tensor]) -> None:
+        """Take over what a checkpoint kept."""
+        self._coefficient.copy_(tensors["coefficient"])

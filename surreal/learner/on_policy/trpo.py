@@ -31,8 +31,8 @@ from surreal.learner.on_policy.policy_losses import (
 )
 from surreal.learner.on_policy.trust_region import conjugate_gradient, shorter_fraction
 from surreal.learner.option_checks import check_positive, check_shares
-from surreal.learner.stepping.histograms import normal_values
 from surreal.learner.stepping.optimizers import MODEL
+from surreal.learner.stepping.reports import normal_values
 from surreal.learner.stepping.stepper import Gradients
 from surreal.model.base import Model
 

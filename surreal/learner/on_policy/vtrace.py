@@ -13,7 +13,6 @@ from torch import Tensor
 
 from surreal.base.types import TrajectoryBatch
 from surreal.learner.base import ReplayView
-from surreal.learner.on_policy.advantages import vtrace
 from surreal.learner.on_policy.base import ActorCriticLearner
 from surreal.learner.on_policy.evaluating import evaluate, recorded
 from surreal.learner.on_policy.policy_losses import (
@@ -22,6 +21,7 @@ from surreal.learner.on_policy.policy_losses import (
     value_loss,
 )
 from surreal.learner.option_checks import check_positive, check_shares
+from surreal.learner.returns import vtrace
 from surreal.model.base import Model
 
 

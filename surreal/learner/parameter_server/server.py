@@ -25,8 +25,8 @@ from surreal.base.errors import ContractError
 from surreal.base.metrics import MeanDuration
 from surreal.learner.gradients import GradientLearner
 from surreal.learner.parameter_server.combining import RULES, History, Mean, compensate
-from surreal.learner.parameter_server.counting import COUNTS, FilterCounts
 from surreal.learner.stepping.stepper import Gradients
+from surreal.model.filters import COUNTS, FilterCounts
 
 
 class PushedGradient(Protocol):

@@ -1,14 +1,18 @@
-"""`ActionRange`: the bounds of continuous actions, and the way between them and [-1, 1]."""
+"""Bounded actions: their range, and a normal distribution squashed into it."""
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import Any, NamedTuple, Self
 
 import gymnasium
 import numpy as np
 import torch
 from gymnasium import spaces
 from torch import Tensor, nn
+from torch.nn.functional import softplus
+
+from surreal.model.distributions import Distribution, Normal
 
 
 class ActionRange(nn.Module):
@@ -63,3 +67,70 @@ class ActionRange(nn.Module):
     def clip(self, action: Tensor) -> Tensor:
         """Bring actions [..., n] of the environment within its bounds."""
         return action.clamp(self.low, self.high)
+
+
+#: Distance from the bounds, of [-1, 1], at which an action's density is taken: beyond, float32 cannot undo tanh.
+_EDGE = 1e-6
+_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(64)
+
+
+class Drawn(NamedTuple):
+    """Actions through which gradients flow, and how probable they are."""
+
+    action: Tensor  #: [..., n]
+    log_probability: Tensor  #: [...] of their density
+
+
+class SquashedNormal(Distribution):
+    """Over actions within bounds, in the units of the environment.
+
+    Args:
+        mean: [..., n] of the normal distribution before tanh.
+        log_sigma: logarithm of its standard deviation, broadcast to [..., n].
+        bounds: of the actions.
+    """
+
+    def __init__(self, mean: Tensor, log_sigma: Tensor, bounds: ActionRange) -> None:
+        self.normal = Normal(mean, log_sigma)
+        self.bounds = bounds
+
+    def sample(self, generator: torch.Generator | None = None) -> Tensor:
+        return self.bounds.clip(self.bounds.to_env(self.normal.sample(generator).tanh_()))
+
+    def draw(self, generator: torch.Generator | None = None) -> Drawn:
+        """Draw an action for each step by the reparameterisation u = mean + sigma * noise: gradients flow through it.
+
+        The log-probability comes of u itself, not of the action, so nothing is lost near the bounds.
+        """
+        mean, log_sigma = self.normal.mean, self.normal.log_sigma
+        noise = torch.empty_like(mean).normal_(generator=generator)
+        squashed = torch.addcmul(mean, log_sigma.exp(), noise)
+        log_normal = -0.5 * noise.square() - log_sigma - 0.5 * math.log(2 * math.pi)
+        log_probability = (log_normal - self._log_slope(squashed)).sum(-1)
+        return Drawn(self.bounds.to_env(squashed.tanh()), log_probability)
+
+    def mode(self) -> Tensor:
+        """Give tanh of the mean: the median of each component, which papers act by when they do not explore."""
+        return self.bounds.clip(self.bounds.to_env(self.normal.mean.tanh()))
+
+    def log_probability(self, action: Tensor) -> Tensor:
+        squashed = self.bounds.to_scaled(action).clamp(-1.0 + _EDGE, 1.0 - _EDGE).atanh()
+        return self.normal.log_probability(squashed) - self._log_slope(squashed).sum(-1)
+
+    def entropy(self) -> Tensor:
+        # Of the normal distribution, and of the squashing its mean: no closed form, so by Gauss-Hermite quadrature.
+        mean, sigma = self.normal.mean.unsqueeze(-1), self.normal.log_sigma.exp().unsqueeze(-1)
+        nodes, weights = (mean.new_tensor(values) for values in (_NODES, _WEIGHTS / math.sqrt(2 * math.pi)))
+        slope = self._log_slope((mean + sigma * nodes).movedim(-1, 0))
+        expected: Tensor = torch.tensordot(weights, slope, 1)
+        return self.normal.entropy() + expected.sum(-1)
+
+    def _log_slope(self, squashed: Tensor) -> Tensor:
+        """Log of the derivative of an action by u: log half + log(1 - tanh(u)^2), which no u makes infinite."""
+        return self.bounds.log_half_range + 2.0 * (math.log(2.0) - squashed - softplus(-2.0 * squashed))
+
+    def __getitem__(self, index: Any) -> Self:
+        return type(self)(self.normal.mean[index], self.normal.log_sigma[index], self.bounds)
+
+    def masked(self, action_mask: Tensor) -> Distribution:
+        raise ValueError("actions are continuous, so there is nothing that an action mask could forbid")

@@ -10,12 +10,11 @@ from torch import Tensor, nn
 
 from surreal.base.specs import ObsSpec
 from surreal.base.types import Obs
+from surreal.model.activations import ActivationName, inputs_per_unit, make_activation, read_activation
+from surreal.model.conv import ConvStage
 from surreal.model.distributions import Categorical, Distribution
-from surreal.model.layers.activations import ActivationName, inputs_per_unit, make_activation, read_activation
-from surreal.model.layers.conv import ConvStage
-from surreal.model.layers.mlp import Dense
-from surreal.model.off_policy.action_range import ActionRange
-from surreal.model.off_policy.squashed_normal import SquashedNormal
+from surreal.model.mlp import Dense
+from surreal.model.off_policy.action_range import ActionRange, SquashedNormal
 from surreal.model.torso import Torso
 
 #: Of the logarithm of a squashed normal's standard deviation: what lies outside is cut (arXiv:1801.01290).

@@ -1,18 +1,23 @@
-"""`QFunction`: values of all discrete actions; `ConvQFunction`: the same from images."""
+"""Q-functions of discrete actions: plain, with noisy layers (Fortunato et al. 2018), and of quantiles."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import torch
 from gymnasium import spaces
 from torch import Tensor, nn
+from torch.nn.functional import linear
 
 from surreal.base.types import Obs
+from surreal.model.activations import get_activation
 from surreal.model.composed import ComposedModel
-from surreal.model.heads import QHead, count_actions
-from surreal.model.layers.conv import ConvStage
+from surreal.model.conv import ConvStage
+from surreal.model.heads import QHead, combine_dueling, count_actions
+from surreal.model.mlp import Dense
 
 
 class QFunction(ComposedModel):
@@ -74,3 +79,211 @@ class ConvQFunction(QFunction):
         **options: Any,
     ) -> None:
         super().__init__(hiddens, convolutions=convolutions, **options)
+
+
+class NoisyDense(nn.Module):
+    """A dense layer with factorised Gaussian noise: y = (mu_w + sigma_w * e_w) x + mu_b + sigma_b * e_b (eqs. 9 to 11).
+
+    Args:
+        num_inputs: of its last axis.
+        num_outputs: of its last axis.
+        sigma: initial size of the noise, > 0, divided by the root of `num_inputs`.
+        generator: draws the initial values; None uses torch's global one.
+    """
+
+    def __init__(
+        self, num_inputs: int, num_outputs: int, *, sigma: float = 0.5, generator: torch.Generator | None = None
+    ) -> None:
+        super().__init__()
+        bound = 1.0 / math.sqrt(num_inputs)
+        self.weight = nn.Parameter(torch.empty(num_outputs, num_inputs))
+        self.bias = nn.Parameter(torch.empty(num_outputs))
+        for parameter in (self.weight, self.bias):
+            nn.init.uniform_(parameter, -bound, bound, generator=generator)
+        self.weight_sigma = nn.Parameter(torch.full((num_outputs, num_inputs), sigma * bound))
+        self.bias_sigma = nn.Parameter(torch.full((num_outputs,), sigma * bound))
+        self._noise: tuple[Tensor, Tensor] | None = None
+
+    def draw_noise(self, generator: torch.Generator) -> None:
+        """Have noise from now on."""
+        inputs, outputs = (
+            _scaled(torch.empty(size, device=self.weight.device).normal_(generator=generator))
+            for size in reversed(self.weight.shape)
+        )
+        self._noise = torch.outer(outputs, inputs), outputs
+
+    def clear_noise(self) -> None:
+        """Have none from now on."""
+        self._noise = None
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Compute [..., num_outputs] from [..., num_inputs] float32."""
+        if self._noise is None:
+            return linear(features, self.weight, self.bias)
+        weight_noise, bias_noise = self._noise
+        weight = torch.addcmul(self.weight, self.weight_sigma, weight_noise)
+        return linear(features, weight, torch.addcmul(self.bias, self.bias_sigma, bias_noise))
+
+
+class NoisyQHead(nn.Module):
+    """Noisy dense layers from features to the values of all discrete actions.
+
+    Args:
+        sizes: features of the input, then units of each hidden layer.
+        num_actions: >= 1.
+        dueling: see `QFunction`.
+        sigma: see `NoisyDense`.
+        activation: after each hidden layer.
+        generator: draws the initial values; None uses torch's global one.
+    """
+
+    def __init__(
+        self,
+        sizes: Sequence[int],
+        num_actions: int,
+        *,
+        dueling: bool,
+        sigma: float,
+        activation: str,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        self._dueling = dueling
+        self._activation = get_activation(activation, in_place=True)
+        pairs = pairwise((*sizes, num_actions + dueling))
+        self.layers = nn.ModuleList(NoisyDense(*pair, sigma=sigma, generator=generator) for pair in pairs)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Compute [..., num_actions] float32."""
+        for layer in self.layers[:-1]:
+            features = self._activation(layer.forward(features))
+        output: Tensor = self.layers[-1].forward(features)
+        return combine_dueling(output) if self._dueling else output
+
+
+class NoisyQFunction(QFunction):
+    """A `QFunction` whose dense layers are noisy.
+
+    `QAgent` draws the noise of each turn in which somebody explores, `DQNLearner` that of each network in each update;
+    an epsilon is not needed beside it.
+
+    Args:
+        hiddens: units of the dense layers (each >= 1); more units fit more and compute longer.
+        noise_sigma: initial size of the noise, > 0; raising it explores more, until learning has found what it is
+            good for.
+        options: see `QFunction`.
+    """
+
+    def __init__(
+        self,
+        hiddens: Sequence[int] = (64, 64),
+        *,
+        action_space: int | spaces.Discrete,
+        noise_sigma: float = 0.5,
+        activation: str = "relu",
+        **options: Any,
+    ) -> None:
+        if not noise_sigma > 0.0:
+            raise ValueError(f"noise_sigma is {noise_sigma}; it must be > 0")
+        get_activation(activation)
+        self._head_activation = activation
+        self._noise_sigma = noise_sigma
+        self._noisy_hiddens = tuple(hiddens)
+        # The torso's own dense layers are none: all of them come after it, in the head.
+        super().__init__((), action_space=action_space, activation=activation, **options)
+
+    def draw_noise(self, generator: torch.Generator) -> None:
+        """Compute with noise from now on."""
+        for layer in self._noisy_layers:
+            layer.draw_noise(generator)
+
+    def clear_noise(self) -> None:
+        """Compute without noise from now on."""
+        for layer in self._noisy_layers:
+            layer.clear_noise()
+
+    @property
+    def _noisy_layers(self) -> list[NoisyDense]:
+        return [layer for layer in self.modules() if isinstance(layer, NoisyDense)]
+
+    def _build_heads(self, num_features: int, generator: torch.Generator | None) -> None:
+        self.q = self._noisy_head(num_features, self.num_actions, generator, dueling=self.dueling)
+
+    def _noisy_head(
+        self, num_features: int, num_outputs: int, generator: torch.Generator | None, *, dueling: bool = False
+    ) -> NoisyQHead:
+        return NoisyQHead(
+            (num_features, *self._noisy_hiddens),
+            num_outputs,
+            dueling=dueling,
+            sigma=self._noise_sigma,
+            activation=self._head_activation,
+            generator=generator,
+        )
+
+
+def _scaled(noise: Tensor) -> Tensor:
+    """f(x) = sgn(x) sqrt(|x|), so that a product of two has the variance of one (section 3)."""
+    return noise.sign() * noise.abs().sqrt()
+
+
+class QuantileQFunction(QFunction):
+    """A `QFunction` that knows the quantiles of each action's return, arXiv:1710.10044; its values are their means.
+
+    Agents see the values alone, so they act as with any other Q-function.
+
+    Args:
+        hiddens: units of the dense layers (each >= 1); more units fit more and compute longer.
+        num_quantiles: of each action, >= 1; more resolve the distribution finer and compute longer.
+        options: see `QFunction`.
+    """
+
+    def __init__(
+        self,
+        hiddens: Sequence[int] = (64, 64),
+        *,
+        action_space: int | spaces.Discrete,
+        num_quantiles: int = 51,
+        **options: Any,
+    ) -> None:
+        if num_quantiles < 1:
+            raise ValueError(f"num_quantiles is {num_quantiles}; it must be >= 1")
+        self.num_quantiles = num_quantiles
+        super().__init__(hiddens, action_space=action_space, **options)
+
+    def forward(self, obs: Obs, state: Tensor | None = None, is_first: Tensor | None = None) -> Any:
+        features, state = self.features(obs, state, is_first)
+        q = self._quantiles(features).mean(-1)
+        return q if state is None else (q, state)
+
+    def quantiles(self, obs: Obs) -> Tensor:
+        """Compute the quantiles at (i + 0.5) / num_quantiles, [..., num_actions, num_quantiles] float32."""
+        features, _ = self.features(obs)
+        return self._quantiles(features)
+
+    def _quantiles(self, features: Tensor) -> Tensor:
+        output = self.q.forward(features)
+        output = output.reshape(*output.shape[:-1], -1, self.num_quantiles)
+        # Of each quantile as of a value: `combine_dueling` wants the actions last.
+        return combine_dueling(output.mT).mT if self.dueling else output
+
+    @property
+    def _num_outputs(self) -> int:
+        return (self.num_actions + self.dueling) * self.num_quantiles
+
+    def _build_heads(self, num_features: int, generator: torch.Generator | None) -> None:
+        self.q = Dense(num_features, self._num_outputs, generator)
+
+
+class NoisyQuantileQFunction(QuantileQFunction, NoisyQFunction):
+    """A `QuantileQFunction` whose dense layers are noisy, for `NoisyQAgent` and `QuantileDQNLearner`.
+
+    Args:
+        options: see `QuantileQFunction` and `NoisyQFunction`.
+    """
+
+    def __init__(self, hiddens: Sequence[int] = (64, 64), **options: Any) -> None:
+        super().__init__(hiddens, **options)
+
+    def _build_heads(self, num_features: int, generator: torch.Generator | None) -> None:
+        self.q = self._noisy_head(num_features, self._num_outputs, generator)

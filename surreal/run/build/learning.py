@@ -22,8 +22,8 @@ from surreal.distributed.gradients.sender import GradientSender
 from surreal.distributed.parameters.broadcaster import TorchBroadcaster
 from surreal.distributed.parameters.published import PolicyPart
 from surreal.learner import GradientLearner, Learner, ReplayView
-from surreal.learner.parameter_server.counting import FilterCounts
 from surreal.learner.parameter_server.server import ParameterServer
+from surreal.model.filters import FilterCounts
 from surreal.replay import Replay
 from surreal.replay.engine.conflicts import ReplayPlan
 from surreal.replay.stream.limiter import Senders, default_tolerance

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from surreal.learner import GradientLearner, Gradients
-from surreal.learner.parameter_server.counting import FilterCounts
+from surreal.model.filters import FilterCounts
 from surreal.run.process.progress import read_applied
 
 logger = logging.getLogger(__name__)

@@ -24,8 +24,8 @@ from surreal.distributed.gradients.queue import Gradient, GradientQueue
 from surreal.distributed.parameters.published import PolicyPart
 from surreal.distributed.telemetry.collector import Collector
 from surreal.learner import Learner
-from surreal.learner.parameter_server.counting import FilterCounts
 from surreal.learner.parameter_server.server import ParameterServer
+from surreal.model.filters import FilterCounts
 from surreal.run.build.learning import (
     build_gradient_learner,
     build_gradient_queue,

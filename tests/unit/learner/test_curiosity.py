@@ -13,7 +13,7 @@ from gymnasium import spaces
 from surreal.base.specs import ObsSpec
 from surreal.base.types import SampleInfo, TrajectoryBatch
 from surreal.learner.curiosity import CuriositySettings, forward_error, read_curiosity, surprise, surprise_loss
-from surreal.model.policy.curiosity import Dynamics, action_features
+from surreal.model.curiosity import Dynamics, action_features
 from tests.unit.learner.off_policy.checks import finite_differences
 
 SPACES: dict[str, spaces.Space[Any]] = {

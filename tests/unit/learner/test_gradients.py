@@ -13,7 +13,7 @@ from torch import Tensor
 from surreal.base.errors import CheckpointError, DivergedError
 from surreal.base.types import Batch
 from surreal.learner import GradientLearner, Gradients
-from surreal.learner.stepping.skipping import SkipCounter
+from surreal.learner.stepping.stepper import SkipCounter
 from surreal.model import MLP, QFunction
 
 MakeBatch = Callable[..., Batch]

@@ -14,8 +14,8 @@ from torch import Tensor
 from surreal.base.metrics import Histogram
 from surreal.base.types import Batch, TrajectoryBatch
 from surreal.learner import DDPGLearner, DQNLearner, Learner, SACLearner
-from surreal.learner.stepping import histograms
-from surreal.learner.stepping.histograms import MAX_TENSORS, Histograms, step_values
+from surreal.learner.stepping import reports
+from surreal.learner.stepping.reports import MAX_TENSORS, Histograms, step_values
 from surreal.model import DeterministicActorCritic, QFunction, SoftActorCritic
 
 MakeBatch = Callable[..., Batch]
@@ -60,7 +60,7 @@ def test_nothing_is_computed_unless_it_is_asked_for(make_batch: MakeBatch, monke
         raise AssertionError("a histogram was computed")
 
     for name in ("summarize", "step_values", "_gathered_names"):
-        monkeypatch.setattr(histograms, name, refuse)
+        monkeypatch.setattr(reports, name, refuse)
     learner = dqn(None)
     learner.optimize(0, make_batch())
     assert not learner.histograms.take()
@@ -71,7 +71,7 @@ def test_between_two_that_are_due_an_update_computes_nothing(
 ) -> None:
     learner = dqn(2)
     learner.optimize(0, make_batch())
-    monkeypatch.setattr(histograms, "summarize", None)
+    monkeypatch.setattr(reports, "summarize", None)
     learner.optimize(1, make_batch())
 
 
@@ -150,7 +150,7 @@ def test_rows_without_a_step_are_not_shown(make_trajectories: MakeTrajectories) 
 def test_large_observations_are_shown_by_some_of_their_steps(
     make_batch: MakeBatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(histograms, "MAX_VALUES", 20)
+    monkeypatch.setattr(reports, "MAX_VALUES", 20)
     batch = make_batch(rows=16)
     values = dict(step_values(batch, {}))
     torch.testing.assert_close(values["obs"], batch.obs[::4])

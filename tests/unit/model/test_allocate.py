@@ -8,7 +8,7 @@ import sys
 import torch
 from torch import nn
 
-from surreal.model.layers.allocate import allocate
+from surreal.model.mlp import allocate
 
 
 def test_layer_gets_parameters_of_its_shapes_on_the_cpu() -> None:

@@ -14,8 +14,7 @@ from torch.nn import functional as F
 from surreal.base.errors import ContractError
 from surreal.base.specs import ObsSpec
 from surreal.model import CONVOLUTIONS, ConvQFunction, ConvTorso
-from surreal.model.layers.conv import count_conv_features, read_convolutions
-from surreal.model.layers.conv_layers import Convolution, ResidualLayer, ResidualStage
+from surreal.model.conv import Convolution, ResidualLayer, ResidualStage, count_conv_features, read_convolutions
 
 STACK = ObsSpec.from_obs(np.zeros((4, 84, 84), np.uint8))
 SMALL: list[dict[str, Any]] = [

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from surreal.base.specs import ArraySpec, ObsSpec
-from surreal.model.layers.conv import read_convolutions
-from surreal.model.layers.images import image_layout, to_channels_first
+from surreal.model.conv import read_convolutions
+from surreal.model.images import image_layout, to_channels_first
 from surreal.model.torso import Torso
 
 CONVOLUTIONS = ({"type": "convolution", "n_filters": 4, "filter_size": [3, 3], "stride": [2, 1], "border": "same"},)

@@ -9,7 +9,7 @@ from gymnasium import spaces
 
 from surreal.base.specs import ObsSpec
 from surreal.model import QFunction, Torso
-from surreal.model.layers.conv import read_convolutions
+from surreal.model.conv import read_convolutions
 
 MIXED = ObsSpec.from_space(
     spaces.Dict({"camera": spaces.Box(0, 255, (2, 9, 7), np.uint8), "speed": spaces.Box(-1, 1, (3,))})

@@ -20,6 +20,9 @@ Play = Callable[..., TrajectoryBatch]
 OBS = ObsSpec.from_obs(np.zeros(3, np.float32))
 
 
+Mix = Callable[..., TrajectoryBatch]
+
+
 @pytest.fixture
 def make_model() -> MakeModel:
     def make(
@@ -85,3 +88,16 @@ def _reward(obs: torch.Tensor, action: torch.Tensor) -> torch.Tensor:
     if action.ndim == 3:
         return (action == (obs[..., : action.shape[-1]] > 0)).float().sum(-1)
     return (action == obs.argmax(-1)).float()
+
+
+@pytest.fixture
+def mix(play: Play) -> Mix:
+    """Let a model act, and mark the later half of the columns as replayed."""
+
+    def mix(model: ActorCritic, seed: int = 0, **options: Any) -> TrajectoryBatch:
+        batch = play(model, seed=seed, **options)
+        is_on_policy = torch.zeros(batch.mask.shape, dtype=torch.bool)
+        is_on_policy[:, : batch.mask.shape[1] // 2] = True
+        return batch._replace(extras={**batch.extras, "is_on_policy": is_on_policy})
+
+    return mix

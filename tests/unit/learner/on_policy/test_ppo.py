@@ -11,8 +11,8 @@ from gymnasium import spaces
 
 from surreal.learner import PPOLearner
 from surreal.learner.on_policy.evaluating import make_targets
-from surreal.learner.on_policy.kl_penalty import AdaptiveKL
 from surreal.learner.on_policy.minibatches import epochs, everything, minibatches
+from surreal.learner.on_policy.ppo import AdaptiveKL
 
 if TYPE_CHECKING:
     from tests.unit.learner.on_policy.conftest import MakeModel, Play

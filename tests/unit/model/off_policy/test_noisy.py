@@ -8,7 +8,7 @@ import torch
 
 from surreal.base.specs import ObsSpec
 from surreal.model import NoisyQFunction
-from surreal.model.off_policy.noisy import NoisyDense
+from surreal.model.off_policy.q_function import NoisyDense
 
 OBS = ObsSpec.from_obs(np.zeros(4, np.float32))
 

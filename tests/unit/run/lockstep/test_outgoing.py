@@ -16,8 +16,8 @@ from torch import Tensor
 from surreal.base.specs import ObsSpec
 from surreal.base.types import Batch, SampleInfo, TrajectoryBatch
 from surreal.learner import A2CLearner, DDPGLearner, DQNLearner, GradientLearner, Gradients, PPOLearner
-from surreal.learner.parameter_server.counting import COUNTS, FilterCounts
 from surreal.model import ActorCritic, DeterministicActorCritic, QFunction
+from surreal.model.filters import COUNTS, FilterCounts
 from surreal.run.lockstep.outgoing import Outgoing, Waiting
 from surreal.run.process.progress import write_progress
 

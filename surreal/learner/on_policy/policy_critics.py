@@ -18,8 +18,8 @@ from surreal.base.specs import ObsSpec
 from surreal.base.types import Obs
 from surreal.learner.target import TargetNetwork
 from surreal.model import Categorical, Distribution
+from surreal.model.conv import ConvStage
 from surreal.model.heads import count_actions
-from surreal.model.layers.conv import ConvStage
 from surreal.model.off_policy.action_range import ActionRange
 from surreal.model.off_policy.critics import ContinuousCritics, Critics, DiscreteCritics
 

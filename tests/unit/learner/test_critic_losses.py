@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from surreal.learner.off_policy.losses import critic_loss, l2_penalty
+from surreal.learner.losses import critic_loss, l2_penalty
 
 
 @pytest.mark.parametrize("is_weighted", [False, True])

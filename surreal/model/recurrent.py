@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor, nn
 
-from surreal.model.layers.allocate import allocate
+from surreal.model.mlp import allocate
 
 #: Steps that have to lie between two beginnings of episodes, on average, for a run of them to be worth a call.
 _LEAST_RUN = 3

@@ -1,17 +1,29 @@
-"""`MLP`: dense layers, each followed by the activation."""
+"""Dense layers, and the initial values of parameters."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from surreal.model.layers.activations import ActivationName, inputs_per_unit, make_activation, read_activation
-from surreal.model.layers.allocate import allocate
+from surreal.model.activations import ActivationName, inputs_per_unit, make_activation, read_activation
+
+Layer = TypeVar("Layer", bound=nn.Module)
+
+
+def allocate(layer: Layer) -> Layer:
+    """Give a layer that was made with `device="meta"` parameters on the CPU, of any values; returns the layer.
+
+    `to_empty` would do the same, but imports sympy for it: half a second in every process that has a model.
+    """
+    for name, parameter in list(layer.named_parameters(recurse=False)):
+        setattr(layer, name, nn.Parameter(torch.empty(parameter.shape, dtype=parameter.dtype)))
+    return layer
 
 
 class Dense(nn.Linear):
@@ -47,7 +59,7 @@ class MLP(nn.Module):
 
     Args:
         sizes: features of the input, then units of each layer; one layer at least.
-        activation: between layers; see `surreal.model.layers.activations`.
+        activation: between layers; see `surreal.model.activations`.
         output_activation: after the last layer.
         generator: draws the initial values; None uses torch's global one.
     """

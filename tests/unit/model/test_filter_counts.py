@@ -14,9 +14,9 @@ from torch import Tensor
 from surreal.base.specs import ObsSpec
 from surreal.distributed.gradients.encoding import assign_parameters
 from surreal.learner import A2CLearner
-from surreal.learner.parameter_server.counting import COUNTS, FilterCounts
 from surreal.learner.parameter_server.server import ParameterServer
 from surreal.model import ActorCritic, QFunction
+from surreal.model.filters import COUNTS, FilterCounts
 
 OBS = ObsSpec.from_obs(np.zeros(3, np.float32))
 

@@ -19,11 +19,11 @@ from torch.nn.functional import one_hot
 from surreal.base.pytorch import Module
 from surreal.base.specs import ObsSpec
 from surreal.base.types import Obs
+from surreal.model.activations import ActivationName, read_activation
+from surreal.model.conv import ConvStage, read_convolutions
 from surreal.model.distributions import Distribution
-from surreal.model.layers.activations import ActivationName, read_activation
-from surreal.model.layers.conv import ConvStage, read_convolutions
-from surreal.model.layers.mlp import MLP
-from surreal.model.policy.policy_head import make_policy_head
+from surreal.model.mlp import MLP
+from surreal.model.policy_head import make_policy_head
 from surreal.model.torso import Torso, check_hiddens
 
 
@@ -42,7 +42,7 @@ class Dynamics(Module):
         obs_spec: kind of one observation.
         action_space: Discrete, MultiDiscrete or MultiBinary, from 0; or Box of one axis, float32.
         hiddens: units of the encoder's dense layers, of which the last gives the features; more tell more apart.
-        convolutions: of the encoder, for images, before these layers; see `surreal.model.layers.conv`. None takes
+        convolutions: of the encoder, for images, before these layers; see `surreal.model.conv`. None takes
             images as vectors.
         activation: after each layer of all three.
         units: of the one hidden layer that the inverse and the forward model have, >= 1.

@@ -19,20 +19,18 @@ from surreal.base import tree
 from surreal.base.specs import ObsSpec
 from surreal.base.types import TrajectoryBatch
 from surreal.learner.base import ReplayView
-from surreal.learner.interpolated.losses import interpolated_loss
-from surreal.learner.interpolated.policy_critics import PolicyCritics, make_policy_critics
-from surreal.learner.off_policy.losses import critic_loss
-from surreal.learner.off_policy.noise import UpdateNoise
-from surreal.learner.on_policy.advantages import generalised_advantages
+from surreal.learner.losses import critic_loss
 from surreal.learner.on_policy.base import ActorCriticLearner
 from surreal.learner.on_policy.evaluating import compute, legal
 from surreal.learner.on_policy.minibatches import Minibatch, minibatches
-from surreal.learner.on_policy.policy_losses import explained_variance, mean_of_steps, value_loss
+from surreal.learner.on_policy.policy_critics import PolicyCritics, make_policy_critics
+from surreal.learner.on_policy.policy_losses import explained_variance, interpolated_loss, mean_of_steps, value_loss
 from surreal.learner.option_checks import check_positive, check_shares
-from surreal.learner.target import TargetNetwork
+from surreal.learner.returns import generalised_advantages
+from surreal.learner.target import TargetNetwork, UpdateNoise
 from surreal.model import ActorCritic, Distribution
 from surreal.model.base import make_generator
-from surreal.model.layers.conv import ConvStage, read_convolutions
+from surreal.model.conv import ConvStage, read_convolutions
 
 CRITIC = "critic"
 

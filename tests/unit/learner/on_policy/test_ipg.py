@@ -13,16 +13,14 @@ from torch import Tensor
 
 from surreal.base.types import TrajectoryBatch
 from surreal.learner import IPGLearner
-from surreal.learner.interpolated.ipg import Steps
-from surreal.learner.interpolated.losses import interpolated_loss
+from surreal.learner.on_policy.ipg import Steps
 from surreal.learner.on_policy.minibatches import minibatches
-from surreal.learner.on_policy.policy_losses import policy_gradient_loss
+from surreal.learner.on_policy.policy_losses import interpolated_loss, policy_gradient_loss
 from tests.unit.learner.off_policy.checks import assert_goes_on_bit_for_bit, finite_differences
 
 if TYPE_CHECKING:
     from surreal.model import ActorCritic
-    from tests.unit.learner.interpolated.conftest import Mix
-    from tests.unit.learner.on_policy.conftest import MakeModel, Play
+    from tests.unit.learner.on_policy.conftest import MakeModel, Mix, Play
 
 SPACES: dict[str, spaces.Space[Any]] = {"discrete": spaces.Discrete(3), "box": spaces.Box(-2.0, 2.0, (2,))}
 PLAIN: dict[str, Any] = {"normalize_advantage": False, "critic_hidden_sizes": [4], "gae_lambda": 1.0}

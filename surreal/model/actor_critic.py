@@ -2,25 +2,54 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import gymnasium
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from surreal.base.specs import ObsSpec
 from surreal.base.types import Obs
+from surreal.model.activations import ActivationName
 from surreal.model.base import make_generator
 from surreal.model.composed import ComposedModel
 from surreal.model.distributions import Distribution
 from surreal.model.filters import ObsFilter, ReturnFilter
 from surreal.model.heads import ValueHead
-from surreal.model.layers.activations import ActivationName
-from surreal.model.policy.orthogonal import HIDDEN_GAIN, POLICY_GAIN, VALUE_GAIN, initialise_orthogonally
-from surreal.model.policy.policy_head import SigmaSettings, make_policy_head
-from surreal.model.policy.value_function import ValueFunction
+from surreal.model.policy_head import SigmaSettings, make_policy_head
 from surreal.model.torso import check_hiddens
+
+HIDDEN_GAIN = math.sqrt(2.0)
+POLICY_GAIN = 0.01
+VALUE_GAIN = 1.0
+
+
+def initialise_orthogonally(module: nn.Module, gain: float, generator: torch.Generator | None) -> None:
+    """Draw all matrices and filters in a module anew, with this gain, and set all biases to 0.
+
+    What is neither (a free standard deviation) stays as it is.
+    """
+    for layer in module.modules():
+        for name, parameter in layer.named_parameters(recurse=False):
+            if parameter.ndim > 1:
+                nn.init.orthogonal_(parameter, gain, generator=generator)
+            elif name.startswith("bias"):
+                nn.init.zeros_(parameter)
+
+
+class ValueFunction(ComposedModel):
+    """A network from an observation to one value; arguments as in `ComposedModel`."""
+
+    def forward(self, obs: Obs, state: Tensor | None = None, is_first: Tensor | None = None) -> Any:
+        """Compute [...] float32; with `use_lstm`, this and the state afterwards."""
+        features, state = self.features(obs, state, is_first)
+        value = self.value.forward(features)
+        return value if state is None else (value, state)
+
+    def _build_heads(self, num_features: int, generator: torch.Generator | None) -> None:
+        self.value = ValueHead(num_features, generator)
 
 
 class PolicyValue(NamedTuple):
@@ -37,7 +66,7 @@ class ActorCritic(ComposedModel):
         hiddens: units of the dense layers (each >= 1); more units fit more and compute longer.
         action_space: Discrete, MultiDiscrete or MultiBinary, from 0; or Box of one axis, float32: a normal
             distribution, which knows no bounds, while environments get its samples cut to theirs.
-        activation: after each dense layer; see `surreal.model.layers.activations`.
+        activation: after each dense layer; see `surreal.model.activations`.
         value_hiddens: units of the dense layers of a network of its own for the value, which has convolutions and LSTM
             as the policy's; the two losses do not disturb each other then. None: the value shares the policy's network.
         orthogonal: draw orthogonal initial values, small ones for the policy's output, in place of torch's usual ones.

@@ -1,1 +1,0 @@
-"""What networks are made of: dense, convolutional and recurrent layers, activations. Imports nothing of the models."""

@@ -130,7 +130,7 @@ def explain(
     key: Annotated[str, typer.Argument(metavar="KEY", help="Such as learner.gamma, or learner.clip_range.")],
     config: _OwnFile = None,
 ) -> None:
-    """Say what a setting is: its type, default, unit and meaning, and its value in the app."""
+    """Explain what a setting is: its type, default, unit and meaning, and its value in the app."""
     from surreal.plugins.apps.document import read_document
     from surreal.plugins.apps.explaining import explain as find_out
 
@@ -177,7 +177,7 @@ def show(
         return
     found = get_value(document, section)
     if found is None:
-        raise ConfigError(f"{section} is no section, and no setting that is set; there are {', '.join(document)}")
+        raise ConfigError(f"{section} is not a section, and no setting that is set; there are {', '.join(document)}")
     is_section = isinstance(found, CommentedMap)
     typer.echo(to_text(found) if is_section else found, nl=not is_section)
 

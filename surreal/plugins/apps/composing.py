@@ -23,7 +23,7 @@ def compose(app: str, template: Template, configuration: Configuration) -> str:
 
     Args:
         app: its name.
-        template: of its environment.
+        template: template of its environment.
         configuration: settings of its algorithm.
     """
     environment = _environment(app, template, configuration)

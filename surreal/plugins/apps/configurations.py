@@ -49,7 +49,7 @@ ALGORITHMS: dict[str, Algorithm] = {
 
 
 def find_algorithm(name: str) -> str:
-    """Give our name of an algorithm.
+    """Return our name of an algorithm.
 
     Raises:
         ConfigError: there is none of that name; the message has the nearest.
@@ -61,11 +61,11 @@ def find_algorithm(name: str) -> str:
     known = [each for own, algorithm in ALGORITHMS.items() for each in (own, *algorithm.others)]
     similar = nearest(wanted, known)
     advice = f"there are {', '.join(known)}" if similar is None else f"did you mean {similar}?"
-    raise ConfigError(f"{name} is no algorithm; {advice}", key="-a")
+    raise ConfigError(f"{name} is not an algorithm; {advice}", key="-a")
 
 
 def algorithm_of(class_path: str, gradients: str = "learner") -> str | None:
-    """Give our name of the algorithm that a class learns by, None if it is a user's own.
+    """Return our name of the algorithm that a class learns by, None if it is a user's own.
 
     Args:
         class_path: the setting `learner.class`.
@@ -77,7 +77,7 @@ def algorithm_of(class_path: str, gradients: str = "learner") -> str | None:
 
 
 _WIDTH = 120
-#: Column of a comment beside its setting.
+#: Column of a comment next to its setting.
 _COLUMN = 38
 
 

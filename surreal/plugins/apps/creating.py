@@ -51,7 +51,7 @@ def new_app(folder: Path, environment: str, algorithm: str | None) -> Change:
     """Make an app.
 
     Args:
-        folder: of the app; its name is the app's.
+        folder: folder of the app; its name is the app's.
         environment: name of a template, or what one takes for a name.
         algorithm: any name of it; None: the template's own choice.
 
@@ -61,7 +61,7 @@ def new_app(folder: Path, environment: str, algorithm: str | None) -> Change:
     name = folder.name
     if not _NAME.fullmatch(name):
         must = "1 to 64 letters, digits, dots, dashes and underscores, the first a letter or digit"
-        raise ConfigError(f"{name!r} is no name for an app; it must be {must}", key="NAME")
+        raise ConfigError(f"{name!r} is not a name for an app; it must be {must}", key="NAME")
     if folder.exists():
         raise ConfigError(f"{folder} exists already; choose another name, or change it with `surreal generate`")
     template = find_template(environment)
@@ -129,7 +129,7 @@ def switch_algorithm(config: Path, name: str, *, keeps_settings: bool = False) -
 
     Args:
         config: the app.yaml.
-        name: of an algorithm, or of one of the configurations.
+        name: name of an algorithm, or of one of the configurations.
         keeps_settings: change nothing if the app has this algorithm already.
 
     Raises:

@@ -62,10 +62,10 @@ def to_text(document: CommentedMap) -> str:
 
 
 def save_text(path: Path, text: str, *, is_kept: bool = False) -> Path | None:
-    """Check a configuration as a run would, and put it in the place of a file, which is kept beside it.
+    """Check a configuration as a run would, and put it in the place of a file, which is kept next to it.
 
     Args:
-        path: of the file.
+        path: path of the file.
         text: what it is to hold.
         is_kept: whether the earlier file is kept already.
 
@@ -143,7 +143,7 @@ def set_value(document: CommentedMap, key: str, value: Any) -> None:
 
 
 def _last_line(section: Any) -> tuple[CommentedMap, str] | None:
-    """Find the mapping and the key of a section's last line; None where that is no setting of its own."""
+    """Find the mapping and the key of a section's last line; None where that is not a setting of its own."""
     if not isinstance(section, CommentedMap) or section.fa.flow_style() or not section:
         return None
     name = next(reversed(section))

@@ -43,15 +43,15 @@ class Template:
     """A template, with the values that it is used with.
 
     Attributes:
-        name: of its folder.
+        name: name of its folder.
         title: one sentence.
         base: the template that it adds to.
         aliases: further names.
         algorithm: the default one.
         configurations: families of settings that suit it; none: by the spaces of `env.id`.
-        extra: of our package that it needs.
+        extra: extra of our package that it needs.
         packages: what pip is to install beyond that.
-        pattern: of names that mean it, too.
+        pattern: pattern of names that mean it, too.
         values: for placeholders.
         other_ids: ids that replace the one in `values`, for algorithms that do not suit its environment.
     """
@@ -83,7 +83,7 @@ class Template:
         return [*([] if self.base is None else [TEMPLATES / "environments" / self.base]), self.folder]
 
     def sections(self, app: str, family: str) -> CommentedMap:
-        """Give the sections of app.yaml that are the environment's."""
+        """Return the sections of app.yaml that are the environment's."""
         files = [*(folder / _SECTIONS for folder in self.folders), self.folder / f"app.{family}.yaml"]
         first, *others = (
             parse_document(self.filled(file.read_text(encoding="utf-8"), app), f"{file.parent.name}/{file.name}")
@@ -115,7 +115,7 @@ class Template:
         return text
 
     def needs(self) -> str:
-        """Say what has to be installed, "" if nothing."""
+        """Explain what has to be installed, "" if nothing."""
         from surreal.envs.ids import extra_of  # brings gymnasium
 
         extra = self.extra or extra_of(self.values.get("id", ""))
@@ -149,7 +149,7 @@ def find_template(name: str) -> Template:
     names = [each for template in known for each in (template.name, *template.aliases)]
     similar = nearest(wanted, names)
     advice = f"did you mean {similar}?" if similar else f"there are {', '.join(names)}, and ids such as CartPole-v1"
-    raise ConfigError(f"{name} is no environment; {advice}", key="-e")
+    raise ConfigError(f"{name} is not an environment; {advice}", key="-e")
 
 
 def template_of(document: Mapping[str, Any]) -> Template | None:

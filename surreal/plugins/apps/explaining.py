@@ -80,11 +80,11 @@ class Explanation(NamedTuple):
 
 
 def explain(key: str, document: Mapping[str, Any]) -> Explanation:
-    """Say what a setting is.
+    """Explain what a setting is.
 
     Args:
         key: dotted, as `learner.gamma`; an option of a class as `learner.args.NAME` or `learner.NAME`.
-        document: of the app; its classes are asked, and it says what is set now. May be empty.
+        document: document of the app; its classes are asked, and it says what is set now. May be empty.
 
     Raises:
         ConfigError: there is no such setting; the message has the nearest.
@@ -105,7 +105,7 @@ def explain(key: str, document: Mapping[str, Any]) -> Explanation:
 
 
 def meaning_of(key: str, document: Mapping[str, Any]) -> str:
-    """Say what a setting means, "" if nobody knows."""
+    """Explain what a setting means, "" if nobody knows."""
     try:
         return explain(key, document).meaning
     except ConfigError:
@@ -129,7 +129,7 @@ def _find(key: str) -> tuple[str, FieldInfo]:
 
 
 def class_summary(section: str, document: Mapping[str, Any]) -> str:
-    """Say in a sentence what the class of a section is."""
+    """Report in a sentence what the class of a section is."""
     from surreal.plugins.apps.option_docs import summary
 
     cls, _ = _class_of(section, document)

@@ -74,8 +74,8 @@ def use_local(document: CommentedMap, folder: Path, *, is_local: bool, only_if_t
     """Point an app.yaml to the copies, or back to the package.
 
     Args:
-        document: of the app.
-        folder: of the app.
+        document: document of the app.
+        folder: folder of the app.
         is_local: whether the copies are to be used.
         only_if_there: a class that cannot be switched stays as it is.
 

@@ -113,8 +113,8 @@ def class_text(cls: type[object], recipe: Recipe[Any], titles: Mapping[type[obje
 
     Args:
         cls: abstract ones are there for what others inherit from them.
-        recipe: of the section that names it.
-        titles: of this class and its bases, to refer to.
+        recipe: recipe of the section that names it.
+        titles: titles of this class and its bases, to refer to.
     """
     options = options_of(cls)
     collaborators = [option.name for option in options if option.is_positional][: recipe.collaborators]

@@ -2,10 +2,10 @@
 
 Only the command line imports this part.
 
-command.py      from the run that is meant to the report
+command.py      the whole test of a run, up to the report
 campaign.py     disturbs by a plan, watches, heals
-choosing.py     whom or what a planned disturbance hits
-plan.py         when, and how; from a seed
+choosing.py     targets of planned disturbances
+plan.py         times and kinds of disturbances, drawn from a seed
 options.py      what was asked for
 audit.py        looks, and holds what it sees against the invariants
 leftovers.py    processes and keys that must be gone

@@ -66,7 +66,7 @@ class Audit:
 
     @property
     def standing(self) -> Standing:
-        """How far the run is, by the last looks."""
+        """Progress of the run, by the last snapshots."""
         return Standing(
             sum(ledger.growth for ledger in self._ledgers.values()), self._versions.publications, self._lives
         )
@@ -119,7 +119,7 @@ class Audit:
             self._ledgers[shard].expect_rollback()
 
     def verdicts(self) -> list[Verdict]:
-        """What held so far."""
+        """Verdicts so far."""
         ledgers = list(self._ledgers.values())
         chunks, steps = (sum(getattr(ledger, name) for ledger in ledgers) for name in ("chunks", "steps"))
         held = f"{chunks:,} chunks of {steps:,} env steps"

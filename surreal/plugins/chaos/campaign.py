@@ -3,8 +3,8 @@
     with Guard() as guard:
         report = Campaign(subject, options, guard, say=print, stop=stop).execute()
 
-One thread, some turns a second: look, go on with what lasts, begin what is due. Whatever ends it, nothing stays paused,
-full or away.
+One thread, some turns a second: look, continue with what lasts, begin what is due. Whatever ends it, nothing stays
+paused, full or away.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from surreal.plugins.chaos.subjects.subject import Subject
 logger = logging.getLogger(__name__)
 
 _TURN_S = 0.1
-#: How long a run may take to start, or to show that it goes on, s.
+#: How long a run may take to start, or to show that it continues, s.
 _WHOLE_WITHIN_S = 180.0
 
 
@@ -52,7 +52,7 @@ class Campaign:
         guard: undoes pauses, should this process be killed.
         say: shows a line.
         stop: ends the disturbances when it is set.
-        is_over: says why the run has ended, "" while it goes on.
+        is_over: returns the reason why the run has ended, "" while it continues.
         clock: seconds, monotonic.
     """
 
@@ -143,14 +143,14 @@ class Campaign:
         return True
 
     def verdict(self) -> Verdict:
-        """Whether learning went on."""
+        """Return the verdict on progress: learning continued after each disturbance."""
         took = [recovery.took_s for recovery in self.recoveries if recovery.took_s is not None]
         text = f"{len(took)} of {len(self.recoveries)} times all processes were back, acted and learned again"
         if took:
             text += f", within {max(took):.1f} s (allowed: {self._options.within_s:g})"
         standing = self.audit.standing
         text += f"; {standing.steps:,} env steps, {standing.publications:,} versions meanwhile"
-        return Verdict("learning goes on", text, self._complaints.all())
+        return Verdict("learning continues", text, self._complaints.all())
 
     # -- a turn ------------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""`Chooser`: whom or what a planned disturbance hits, of those that are there now."""
+"""`Chooser`: picks the target of a planned disturbance among the processes and servers that are alive."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Chooser:
     Args:
         subject: the run.
         options: what was asked for.
-        guard: of pauses.
+        guard: guard of pauses.
         audit: told what is about to be lost, and what must be gone afterwards.
     """
 
@@ -40,7 +40,7 @@ class Chooser:
         self._deaths: defaultdict[str, RecentDeaths] = defaultdict(RecentDeaths)
 
     def choose(self, planned: Planned, hit: set[str], *, is_redis_hit: bool) -> tuple[Disturbance, str] | None:
-        """The disturbance, and the life that it ends; None if there is nobody whom it could hit now.
+        """Return the disturbance and the life that it ends; None if no target is alive now.
 
         Args:
             planned: kind, and draws.
@@ -72,7 +72,7 @@ class Chooser:
         if kind is Kind.FULL:
             return Full(server.name, client, self._options.hold_s)
         if server.kill is None:
-            raise ValueError(f"nobody would start {server.name} again")
+            raise ValueError(f"no process would start {server.name} again")
         self._deaths[server.name].add()
         return Restart(server.name, server.kill, server.start, partial(self._before_restart, server))
 
@@ -110,7 +110,7 @@ class Chooser:
         if server.keeps is Keeps.NEARLY_ALL:
             self._audit.expect_rollback(server.client)
         elif server.keeps is Keeps.NOTHING:
-            # Nobody writes between the last look and the end.
+            # No process writes between the last snapshot and the end.
             server.client.execute("CLIENT", "PAUSE", _LAST_LOOK_MS, "WRITE")
             self._look_and(server, lambda _: None)
 

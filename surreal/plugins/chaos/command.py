@@ -39,12 +39,12 @@ _GONE_S = 20.0
 
 @dataclass(frozen=True)
 class Call:
-    """How the command was called.
+    """The arguments of the command.
 
     Args:
-        target: a preset, a file, or a run; None: the run that goes on here.
-        overrides: of the preset or file.
-        address: of a run's Redis.
+        target: a preset, a file, or a run; None: the run in progress on this machine.
+        overrides: overrides of the preset or file.
+        address: address of a run's Redis.
         run_dir: a run's folder.
         words: the command itself, for the report.
     """
@@ -66,10 +66,10 @@ class Call:
 
 @dataclass(frozen=True)
 class Setting:
-    """What chaos is given by whoever called it.
+    """Settings of a chaos test that its caller decides.
 
     Args:
-        options: of the disturbances.
+        options: options of the disturbances.
         say: shows a line.
         stop: ends it when it is set.
         signals: those that have come.
@@ -104,7 +104,7 @@ def disturb(call: Call, setting: Setting) -> Report:
 
 
 def _disturb_started(run: StartedRun, call: Call, setting: Setting, guard: Guard) -> Report:
-    """A run of our own: it is ended afterwards, and must leave nothing behind."""
+    """Disturb a run that chaos started: it is ended afterwards, and must leave nothing behind."""
     setting.say(f"{run.subject.title} in {run.folder}")
     campaign = _campaign(run.subject, setting, guard, lambda: "" if run.exit_code is None else run.last_words)
     campaign.wait_until_whole()
@@ -119,9 +119,9 @@ def _disturb_started(run: StartedRun, call: Call, setting: Setting, guard: Guard
 
 
 def _disturb_joined(subject: Subject, call: Call, setting: Setting, guard: Guard) -> Report:
-    """A run of somebody else's: it goes on afterwards."""
+    """A run of some other user's: it continues afterwards."""
     setting = replace(setting, options=only_possible(subject, setting.options, setting.say))
-    setting.say(f"{subject.title}; it goes on afterwards")
+    setting.say(f"{subject.title}; it continues afterwards")
     campaign = _campaign(subject, setting, guard, lambda: registry.stop_reason(subject.client))
     campaign.wait_until_whole()
     scores = _disturb(campaign, subject, setting)
@@ -130,12 +130,12 @@ def _disturb_joined(subject: Subject, call: Call, setting: Setting, guard: Guard
     verdicts.append(campaign.audit.processes.judge(spared=_families(alive), within_s=_GONE_S))
     verdicts.append(judge_blocks(subject.replay.streams()))
     reason = registry.stop_reason(subject.client)
-    ending = f"the run has ended meanwhile: {reason}" if reason else "the run goes on"
+    ending = f"the run has ended meanwhile: {reason}" if reason else "the run continues"
     return _report(subject, call, setting, campaign, verdicts, ending)
 
 
 def only_possible(subject: Subject, options: ChaosOptions, say: Callable[[str], object]) -> ChaosOptions:
-    """Leave out what cannot be done to somebody else's run, if it was not asked for by name.
+    """Leave out what cannot be done to some other user's run, if it was not asked for by name.
 
     Raises:
         ConfigError: it was, or nothing is left.

@@ -24,11 +24,11 @@ def chaos(
         str | None,
         typer.Argument(
             metavar="RUN|PRESET_OR_FILE",
-            help="A run that goes on here, default: the newest; or what to start for the time of it.",
+            help="Run to disturb (default: newest), or a preset or file to start for the test.",
             autocompletion=presets_and_files,
         ),
     ] = None,
-    for_s: Annotated[float, typer.Option("--for", metavar="S", min=0.0, help="How long disturbances come.")] = 60.0,
+    for_s: Annotated[float, typer.Option("--for", metavar="S", min=0.0, help="Time of disturbances.")] = 60.0,
     kill: Annotated[
         list[str] | None,
         typer.Option(metavar="ROLES", help="Kill processes: learner, ps, agent, rlx-server, eval, or all."),
@@ -39,14 +39,14 @@ def chaos(
         list[str] | None,
         typer.Option(metavar="HOW", help="restart: kill Redis and start it again; flush: empty it; full: fill it up."),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of times, kinds and targets.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of times, kinds and targets.")] = 0,
     every: Annotated[float, typer.Option(metavar="S", min=0.1, help="Mean time between two disturbances.")] = 6.0,
     hold: Annotated[float, typer.Option(metavar="S", min=0.1, help="The longest that one lasts.")] = 3.0,
     within: Annotated[
-        float, typer.Option(metavar="S", min=1.0, help="How long the run may take after one to be itself again.")
+        float, typer.Option(metavar="S", min=1.0, help="Longest time to recover from a disturbance.")
     ] = 60.0,
     most: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="End after so many disturbances, before --for.")
+        int | None, typer.Option(metavar="N", min=1, help="End after N disturbances, before --for.")
     ] = None,
     report: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report: .md or .json.")] = None,
     overrides: Overrides = None,
@@ -55,7 +55,7 @@ def chaos(
     ] = None,
     run_dir: RunDir = None,
 ) -> None:
-    """Disturb a run at random, check that nothing is lost or doubled and learning goes on, and say so; 0 if all held.
+    """Disturb a run at random, check that nothing is lost or doubled and learning continues, and say so; 0 if all held.
 
     Without --kill, --pause, --cut and --redis, it does all but flush and full. Ctrl-C heals what is disturbed and ends.
     """

@@ -1,4 +1,4 @@
-"""What a run must not leave behind: processes that nobody waits for, and keys that nobody will read again."""
+"""Leftovers that a run must not have: processes without a parent, and keys that no process reads."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class ProcessBook:
         return len(self._known)
 
     def note(self, process: psutil.Process) -> None:
-        """Note a process and its descendants, as they are now."""
+        """Record a process and its descendants, as they are now."""
         with suppress(psutil.Error):
             for each in (process, *process.children(recursive=True)):
                 with suppress(psutil.Error):
                     self._known[each.pid, each.create_time()] = each
 
     def note_lives(self, lives: Iterable[Life]) -> None:
-        """Note the processes of this machine that are alive."""
+        """Record the processes of this machine that are alive."""
         known = {pid for pid, _ in self._known}
         for life in lives:
             if life.is_here and life.is_alive and life.pid not in known:
@@ -43,14 +43,14 @@ class ProcessBook:
                     self.note(psutil.Process(life.pid))
 
     def alive(self) -> list[psutil.Process]:
-        """Those that still run."""
+        """Processes that still run."""
         return [process for process in self._known.values() if _runs(process)]
 
     def judge(self, *, spared: Iterable[int] = (), within_s: float) -> Verdict:
-        """Wait until none runs any more.
+        """Wait until all of them have ended.
 
         Args:
-            spared: process ids of those that go on, and are to.
+            spared: process ids of those that continue, and are to.
             within_s: how long to wait, s.
         """
         kept, deadline_s = set(spared), time.monotonic() + within_s
@@ -60,7 +60,7 @@ class ProcessBook:
         return Verdict(
             "no process is left behind",
             f"{len(self._known)} processes were seen, {max(ended, 0)} of them have ended"
-            + (f", {len(kept)} go on with the run" if kept else ""),
+            + (f", {len(kept)} continue with the run" if kept else ""),
             tuple(f"process {each.pid} still runs: {_command(each)}" for each in left),
         )
 
@@ -75,14 +75,14 @@ def judge_keys(clients: Sequence[RedisClient]) -> Verdict:
 
 
 def judge_blocks(streams: Sequence[Stream], more: str = "") -> Verdict:
-    """Look for blocks that no stream has, and entries without their block, of a run that goes on."""
+    """Look for blocks that no stream has, and entries without their block, of a run in progress."""
     blocks, stray, dangling = 0, 0, 0
     for stream in streams:
         found = _Blocks(stream)
         blocks += found.number
         stray += found.stray
         dangling += found.dangling
-    complaints = [f"{stray} blocks are in no stream: nobody will remove them"] if stray else []
+    complaints = [f"{stray} blocks are in no stream: no process will remove them"] if stray else []
     complaints += [f"{dangling} chunks of the streams have no block"] if dangling else []
     return Verdict("no key is left behind", f"{blocks} blocks, each in its stream{more}", tuple(complaints))
 

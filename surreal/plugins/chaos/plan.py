@@ -19,18 +19,18 @@ ALL = "all"
 
 @dataclass(frozen=True)
 class ChaosOptions:
-    """How a run is to be disturbed.
+    """Options of the disturbances.
 
     Args:
         kinds: what is done; each time one of them is drawn.
-        kill_roles: whose processes may be killed.
-        pause_roles: whose processes may be stopped for a while.
+        kill_roles: roles whose processes may be killed.
+        pause_roles: roles whose processes may be stopped for a while.
         for_s: how long disturbances come, s.
-        most: of them; None: as many as there is time for.
+        most: most of them; None: as many as there is time for.
         every_s: mean time from one to the next, s.
         hold_s: how long a pause, a cut, a full or an absent Redis lasts at most, s.
         within_s: how long the run may take after each to be itself again, s.
-        seed: of all that is drawn.
+        seed: seed of all that is drawn.
         is_default: whether nothing was asked for by name, so that what is not possible, or would lose experience, is
             left out.
     """
@@ -47,7 +47,7 @@ class ChaosOptions:
     is_default: bool = False
 
     def roles_of(self, kind: Kind) -> frozenset[str]:
-        """Whose processes a kind is for; empty: it is not for processes."""
+        """Roles whose processes a kind disturbs; empty: the kind does not disturb processes."""
         return {Kind.KILL: self.kill_roles, Kind.PAUSE: self.pause_roles}.get(kind, frozenset())
 
 

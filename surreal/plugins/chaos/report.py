@@ -27,16 +27,16 @@ _SUFFIXES = (".md", ".json")
 
 @dataclass(frozen=True)
 class Report:
-    """How a run came through its disturbances.
+    """The result of a chaos test.
 
     Attributes:
         title: the run.
         command: that asked for it.
-        seed: of what was drawn.
+        seed: seed of what was drawn.
         time_s: from the first look to the last, s.
         recoveries: the disturbances, each with how long the run took.
         verdicts: the invariants.
-        ending: how the run ended, or that it goes on.
+        ending: how the run ended, or that it continues.
         interrupted: the exit code of a signal that ended chaos early; None if none did.
     """
 
@@ -56,7 +56,7 @@ class Report:
 
     @property
     def exit_code(self) -> ExitCode:
-        """Of the command."""
+        """Exit code of the command."""
         if not self.holds:
             return ExitCode.BROKEN
         return ExitCode.OK if self.interrupted is None else self.interrupted
@@ -167,7 +167,7 @@ def _row(kind: str, target: str, found: Sequence[Recovery]) -> str:
 
 
 def _downtimes(recoveries: Sequence[Recovery]) -> list[str]:
-    """Where the time after each kill went, by role; no lines without kills whose parts are known."""
+    """Parts of the time after each kill, by role; no lines without kills whose parts are known."""
     by_role: dict[str, list[list[float]]] = {}
     for each in recoveries:
         if each.downtime is not None and each.took_s is not None:

@@ -53,7 +53,7 @@ def read_token(path: Path | None) -> str:
             raise ConfigError(f"others may read {path}; chmod 600 {path}", key="--token-file")
         token = path.read_text().strip()
     except (OSError, UnicodeDecodeError) as error:
-        why = describe_os_error(error) if isinstance(error, OSError) else "it is no text"
+        why = describe_os_error(error) if isinstance(error, OSError) else "it is not text"
         raise ConfigError(f"the token cannot be read: {why}", key="--token-file") from error
     if len(token) < _MIN_TOKEN_CHARS or not token.isascii() or not token.isprintable():
         problem = f"{path} holds no token of {_MIN_TOKEN_CHARS} plain characters or more"
@@ -81,7 +81,7 @@ class Guard:
 
         Args:
             server: it.
-            script_hashes: of the scripts that stand in its page itself.
+            script_hashes: script hashes of the scripts that stand in its page itself.
         """
         policy = f"{_POLICY}; script-src 'self' {' '.join(script_hashes)}"
 

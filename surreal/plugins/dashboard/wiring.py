@@ -3,8 +3,8 @@
 Dash takes seconds for parts of a thousand pieces, such as a table of settings. So large parts are put into the page as
 data (`...-tree`), and drawn by `draw` in assets/dashboard.js.
 
-A part is made anew when a person chooses something, or when the page asks for news (`tick`) and there are some: what it
-shows is compared with what the page has seen. Only the pane that is open is made.
+A part is made again when a person chooses something, or when the page asks for news (`tick`) and there are some: what
+it shows is compared with what the page has seen. Only the pane that is open is made.
 """
 
 from __future__ import annotations
@@ -259,7 +259,7 @@ def _wire_videos(app: Dash, runs: Runs) -> None:
 
 
 def _watched(runs: Runs, chosen: Sequence[str] | None) -> list[WatchedRun]:
-    """The chosen runs that there still are, oldest first: so that the colours of the older ones stay."""
+    """The chosen runs that there still are, oldest first: so that the colors of the older ones stay."""
     found = [runs.watch(key) for key in reversed(list(runs.listed())) if key in (chosen or ())]
     return [each for each in found if each is not None]
 

@@ -26,7 +26,7 @@ from surreal.plugins.doctor.server.faults import AWAY
 from surreal.plugins.doctor.subject import Subject
 
 SECTIONS = ("installation", "redis", "clocks", "environment", "model", "run")
-#: Of a run that goes on: its environment and its model work, or it would not.
+#: Sections for a run in progress, whose environment and model must work.
 _OF_RUN = ("installation", "redis", "clocks", "run")
 _OF_ENDED = ("installation", "run")
 _OF_CONFIG = ("installation", "redis", "clocks", "environment", "model")
@@ -145,7 +145,7 @@ class Examination:
         for look in looks:
             yield Check("processes", partial(processes.alive, look))
             yield Check("errors", partial(processes.logged, look))
-            yield Check("who waits for whom", partial(waiting.waiting, look))
+            yield Check("waits", partial(waiting.waiting, look))
             yield Check("parameters", partial(processes.parameters, look))
             yield Check("samples per insert", partial(replay.usage, look))
             yield Check("size of the replay", partial(replay.size, look))
@@ -160,7 +160,7 @@ class Examination:
             yield ok("environments are elsewhere: they connect to an RLX server")
             return
         if NOT_MADE.name in self._found:
-            yield NOT_DONE.found("the model was not tried, for there is no environment")
+            yield NOT_DONE.found("the model was not tried, because there is no environment")
             return
         options = ["--quick"] if self._is_quick else []
         if name == "model" and (maxmemory := self._maxmemory(config)):

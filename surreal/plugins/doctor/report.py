@@ -40,7 +40,7 @@ def print_finding(finding: Finding, console: Console) -> None:
 
 
 def summary(findings: Sequence[Finding]) -> str:
-    """Say how many there are of each severity."""
+    """Explain how many there are of each severity."""
     counts = Counter(finding.severity for finding in findings)
     words = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.HINT: "hint"}
     parts = [f"{counts[severity]} {word}{'s' * (counts[severity] != 1)}" for severity, word in words.items()]
@@ -64,7 +64,7 @@ _SECTIONS = {
 
 
 def all_faults() -> dict[str, list[Fault]]:
-    """Give all faults by their section."""
+    """Return all faults by their section."""
     return {
         section: [value for value in vars(module).values() if isinstance(value, Fault)]
         for section, module in _SECTIONS.items()

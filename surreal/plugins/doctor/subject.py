@@ -24,14 +24,14 @@ _TIMEOUT_S = 3.0
 
 @dataclass(frozen=True)
 class Subject:
-    """What to look at.
+    """The subject of an examination.
 
     Attributes:
         title: for people.
-        config: of the run, or the one that was named; None: nothing was.
+        config: config of the run, or the one that was named; None: nothing was.
         source: where the configuration was read, for another process; None: from a run's Redis.
-        overrides: of the configuration.
-        address: of the Redis that was named; None: the configuration's, or a server that a run starts itself.
+        overrides: overrides of the configuration.
+        address: address of the Redis that was named; None: the configuration's, or a server that a run starts itself.
         run: a run that Redis knows; None: none was named.
         folder: where runs, or the run, are written.
         is_found: whether the configuration was in a run's folder, so that it may be a stranger's.
@@ -58,7 +58,7 @@ class Subject:
 
     @property
     def run_address(self) -> str | None:
-        """Of the server that all processes meet at; None: one that a run starts itself."""
+        """Address of the server that all processes share; None: one that a run starts itself."""
         return self.address or (None if self.config is None else self.config.redis.address)
 
     def client(self, address: str) -> RedisClient:
@@ -82,9 +82,10 @@ def find_subject(
     """Find out what is meant.
 
     Args:
-        target: a preset, a YAML file, a run's id or its folder; None: the run that goes on here, else `app.yaml`, else
+        target: a preset, a YAML file, a run's id or its folder; None: the run in progress on this machine, else
+        `app.yaml`, else
             nothing but this machine and the Redis that is named.
-        overrides: of the configuration.
+        overrides: overrides of the configuration.
         redis: address of its Redis.
         run_dir: folder of the run.
 

@@ -1,4 +1,4 @@
-"""Environment and model of a configuration, tried in a process of their own, whose checks `frame.apart` follows.
+"""Environment and model of a configuration, tried in their own process, whose checks `frame.apart` follows.
 
 python -m surreal.plugins.doctor.trying PIPE environment|model [--quick] [--maxmemory BYTES] SOURCE [OVERRIDE...]
 """
@@ -37,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def environment_checks(config: Config, *, is_quick: bool) -> Iterator[Check]:
-    """Give the checks of the environment; torch is not needed."""
+    """Return the checks of the environment; torch is not needed."""
     from surreal.plugins.doctor.environment.examining import LONG, QUICK, examine_environment
     from surreal.run.build.environments import build_env
 
@@ -45,7 +45,7 @@ def environment_checks(config: Config, *, is_quick: bool) -> Iterator[Check]:
 
 
 def model_checks(config: Config, *, is_quick: bool, maxmemory_bytes: int | None) -> Iterator[Check]:
-    """Give the checks of the model, and of what acts and learns with it."""
+    """Return the checks of the model, its agent and its learner."""
     from surreal.plugins.doctor.model.examining import LONG, QUICK, examine_model
 
     yield from examine_model(config, QUICK if is_quick else LONG, maxmemory_bytes)

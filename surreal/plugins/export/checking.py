@@ -41,7 +41,7 @@ def check_alike(policy: Policy, module: PolicyModule, file: ExportedFile) -> int
     Args:
         policy: plays in its environment; where that exists only elsewhere, observations are drawn from its space.
         module: what the file was made of.
-        file: acts beside it.
+        file: acts next to it.
 
     Returns:
         In how many steps they were compared.

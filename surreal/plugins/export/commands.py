@@ -22,7 +22,7 @@ def export(
         typer.Argument(metavar="CHECKPOINT", help=POLICY, autocompletion=policies),
     ],
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Ends in .pt or .onnx; default: beside it.")
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Ends in .pt or .onnx; default: next to it.")
     ] = None,
     file_format: Annotated[
         str | None, typer.Option("--format", metavar="FORMAT", help="torchscript or onnx; default: as -o ends.")

@@ -49,7 +49,7 @@ def export_policy(
 
     Args:
         source: `best.safetensors`, a learner's checkpoint, or a run's folder, as `surreal.load` takes them.
-        path: of the file to write; None: beside the policy, under its name.
+        path: path of the file to write; None: next to the policy, under its name.
         file_format: "torchscript" or "onnx"; None: as the path ends, else torchscript.
         trust: see `surreal.load`.
 
@@ -95,6 +95,6 @@ def _ending_of(file_format: str) -> str:
 
 
 def _beside(source: str, file_format: str) -> Path:
-    """The file's place: beside the policy, or here if that came from a URL."""
+    """The file's place: next to the policy, or here if that came from a URL."""
     name = Path(source.rpartition("/")[2]).with_suffix(_ending_of(file_format))
     return Path(name) if "://" in source else Path(source).parent / name

@@ -31,7 +31,7 @@ from surreal.run.process.registry import plain_config
 
 
 def describe_export(policy: Policy, module: PolicyModule, file_format: str) -> dict[str, Any]:
-    """Say what a file is.
+    """Explain what a file is.
 
     Args:
         policy: which it was made of.

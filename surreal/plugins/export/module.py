@@ -141,12 +141,12 @@ class PolicyModule(nn.Module):
     Args:
         agent: which acts; its model has its parameters.
         obs_spec: kind of one observation.
-        action_space: of the environment.
+        action_space: action space of the environment.
 
     Attributes:
         obs_names: the inputs that make an observation: `obs`, or `obs.KEY` of a nested one.
-        mask_width: of the input `action_mask`; 0: there is none.
-        state_shape: of a recurrent policy's input `state` and output `next_state`; None: there are none.
+        mask_width: mask width of the input `action_mask`; 0: there is none.
+        state_shape: state shape of a recurrent policy's input `state` and output `next_state`; None: there are none.
         actions: the outputs that make an action: `action`, or `action.KEY` of a nested one.
 
     Raises:
@@ -202,7 +202,7 @@ class PolicyModule(nn.Module):
         return inputs
 
     def example(self, count: int = 2) -> dict[str, Tensor]:
-        """Give inputs of zeros for some rows: a network is traced with them."""
+        """Return inputs of zeros for some rows: a network is traced with them."""
         leaves = [np.zeros((count, *leaf.shape), leaf.dtype) for leaf in self.obs_spec.leaves]
         return {name: torch.from_numpy(each) for name, each in self.feed(self.obs_spec.unflatten(leaves)).items()}
 

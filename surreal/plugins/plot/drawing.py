@@ -94,9 +94,9 @@ def plot(histories: Histories, options: PlotOptions, path: Path, rng: np.random.
     """Draw curves into a file.
 
     Args:
-        histories: of the runs.
+        histories: histories of the runs.
         options: what to draw.
-        path: of the picture.
+        path: path of the picture.
         rng: for the bootstrap.
 
     Raises:

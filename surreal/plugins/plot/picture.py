@@ -62,7 +62,7 @@ def draw(panels: Sequence[Panel], axis: Axis, path: Path, *, title: str = "", is
     Args:
         panels: what to draw.
         axis: what the curves go along.
-        path: of the file, which is replaced; its ending says what it becomes.
+        path: path of the file, which is replaced; its ending says what it becomes.
         title: above all of it.
         is_log: whether values are drawn on a logarithmic scale.
 

@@ -96,7 +96,7 @@ def smooth(values: Floats, weight: float) -> Floats:
 
     Args:
         values: at equal distances.
-        weight: of earlier values, 0 <= weight < 1; 0 changes nothing, raising it smooths more.
+        weight: weight of earlier values, 0 <= weight < 1; 0 changes nothing, raising it smooths more.
     """
     if not weight:
         return values
@@ -183,8 +183,8 @@ def group_band(
         lines: curve of each run; runs without points are left out.
         strata: task of each run.
         rng: for the bootstrap.
-        smoothing: of each run before combination; see `smooth`.
-        confidence: of the band, 0 to 1.
+        smoothing: smoothing of each run before combination; see `smooth`.
+        confidence: confidence of the band, 0 to 1.
         resamples: see `bootstrap_interval`.
     """
     tasks = np.array([task for task, line in zip(strata, lines, strict=True) if len(line.x)])

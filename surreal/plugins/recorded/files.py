@@ -33,7 +33,7 @@ class LineReader:
     """Gives each whole line of a growing file once; a file that was cut back or replaced is read again from its start.
 
     Args:
-        path: of the file, which need not exist yet.
+        path: path of the file, which need not exist yet.
 
     Attributes:
         offset: bytes read so far.
@@ -90,7 +90,7 @@ class RunHistory(History):
     """Metrics and scores in a run's folder; `update` reads what is new, and skips and counts what it cannot read.
 
     Args:
-        folder: of the run.
+        folder: folder of the run.
         points: see `Series`.
     """
 
@@ -191,7 +191,7 @@ def tail_logs(
     """Read the newest records of a run, oldest first.
 
     Args:
-        folder: of the run.
+        folder: folder of the run.
         processes: whose records; empty: all.
         level: lowest severity.
         contains: text that records must contain, ignoring case.

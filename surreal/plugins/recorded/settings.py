@@ -124,7 +124,7 @@ def group_runs(
 
     Args:
         names: name of each run's configuration.
-        settings: of each run, from `read_settings`; a run without settings is alone.
+        settings: settings of each run, from `read_settings`; a run without settings is alone.
         by: settings that separate groups; None: all that make another experiment; empty: one group. A group may contain
             runs of several environments, each a stratum.
 

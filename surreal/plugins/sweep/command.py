@@ -70,12 +70,12 @@ class SweepOutcome:
             words.append(f"the best is trial {ranked[0].number}{where}")
         words.append(f"results in {self.folder}: trials.jsonl, and a folder for each run in runs")
         if self.ending.exit_code:
-            words.append(f"to go on: {self.resume_command}")
+            words.append(f"to continue: {self.resume_command}")
         return words
 
 
 def check_sweep(file: Path) -> str:
-    """Say in a sentence that a sweep is possible; nothing is started or written.
+    """Report in a sentence that a sweep is possible; nothing is started or written.
 
     Raises:
         SurrealError: it is not.
@@ -109,11 +109,11 @@ def run_sweep(options: SweepOptions, console: Console, interrupts: Interrupts) -
         ConfigError: it makes no sense; nothing was written.
         BusyError: another process drives the sweep.
         StoppedError: it was told to end before it began.
-        SurrealError: it cannot go on; its runs have drained, and it can be resumed.
+        SurrealError: it cannot continue; its runs have drained, and it can be resumed.
     """
     given = None if options.file is None else load_definition(options.file)
     if given is None and not (options.resume and options.folder):
-        raise ConfigError("name a sweep's file, or go on with one: --resume --dir DIR")
+        raise ConfigError("name a sweep's file, or continue with one: --resume --dir DIR")
     folder = SweepFolder(options.folder or SWEEPS_FOLDER / (given.config.name if given else ""))
     if not options.resume:
         _require_new(folder)
@@ -146,12 +146,12 @@ def _proposer(definition: Definition, folder: SweepFolder, trials: TrialFile) ->
 def _require_new(folder: SweepFolder) -> None:
     if folder.holds_sweep:
         raise ConfigError(
-            f"{folder.path} holds a sweep already; --resume goes on with it, --dir DIR begins another", key="--dir"
+            f"{folder.path} holds a sweep already; --resume continues with it, --dir DIR begins another", key="--dir"
         )
 
 
 def _check_apart(options: SweepOptions, console: Console) -> None:
-    """Check all that can be known before, in a process of its own: this one loads neither torch nor users' classes."""
+    """Check all that can be known before, in a separate process: this one loads neither torch nor users' classes."""
     if not options.is_quiet:
         console.print("checking what the runs need", highlight=False)
     command = [sys.executable, "-m", "surreal", "sweep", str(options.file), "--check"]

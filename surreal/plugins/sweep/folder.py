@@ -17,7 +17,7 @@ BASE_NAME = "base.yaml"
 TRIALS_NAME = "trials.jsonl"
 OPTUNA_NAME = "optuna.journal"
 LOCK_NAME = "sweep.lock"
-#: What may be another when a sweep goes on: it changes no trial that there is.
+#: What may be another when a sweep continues: it changes no trial that there is.
 _MAY_CHANGE = {"parallel", "max_failures", "search.trials"}
 #: What the kept copies of the sweep's files do not say again.
 _KEPT_ELSEWHERE = {"name", "base"}
@@ -76,7 +76,7 @@ class SweepFolder:
             problem = (error.strerror or str(error)).lower()
             raise ConfigError(f"{self.path} cannot be a sweep's folder: {problem}", key="--dir") from error
         if not is_ours:
-            raise BusyError(f"{self.path} belongs to a sweep that is going on: {self._lock.holder()} drives it")
+            raise BusyError(f"{self.path} belongs to a sweep that is in progress: {self._lock.holder()} drives it")
 
     def release(self) -> None:
         """Let another process drive it; what is empty is removed."""
@@ -113,7 +113,7 @@ class SweepFolder:
             ConfigError: no sweep is here, or the file says something else about its trials.
         """
         if not self.holds_sweep:
-            raise ConfigError(f"{self.path} holds no sweep to go on with", key="--resume")
+            raise ConfigError(f"{self.path} holds no sweep to continue with", key="--resume")
         kept = load_definition(self.path / SWEEP_NAME)
         if definition is not None:
             for key in _differences(kept, definition):

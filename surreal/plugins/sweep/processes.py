@@ -62,9 +62,9 @@ def fits(need: Room, running: Sequence[Room], room: Room, parallel: int | None) 
     """Whether one more run fits beside those that run; a single one always does.
 
     Args:
-        need: of the run.
+        need: need of the run.
         running: what the others were taken to need.
-        room: of the machine, when none of them ran.
+        room: room of the machine, when none of them ran.
         parallel: how many there may be whatever they need; None: as many as have room.
     """
     if not running:
@@ -118,14 +118,14 @@ class Runner(Protocol):
         """Have a run end in order, as `surreal stop` does."""
 
     def forget(self, run: str) -> None:
-        """Remove what a run that does not go on has left in Redis."""
+        """Remove what a run that does not continue has left in Redis."""
 
 
 class LaunchedRun:
     """A launcher as a process of this machine.
 
     Args:
-        process: of the launcher.
+        process: process of the launcher.
         console: what it writes.
     """
 
@@ -151,7 +151,7 @@ class Launching:
     """Starts real runs. From the main thread only: they are told to drain when the thread that started them ends.
 
     Args:
-        address: of the Redis that all of them use.
+        address: address of the Redis that all of them use.
     """
 
     def __init__(self, address: str) -> None:

@@ -1,8 +1,8 @@
 """The loop of a sweep: starts runs as they fit, looks at what ended, judges trials, and drains when it is told to.
 
 How far a run is stands in its own folder, how a trial ended in `trials.jsonl`; nothing else is remembered. So a sweep
-that was killed at any moment goes on by doing the same again: a run that is over counts as it is, one that was cut off
-is resumed, one that never began is started.
+that was killed at any moment continues by doing the same again: a run that is over counts as it is, one that was cut
+off is resumed, one that never began is started.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ class Sweeping:
     """Drives a sweep to its end.
 
     Args:
-        definition: of the sweep.
-        folder: of the sweep, claimed.
-        trials: of the sweep.
+        definition: definition of the sweep.
+        folder: folder of the sweep, claimed.
+        trials: trials of the sweep.
         proposer: chooses settings.
         runner: starts runs.
-        room: of this machine.
+        room: room of this machine.
         view: what a person sees.
         keep: called now and then, to keep the runs' Redis alive.
     """
@@ -90,7 +90,7 @@ class Sweeping:
         """Run trials until there are enough, too many failed, or somebody asks for the end; returns why it ended.
 
         Raises:
-            SurrealError: it cannot go on; its runs have drained.
+            SurrealError: it cannot continue; its runs have drained.
         """
         try:
             try:

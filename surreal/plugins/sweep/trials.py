@@ -4,8 +4,8 @@
     {"kind": "trial", "trial": 0, "settings": {"learner.gamma": 0.95}}
     {"kind": "end", "trial": 0, "status": "finished", "score": 410.5, "scores": {"0": 410.5}, "reason": "", ...}
 
-A line is written before what it says is acted upon, so whoever reads the file goes on where it ends: a trial without an
-end is under way, and how far its runs are is in their own folders. A line that was cut off was never acted upon.
+A line is written before what it says is acted upon, so whoever reads the file continues where it ends: a trial without
+an end is under way, and how far its runs are is in their own folders. A line that was cut off was never acted upon.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class TrialFile:
     """Reads and extends `trials.jsonl`; for one process at a time.
 
     Args:
-        path: of the file; made at the first line.
+        path: path of the file; made at the first line.
 
     Attributes:
         sweep: the sweep's id, "" before `begin`.
@@ -76,7 +76,7 @@ class TrialFile:
             try:
                 self._take(parse_json(line))
             except (ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
-                problem = f"{path} line {number} makes no sense ({error!r}); it is no file of a sweep, or was edited"
+                problem = f"{path} line {number} makes no sense ({error!r}); it is not a file of a sweep, or was edited"
                 raise FolderError(problem) from error
 
     @property

@@ -27,7 +27,7 @@ class SweepView:
 
     Args:
         console: where to.
-        trials: all trials so far; looked at anew each time.
+        trials: all trials so far; looked at again each time.
         num_trials: how many there will be.
         is_quiet: show nothing.
         clock: seconds, monotonic.
@@ -74,8 +74,8 @@ class SweepView:
         """How far the runs are that run now.
 
         Args:
-            runs: of the sweep, those that run.
-            phase: what goes on besides, "" if all is as usual.
+            runs: runs of the sweep, those that run.
+            phase: what continues besides, "" if all is as usual.
         """
         if self._live is not None:
             table = Table(show_header=False, box=None)

@@ -99,7 +99,7 @@ def test_steps_between_chunks_are_followed(first: int, what: str) -> None:
     shard = Shard()
     found = complaints(ledger_of(shard.store(shard.chunk("a")), shard.store(shard.chunk("a", first=first))))
     assert list(found) == [what]
-    assert f"goes on at step {first} of its episode in chunk 2, where step 10 was next" in found[what][0]
+    assert f"continues at step {first} of its episode in chunk 2, where step 10 was next" in found[what][0]
 
 
 def test_lanes_are_not_followed_where_not_every_step_is_recorded() -> None:

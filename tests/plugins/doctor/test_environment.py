@@ -342,7 +342,7 @@ def test_what_gymnasiums_checker_says_is_translated() -> None:
     (finding,) = checker(WholeNumbersForFlags())
     assert (finding.fault, finding.text) == (
         "gymnasium-checker",
-        "gymnasium's checker: terminated or truncated is no boolean",
+        "gymnasium's checker: terminated or truncated is not a boolean",
     )
     (finding,) = checker(OldReset())
     assert (finding.fault, finding.text) == (

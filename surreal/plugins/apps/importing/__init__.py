@@ -64,7 +64,7 @@ def convert(data: dict[str, Any], *, name: str) -> Draft:
 
     Args:
         data: its plain content.
-        name: of the app, if the file has none.
+        name: name of the app, if the file has none.
 
     Raises:
         ConfigError: there is no algorithm that we know.
@@ -106,7 +106,7 @@ def _take(draft: Draft, section: dict[str, Any], table: Table, prefix: str) -> N
         else:
             similar = nearest(key, list(table))
             advice = f"; {similar} is" if similar else ""
-            draft.leave_out(key, f"it is no key of RELAAX 1.1.0, where it did nothing{advice}")
+            draft.leave_out(key, f"it is not a key of RELAAX 1.1.0, where it did nothing{advice}")
 
 
 def _read(path: Path) -> dict[str, Any]:

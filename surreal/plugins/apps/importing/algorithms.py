@@ -101,7 +101,7 @@ INPUT_OUTPUT: Table = {
     "output.action_low": counted,
     "output.action_high": counted,
     "output.loss_type": gone_unless("Normal", "the loss is the policy gradient's, of a normal distribution"),
-    "output.q_values": gone_unless(False, "a server replies with the action; an agent of your own can reply otherwise"),
+    "output.q_values": gone_unless(False, "a server replies with the action; your own agent can reply otherwise"),
     "activation": to("model.args.activation", by=activation),
     "KAF": _kaf,
     "kaf": _kaf,
@@ -123,7 +123,7 @@ def _path(draft: Draft, key: str, value: Any) -> None:
     else:
         draft.leave_out(
             key,
-            "an agent of your own runs as agent.class: surreal.agent.SessionAgent with args.session, its parameter "
+            "your own agent runs as agent.class: surreal.agent.SessionAgent with args.session, its parameter "
             "server as learner.class: surreal.learner.RemoteLearner (docs/gradients.md); `surreal generate -a` copies "
             "a built-in algorithm to edit",
         )
@@ -160,7 +160,7 @@ def _hidden_sizes(draft: Draft, _: str, value: Any) -> None:
         draft.settings["model.args.lstm_size"] = sizes[-1]
         sizes = sizes[:-1] or sizes
     draft.take("model.args.hidden_sizes", sizes)
-    if draft.algorithm in ("dppo", "trpo"):  # a network of its own for the value
+    if draft.algorithm in ("dppo", "trpo"):  # its own network for the value
         draft.settings["model.args.value_hidden_sizes"] = sizes
 
 
@@ -220,7 +220,7 @@ ALGORITHMS: dict[str, tuple[Table, Begin]] = {
 
 
 def of_2017(algorithm: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Give what the algorithms of 2017 did without a key for it: networks, filter, entropy, learning rate.
+    """Return what the algorithms of 2017 did without a key for it: networks, filter, entropy, learning rate.
 
     Args:
         algorithm: its name in 2017.

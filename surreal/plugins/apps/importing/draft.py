@@ -12,7 +12,7 @@ class Draft:
     """Our settings, as far as they are known.
 
     Args:
-        name: of the app.
+        name: name of the app.
         algorithm: the ancestor's name of it.
         given: its section, keys with underscores.
 
@@ -44,7 +44,7 @@ class Draft:
         self.taken += 1
 
     def leave_out(self, key: str, reason: str) -> None:
-        """Note that a key has no meaning any more."""
+        """Record that a key has no meaning any more."""
         self.left_out.append((key, reason))
 
 

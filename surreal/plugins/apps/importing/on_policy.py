@@ -33,8 +33,8 @@ def begin_on_policy(learner: str, arguments: dict[str, Any], activation: str, li
 
     Args:
         learner: name of the class.
-        arguments: of it, where the ancestor's defaults are others than ours.
-        activation: of the layers.
+        arguments: arguments of it, where the ancestor's defaults are others than ours.
+        activation: activation of the layers.
         limit: env steps of the run.
         batch: steps of a batch.
     """

@@ -16,11 +16,11 @@ from surreal.plugins.chaos.disturbances.processes import Disturbance, Kind, NotD
 class Cut(Disturbance):
     """CLIENT KILL, several times a second: who connects again is cut off again.
 
-    A call that Redis has executed may lose its answer, so whoever made it repeats it. Nothing is to be undone.
+    A call that Redis has executed may lose its answer, so its caller repeats it. Nothing has to be undone.
 
     Args:
         target: name of the server.
-        client: of ours; stays.
+        client: the connection of chaos, which stays.
         is_exclusive: whether all other connections are the run's; else those of `pids` are found by their ports.
         pids: gives the processes of the run on this machine.
     """

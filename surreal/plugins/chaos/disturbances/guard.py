@@ -1,8 +1,9 @@
-"""The guard's own process: undoes what chaos has begun, when chaos is gone. Run as a file: it loads nothing of ours.
+"""The process of the guard: undoes the disturbances of a chaos process that died. It runs as a file and imports
+nothing.
 
     python guard.py < a pipe of chaos
 
-A line `+ SIGNAL PID START` says what is to be sent to a process if the pipe ends now, and the same line with `-` that
+A line `+ SIGNAL PID START` states which signal a process gets if the pipe ends now, and the same line with `-` that
 this is no longer so. The kernel closes the pipe however chaos ends. START tells a process from another one that got its
 id later. `guarding.Guard` starts it.
 """

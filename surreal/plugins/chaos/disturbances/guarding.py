@@ -58,6 +58,6 @@ class Guard:
     def _tell(self, sign: str, number: signal.Signals, pid: int) -> None:
         if self._process is None or self._process.stdin is None:
             raise RuntimeError("a guard is used in a `with`")
-        with suppress(OSError):  # somebody has killed it
+        with suppress(OSError):  # it was killed
             self._process.stdin.write(f"{sign} {int(number)} {pid} {self._open[number, pid]}\n")
             self._process.stdin.flush()

@@ -60,7 +60,7 @@ class Disturbance(ABC):
         """
 
     def turn(self) -> None:
-        """Go on with it; never raises because Redis is away."""
+        """Continue the disturbance; never raises because Redis is away."""
 
     def end(self) -> None:
         """Undo it; may be called twice."""
@@ -74,7 +74,7 @@ class Kill(Disturbance):
     """SIGKILL.
 
     Args:
-        life: of the process.
+        life: life of the process.
     """
 
     kind = Kind.KILL
@@ -97,7 +97,7 @@ class Pause(Disturbance):
     """SIGSTOP; SIGCONT at the end, or by the guard.
 
     Args:
-        life: of the process.
+        life: life of the process.
         guard: told before, in case that we do not see the end.
     """
 

@@ -39,7 +39,7 @@ class Restart(Disturbance):
     Args:
         target: name of the server.
         kill: ends it at once; returns its process id.
-        start: starts it again, or does nothing where somebody else does.
+        start: starts it again, or does nothing where another program does.
         before: called right before it is killed.
     """
 
@@ -76,7 +76,7 @@ class Flush(Disturbance):
 
     Args:
         target: name of the server.
-        client: of the run, at this server.
+        client: client of the run, at this server.
         look: reads the run's shards on this server and, in the same transaction, does what is handed to it.
     """
 
@@ -104,13 +104,13 @@ class Flush(Disturbance):
 
 
 class Full(Disturbance):
-    """Ballast takes all the memory that the server has left; it expires by itself, should nobody remove it.
+    """Ballast takes all the memory that the server has left; it expires if it is not removed.
 
-    `maxmemory` stays as it is: the run reads it when it starts, and would refuse to go on with less.
+    `maxmemory` stays unchanged: the run reads it when it starts, and would refuse to continue with less.
 
     Args:
         target: name of the server.
-        client: of the run, at this server.
+        client: client of the run, at this server.
         hold_s: how long it is to last, s.
     """
 

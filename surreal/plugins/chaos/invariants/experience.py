@@ -1,8 +1,8 @@
 """`ShardLedger`: book-keeping of one shard. What its senders numbered, what its stream held and what it counts agree.
 
 A sender numbers its chunks 1, 2, 3, ... and repeats one until it is acknowledged. So in a stream whose Redis keeps its
-data each number comes once, and after the one before it; the chunks' own steps add up to the count of env steps; and in
-each environment a chunk goes on at the step where the one before it ended, or with a new episode.
+data each number comes once, in order. The chunks' own steps add up to the count of env steps; and in
+each environment a chunk continues at the step where the one before it ended, or with a new episode.
 
 Where Redis is emptied, what it held is gone by definition; what was on its way is sent again, and may come twice. Both
 are counted, and nothing is complained of.
@@ -19,7 +19,7 @@ class ShardLedger:
 
     Args:
         shard: its number.
-        is_new: whether the run began while it is watched; of another, what was before is taken as it is.
+        is_new: whether the run began while it is watched; the earlier history of another run is not checked.
         is_gapless: whether senders of this run leave no number out: none drops chunks, or moves them to other shards.
         has_lanes: whether every step of an environment is recorded, so that those of a chunk must follow each other.
         counts_chunks: whether all env steps come in chunks; gradients are counted without.
@@ -30,8 +30,8 @@ class ShardLedger:
         chunks, steps: seen, over all epochs.
         unseen_chunks, unseen_steps: evicted before they could be looked at; what Redis counted of them.
         repeated: chunks that came again after Redis was emptied.
-        carried: of each time it was emptied, how many env steps it had counted and how many the owner brought back.
-        rolled_back: chunks that a restarted Redis had no more, where its append-only file may lose the last second.
+        carried: for each time it was emptied, the env steps that it had counted and those that the owner brought back.
+        rolled_back: chunks that a restarted Redis had lost, where its append-only file may lose the last second.
     """
 
     def __init__(
@@ -102,8 +102,8 @@ class ShardLedger:
         elif not is_first:
             if not self._may_be_emptied:
                 self.lost.add(
-                    f"{self._where}Redis has another epoch ({sight.epoch} after {self._epoch}), though nobody emptied "
-                    f"it: {self._epoch_chunks} chunks are gone"
+                    f"{self._where}Redis has another epoch ({sight.epoch} after {self._epoch}), though no process "
+                    f"emptied it: {self._epoch_chunks} chunks are gone"
                 )
             self.carried.append((self._total, None))
         self._total = self._base_steps
@@ -154,8 +154,8 @@ class ShardLedger:
             if is_known and expected is not None and first not in (0, expected) and not self.repeated:
                 found = self.doubled if first < expected else self.lost
                 found.add(
-                    f"{self._where}environment {slot} of sender {entry.sender} goes on at step {first} of its episode "
-                    f"in chunk {entry.sequence}, where step {expected} was next"
+                    f"{self._where}environment {slot} of sender {entry.sender} continues at step {first} of its "
+                    f"episode in chunk {entry.sequence}, where step {expected} was next"
                 )
             self._lanes[entry.sender, slot] = first + own
 

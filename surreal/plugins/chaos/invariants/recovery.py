@@ -11,7 +11,7 @@ from surreal.plugins.chaos.observing.reader import Life, Standing
 
 
 class Downtime(NamedTuple):
-    """Where the time from a kill to the first step of the next life went, s."""
+    """Parts of the time from a kill to the first step of the next life, s."""
 
     backoff_s: float  #: until the launcher had started it again
     lease_s: float
@@ -33,9 +33,9 @@ class Recovery:
         killed: id of the life that was ended; "" for none.
 
     Attributes:
-        ended_s: when it was over; None while it lasts.
-        recovered_s: when the run was itself again; None before.
-        downtime: of the process that was killed; None before its next life works, or where that is on another machine.
+        ended_s: when it was over; None while it lasts. recovered_s: when the run was itself again; None before.
+        downtime: downtime of the process that was killed; None before its next life works, or where that is on another
+        machine.
     """
 
     number: int
@@ -58,7 +58,7 @@ class Recovery:
 
     @property
     def took_s(self) -> float | None:
-        """How long the run took, from the end of the disturbance."""
+        """Time that the run took to recover after the end of the disturbance, s."""
         return None if self.recovered_s is None or self.ended_s is None else self.recovered_s - self.ended_s
 
     def end(self, now_s: float, standing: Standing) -> None:
@@ -66,7 +66,7 @@ class Recovery:
 
         Args:
             now_s: s since the start.
-            standing: of the run, as far as it is known now.
+            standing: standing of the run, as far as it is known now.
         """
         self.ended_s, self._at_end = now_s, standing
 
@@ -75,7 +75,7 @@ class Recovery:
 
         Args:
             now_s: s since the start.
-            standing: of the run now.
+            standing: standing of the run now.
             expected: names of the processes that a whole run has.
         """
         if self._at_end is None or self.is_over:

@@ -15,7 +15,7 @@ class Versions:
 
     Attributes:
         publications: seen, over all epochs; only grows.
-        epochs: of the parameters.
+        epochs: epochs of the parameters.
     """
 
     def __init__(self) -> None:
@@ -75,7 +75,7 @@ def judge_scores(rounds: Sequence[Mapping[str, Any]], *, before: int, last_at: i
     if len(rounds) <= last_at:
         violations.append("no round was played after the last disturbance")
     returns = [_return(line) for line in rounds]
-    return Verdict("evaluation goes on", _evidence(returns, before, last_at), tuple(violations))
+    return Verdict("evaluation continues", _evidence(returns, before, last_at), tuple(violations))
 
 
 def _evidence(returns: Sequence[float], before: int, last_at: int) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from surreal.plugins.chaos.observing.reader import Life
 
-#: Of one invariant, so many of its violations are told; the others are counted.
+#: Number of violations that are listed for each invariant; the others are counted.
 _MOST = 20
 
 
@@ -19,7 +19,7 @@ class Verdict:
         name: what is promised.
         evidence: the counts that were compared.
         violations: a sentence for each time that it was broken.
-        not_promised: what happened that nobody promised to prevent, such as the losses of an emptied Redis.
+        not_promised: losses that are not promised to be prevented, such as those of an emptied Redis.
     """
 
     name: str
@@ -70,7 +70,7 @@ class Acknowledgements:
 
     @property
     def lives(self) -> int:
-        """How many senders had something acknowledged."""
+        """Number of senders with an acknowledged chunk."""
         return sum(chunks > 0 for chunks, _ in self._since())
 
     @property

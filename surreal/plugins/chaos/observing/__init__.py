@@ -1,4 +1,4 @@
-"""What a run looks like from outside, at one moment: read from Redis, beside its processes.
+"""Snapshots of a run, read from Redis without its processes.
 
 sights.py      the data
 reader.py      the stream's entries and counts at one instant; published versions

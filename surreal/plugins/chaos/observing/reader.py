@@ -37,7 +37,7 @@ class Entry(NamedTuple):
 
     @property
     def chunk_id(self) -> str:
-        """As Redis has it."""
+        """The value in Redis."""
         return f"{self.sender}-{self.sequence}"
 
 
@@ -53,7 +53,7 @@ class ShardSight(NamedTuple):
 
 
 class PolicySight(NamedTuple):
-    """What is published under a policy's name."""
+    """Parameters that are published under a policy's name."""
 
     policy: str
     epoch: str
@@ -79,14 +79,14 @@ class Life(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """How far a run is; all of it only ever grows, whatever happens to Redis."""
+    """Progress of a run; its numbers only grow, whatever happens to Redis."""
 
     steps: int  #: env steps that were appended while it was watched
     publications: int  #: sets of parameters that were published meanwhile
     lives: tuple[Life, ...] = ()  #: that Redis knows of
 
     def alive(self) -> dict[str, Life]:
-        """Those that are alive, by name; of two lives of one name the newer."""
+        """Living processes by name; of two lives of one name, the newer."""
         found: dict[str, Life] = {}
         for life in sorted(self.lives, key=lambda life: -life.age_s):
             if life.is_alive:
@@ -161,14 +161,14 @@ class ShardReader:
             pipeline.xread({self.stream.keys.stream: self._cursor})
 
     def take(self, meta: Sequence[bytes | None], answer: Any) -> ShardSight | None:
-        """What was seen; None if Redis was emptied meanwhile, and the stream must be read from its start."""
+        """Return a snapshot; None if Redis was emptied meanwhile, and the stream must be read from its start."""
         epoch = (meta[0] or b"").decode()
         if self._cursor is None:  # what was before is none of our business
             self._cursor, self._epoch = (answer[0][0] if answer else _START), epoch
             return self._sight(meta, ())
         if epoch != self._epoch:
             self._epoch, cursor = epoch, self._cursor
-            # A cursor ahead of the clock would read nothing for ever.
+            # A cursor ahead of the clock would read nothing forever.
             self._cursor = _START
             if epoch and cursor != _START:
                 return None
@@ -190,7 +190,7 @@ class Reader:
         streams: its shards.
         parameters: the server of the parameters.
         policies: names under which parameters are published: of several servers, one each.
-        is_new: as for `ShardReader`.
+        is_new: see `ShardReader`.
     """
 
     def __init__(
@@ -231,7 +231,7 @@ class Reader:
             and_then = None  # it was done
 
     def policies(self) -> list[PolicySight]:
-        """What is published now; names under which nothing is are left out.
+        """Return the parameters that are published now, by name.
 
         Raises:
             redis.RedisError: no answer.
@@ -248,7 +248,7 @@ class Reader:
 
 
 def _entry(fields: dict[bytes, bytes]) -> Entry:
-    """What an entry says of its chunk; one that cannot be read has no steps, and the counts will not fit."""
+    """Return the chunk of an entry; an unreadable one has no steps, so the counts will not fit."""
     sender, _, sequence = fields.get(b"id", b"").decode("ascii", "replace").rpartition("-")
     found: tuple[Segment, ...] = ()
     with suppress(CodecError):

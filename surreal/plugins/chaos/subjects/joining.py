@@ -1,4 +1,4 @@
-"""`join`: a run that goes on here is disturbed; found as `surreal status` finds it."""
+"""`join`: a run in progress on this machine is disturbed; found as `surreal status` finds it."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _TIMEOUT_S = 2.0
 
 
 def join(run: str | None, *, address: str | None, run_dir: Path | None, stack: ExitStack) -> Subject:
-    """Find a run that goes on.
+    """Find a run in progress.
 
     Args:
         run: its id, or the name of its folder below `runs`; None: that of the folder, or the newest.
-        address: of its Redis.
+        address: address of its Redis.
         run_dir: its folder.
         stack: closes what is opened here.
 

@@ -1,4 +1,4 @@
-"""`StartedRun`: a run that chaos starts itself, on a Redis of its own that outlives it."""
+"""`StartedRun`: a run that chaos starts itself, on its own Redis that outlives it."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ _SETTINGS = (
 
 
 class StartedRun:
-    """`surreal run` of a preset or file, in a process of its own.
+    """`surreal run` of a preset or file, in a separate process.
 
     Args:
-        source: of the configuration.
-        overrides: of it.
+        source: source of the configuration.
+        overrides: overrides of it.
         run_dir: the run's folder; None: a new one.
         guard: ends the run, should this process be killed.
 
     Raises:
-        ConfigError: the configuration is wrong, or names servers of its own.
+        ConfigError: the configuration is wrong, or names its own servers.
     """
 
     def __init__(self, source: str, overrides: Sequence[str], run_dir: Path | None, guard: Guard) -> None:
@@ -54,7 +54,7 @@ class StartedRun:
         redis = self.config.redis
         if redis.address or redis.parameter_address or self.config.replay_addresses != [None]:
             raise ConfigError(
-                "surreal chaos starts runs on a Redis of its own; this configuration names another: "
+                "surreal chaos starts runs on its own Redis; this configuration names another: "
                 "start it with `surreal run`, then disturb it by its name",
                 key="redis.address",
             )
@@ -90,16 +90,16 @@ class StartedRun:
 
     @property
     def exit_code(self) -> int | None:
-        """Of the run; None while it goes on."""
+        """Exit code of the run; None while it continues."""
         return self._process.poll()
 
     @property
     def last_words(self) -> str:
-        """What the run said last."""
+        """The last lines that the run printed."""
         return last_error_line(self._console)
 
     def hurry(self) -> None:
-        """Have it end sooner: the second signal cuts its drain short."""
+        """Make it end sooner: the second signal cuts its drain short."""
         for _ in range(2):
             with suppress(ProcessLookupError):
                 self._process.send_signal(signal.SIGTERM)
@@ -155,5 +155,5 @@ class StartedRun:
 
 
 def _write_through(client: RedisClient) -> None:
-    """Have Redis write each command to its file before it answers: what it acknowledged survives its death."""
+    """Make Redis write each command to its file before it answers, so that acknowledged data survives its death."""
     client.execute("CONFIG", "SET", "appendfsync", "always")

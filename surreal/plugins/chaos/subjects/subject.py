@@ -17,7 +17,7 @@ from surreal.plugins.chaos.disturbances.servers import MOST_BALLAST_BYTES
 
 
 class Keeps(Enum):
-    """What a server still has when it was killed and started again."""
+    """The data that a server keeps when it is killed and started again."""
 
     ALL = "all that it acknowledged"  #: append-only file, written with each command
     NEARLY_ALL = "all but the last second or two"  #: append-only file that is not
@@ -29,9 +29,9 @@ class Server:
     """A Redis server of the run.
 
     Attributes:
-        client: of the run, at this server.
+        client: client of the run, at this server.
         keeps: what it still has after a restart.
-        kill: ends it at once, and gives its process id; None: nobody would start it again.
+        kill: ends it at once, and returns its process id; None: no process would start it again.
         start: starts it; does nothing where the run's launcher does.
         is_exclusive: whether no other run that is alive uses it.
     """
@@ -48,18 +48,18 @@ class Server:
         return self.client.address
 
     def refusal(self, kind: Kind) -> str:
-        """Why a kind of disturbance is not possible here; "" if it is."""
+        """Return the reason why a kind of disturbance is not possible here; "" if it is possible."""
         if kind not in (*REDIS_KINDS, Kind.CUT):
             return ""
         if self.client.is_cluster:
             return f"{self.name} is a Redis Cluster, which is not disturbed"
         is_shared = not self.is_exclusive
         if kind is Kind.CUT and is_shared and self.name.startswith("unix:"):
-            return f"other runs are connected to {self.name}, too, and nobody can tell whose connections are whose"
+            return f"other runs are connected to {self.name}, too, and their connections cannot be told apart"
         if kind is Kind.RESTART:
             if is_shared:
                 return f"other runs use {self.name}, too"
-            return "" if self.kill else f"nobody would start {self.name} again: it is not the run's own"
+            return "" if self.kill else f"no process would start {self.name} again: the run did not start it"
         if kind is Kind.FULL:
             return f"other runs use {self.name}, too" if is_shared else self._refusal_of_filling()
         return ""
@@ -79,11 +79,11 @@ class Subject:
 
     Attributes:
         title: for people.
-        folder: of the run; None if it is elsewhere.
-        client: of the run: configuration, heartbeats.
+        folder: folder of the run; None if it is elsewhere.
+        client: client of the run: configuration, heartbeats.
         servers: all that it uses, each once.
         is_new: whether it began while it is watched.
-        can_kill: whether somebody starts its processes again.
+        can_kill: whether a launcher starts its processes again.
     """
 
     title: str
@@ -106,8 +106,8 @@ class Subject:
         return part_keys(self.parameter_client, self.config.broadcast.policy, self.config.num_servers)
 
     def refusals(self, kind: Kind) -> list[str]:
-        """Why a kind of disturbance is possible at none of the servers; empty if it is possible."""
+        """Reasons why a kind of disturbance is possible at none of the servers; empty if it is possible."""
         if kind is Kind.KILL and not self.can_kill:
-            return ["nobody would start its processes again: `surreal run` does, on the machine where it was called"]
+            return ["no process would start its processes again: `surreal run` does, on the machine of its launcher"]
         found = [server.refusal(kind) for server in self.servers]
         return found if all(found) else []

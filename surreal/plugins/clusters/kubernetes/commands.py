@@ -128,7 +128,7 @@ def secret(
 def copy(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A folder that does not exist yet.")],
 ) -> None:
-    """Copy base and overlays, to write an overlay of your own."""
+    """Copy base and overlays, to write your own overlay."""
     from surreal.plugins.clusters.kubernetes.source import copy_manifests
 
     copy_manifests(folder)
@@ -136,7 +136,7 @@ def copy(
 
 
 def health(context: typer.Context) -> None:
-    """Say whether a process of this machine is well; for probes."""
+    """Explain whether a process of this machine is well; for probes."""
     from surreal.base.liveness import probe
 
     raise typer.Exit(probe.main(context.args))

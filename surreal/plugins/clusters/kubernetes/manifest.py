@@ -57,7 +57,7 @@ def check_namespace(name: str, key: str) -> str:
     """Give a name if Kubernetes takes it for a namespace.
 
     Args:
-        name: of the namespace.
+        name: name of the namespace.
         key: option that it comes from.
 
     Raises:
@@ -76,7 +76,7 @@ def config_map(name: str, data: Mapping[str, str]) -> Manifest:
 
 
 def put_into(manifest: Manifest, namespace: str, run: str, checksum: str) -> None:
-    """Say which run a manifest and its pods are of; pods start anew when the checksum changes."""
+    """Explain which run a manifest and its pods are of; pods start again when the checksum changes."""
     metadata = manifest["metadata"]
     metadata["name" if manifest["kind"] == "Namespace" else "namespace"] = namespace
     metadata.setdefault("labels", {})[RUN_LABEL] = run
@@ -129,8 +129,8 @@ def scale(manifest: Manifest, namespace: str, run: str, *, most: int | None, pro
     """Have a ScaledObject ask for figures of a run.
 
     Args:
-        manifest: of kind ScaledObject.
-        namespace: of the run: others may have a run of this name.
+        manifest: manifest of kind ScaledObject.
+        namespace: namespace of the run: others may have a run of this name.
         run: its id.
         most: how many pods there may be; None: as it says.
         prometheus: URL of the Prometheus that is asked; None: as it says.
@@ -170,10 +170,10 @@ def use_s3(manifests: Sequence[Manifest], endpoint: str) -> dict[str, str]:
 def set_redis_memory(manifest: Manifest, maxmemory_bytes: int) -> None:
     """Give a Redis server the memory that its bound asks for, and the disk for its file.
 
-    While the file is written anew, memory is held twice in part, and the file is there twice.
+    While the file is written again, memory is held twice in part, and the file is there twice.
 
     Args:
-        manifest: of the server.
+        manifest: manifest of the server.
         maxmemory_bytes: bound of its data.
     """
     set_argument(manifest, "--maxmemory", str(maxmemory_bytes))

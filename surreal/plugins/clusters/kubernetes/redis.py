@@ -110,8 +110,8 @@ def use_other(manifests: list[Manifest], address: str, user: str | None) -> list
     """Leave out the run's own server, and let its processes reach another one.
 
     Args:
-        manifests: of the run.
-        address: of the server, without user and password.
+        manifests: manifests of the run.
+        address: address of the server, without user and password.
         user: as whom all processes come, with the key of this name in the Secret; None: each as its own user.
 
     Raises:

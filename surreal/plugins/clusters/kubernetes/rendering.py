@@ -33,7 +33,7 @@ from surreal.plugins.clusters.kubernetes.redis import own_address, own_shards, t
 from surreal.plugins.clusters.kubernetes.source import Manifest, read_base, read_overlay
 from surreal.run.process.roles import AGENT, EVAL, LEARNER, PARAMETER_SERVER, RLX_SERVER
 
-#: The ConfigMaps, made anew: the configuration, and what all processes have in their environment.
+#: The ConfigMaps, made again: the configuration, and what all processes have in their environment.
 APP, RUN = "app", "run"
 #: Names of pods, and the roles of their processes.
 _ROLES = {
@@ -54,12 +54,12 @@ class Request:
     Attributes:
         source: YAML file or preset.
         overrides: settings that win over it.
-        image: of all containers.
-        gpu_image: of those that have GPUs; None: the same.
+        image: image of all containers.
+        gpu_image: gpu image of those that have GPUs; None: the same.
         run: the run's id; None: the configuration's name.
         namespace: one that exists; None: `surreal-RUN`, which comes along.
         agents: how many; None: as the configuration says.
-        overlay: of kustomize; None: the base, which needs no kubectl.
+        overlay: overlay of kustomize; None: the base, which needs no kubectl.
         redis: address of a server that is there; None: the run has its own.
         redis_user: as whom all processes come there; None: each as its own user.
         redis_ca: PEM file with the authority of its certificate; None: one that the image trusts.

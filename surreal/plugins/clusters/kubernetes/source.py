@@ -19,7 +19,7 @@ _TIMEOUT_S = 60.0
 
 
 def manifests_folder() -> Path:
-    """Find k8s/: inside the package, or beside it in a clone.
+    """Find k8s/: inside the package, or next to it in a clone.
 
     Raises:
         ConfigError: it was not installed.

@@ -28,7 +28,7 @@ class RunCollector(Collector):
     """Reads the runs, once a scrape; scrapes that come together take turns.
 
     Args:
-        reader: of the runs.
+        reader: reader of the runs.
         clock: seconds, monotonic.
 
     Attributes:
@@ -131,7 +131,7 @@ def serve(
     """Serve until a signal comes.
 
     Args:
-        reader: of the runs; closed at the end.
+        reader: reader of the runs; closed at the end.
         host: address to listen on.
         port: TCP port, 0 for a free one.
         on_ready: called with the page's address when it answers.
@@ -168,7 +168,7 @@ def serve(
 
 @contextmanager
 def _needed() -> Iterator[None]:
-    """Say which extra has what cannot be imported."""
+    """Explain which extra has what cannot be imported."""
     try:
         yield
     except ImportError as error:

@@ -39,7 +39,7 @@ def render(
     ] = None,
     run: Annotated[
         str | None,
-        typer.Option("--run", metavar="NAME", help="The run's id; default: one for each job. A further job goes on."),
+        typer.Option("--run", metavar="NAME", help="The run's id; default: one for each job. A further job continues."),
     ] = None,
     folder: Annotated[
         Path | None,
@@ -59,7 +59,7 @@ def render(
     warning: Annotated[
         int, typer.Option(metavar="S", help="Drain so long before the time limit, s.", rich_help_panel=_QUEUE)
     ] = 120,
-    requeue: Annotated[bool, typer.Option(help="Go back into the queue, and go on.", rich_help_panel=_QUEUE)] = True,
+    requeue: Annotated[bool, typer.Option(help="Go back into the queue, and continue.", rich_help_panel=_QUEUE)] = True,
     sbatch: Annotated[
         list[str] | None,
         typer.Option(metavar="OPTION", help="Any option of sbatch; may be repeated.", rich_help_panel=_QUEUE),

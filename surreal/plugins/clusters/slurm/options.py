@@ -1,4 +1,4 @@
-"""What a job may be asked for beside its run: resources, queue, place. Checked before a word gets into a script."""
+"""What a job may be asked for next to its run: resources, queue, place. Checked before a word gets into a script."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ class JobOptions:
     """What a job is asked for; None leaves it to the cluster.
 
     Args:
-        run: id of the run, which a further job of the same script goes on with; None: one for each job.
+        run: id of the run, which a further job of the same script continues with; None: one for each job.
         folder: on the shared file system, for the folders of runs; None: `runs` where `sbatch` is called.
         partition, account, qos, time: as `sbatch` takes them, for the whole job.
-        agent_partition: of the agents' nodes, if it is another.
-        cpus: of the first node: Redis, the learner and the evaluation.
-        memory: of the first node; None: what Redis may take, and 4 GiB.
-        gpus: of the first node.
-        agent_cpus: of each agent.
-        agent_memory: of each agent's CPU.
+        agent_partition: agent partition of the agents' nodes, if it is another.
+        cpus: cpus of the first node: Redis, the learner and the evaluation.
+        memory: memory of the first node; None: what Redis may take, and 4 GiB.
+        gpus: gpus of the first node.
+        agent_cpus: agent cpus of each agent.
+        agent_memory: agent memory of each agent's CPU.
         agent_nodes: how many nodes the agents are spread over; None: as few as there is room on.
         has_array: whether agents are an array of jobs, which the first one hands in, and not a part of it.
         activate: a command that makes `surreal` known on a node.

@@ -1,7 +1,7 @@
 """The batch script of a run: what it asks Slurm for, the run's own values, and then `job.sh`, the same for all runs.
 
 One heterogeneous job: Redis, the learner and the evaluation on one node, the agents as tasks on others. The evaluation
-is beside the learner, so that a node of agents that fails does not take along who tells that the goal is reached.
+is next to the learner, so that a node of agents that fails does not take along who tells that the goal is reached.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ def render(
 
     Args:
         source: preset or file of the configuration.
-        overrides: of the configuration.
+        overrides: overrides of the configuration.
         agents: how many, >= 1; None: as the configuration says.
-        options: of the job.
+        options: options of the job.
         is_tried: whether classes and environment are made here, as before a run, to find out what is wrong with them.
 
     Raises:
@@ -178,7 +178,7 @@ settings=({shlex.join(settings)})
 agents={AGENT.count(config)} has_array={int(options.has_array)}
 agent_job=({queue})
 agent_task=(--cpus-per-task={options.agent_cpus} --mem-per-cpu={options.agent_memory})
-# Processes beside the learner or in its place; how often one that was killed is started again.
+# Processes next to the learner or in its place; how often one that was killed is started again.
 parameter_servers={PARAMETER_SERVER.count(config)} has_evaluation={EVAL.count(config)}
 restart_limit={config.run.restart_limit} is_requeued={int(options.is_requeued)}
 # Of the run's own Redis; none where the configuration names a server.

@@ -27,7 +27,7 @@ FIRST_METRICS = (
     "learner/updates_per_s",
 )
 _MAX_FIRST = 6
-#: Fewer than for a picture in a paper: the page makes them anew every few seconds.
+#: Fewer than for a picture in a paper: the page makes them again every few seconds.
 _RESAMPLES = 300
 #: No buttons over the curves: to drag zooms, a double click goes back; `surreal plot` makes files.
 CONFIG: Any = {"displayModeBar": False, "responsive": True}

@@ -1,4 +1,4 @@
-"""Curves as figures for Plotly, in the page's colours.
+"""Curves as figures for Plotly, in the page's colors.
 
 Plotly reads a little markup in names; names come from folders and from the network, so it is escaped.
 """
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from surreal.plugins.recorded.curves import Band, Line
 
-#: Of the light and the dark page: words, lines behind curves, the little window beside the pointer.
+#: Of the light and the dark page: words, lines behind curves, the little window next to the pointer.
 _THEMES = {
     "light": {"text": "#57606a", "grid": "#e7eaee", "hover": "#ffffff", "hover_text": "#1f2328"},
     "dark": {"text": "#9aa4b2", "grid": "#2a313c", "hover": "#1c222b", "hover_text": "#e6e9ee"},

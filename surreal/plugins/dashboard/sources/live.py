@@ -38,11 +38,11 @@ class LiveRun:
     """Looks at one run in Redis; connects when it first looks.
 
     Args:
-        address: of the run's Redis.
+        address: address of the run's Redis.
         run: its id.
         title: what its configuration is called.
         started: s since 1970.
-        folder: of the run; None: elsewhere. It says whether experience and parameters are on other servers.
+        folder: folder of the run; None: elsewhere. It says whether experience and parameters are on other servers.
     """
 
     def __init__(self, address: str, run: str, *, title: str, started: float, folder: Path | None) -> None:

@@ -26,7 +26,7 @@ T = TypeVar("T")
 class Seldom(Generic[T]):
     """The newest answer to a question that costs something.
 
-    Whoever asks first waits for the answer; later, one asks anew while the others are given the answer before.
+    Whoever asks first waits for the answer; later, one asks again while the others are given the answer before.
 
     Args:
         ask: the question; called by one thread at a time.

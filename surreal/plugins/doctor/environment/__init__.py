@@ -5,5 +5,5 @@ watchers/    one question about what is shown each: observations, rewards, masks
 repeating.py does a seed repeat an episode?
 leaking.py   does memory grow with the episodes?
 checker.py   what gymnasium's checker says, in plain words
-examining.py the checks, for a configuration; run in a process of its own
+examining.py the checks, for a configuration; run in a separate process
 """

@@ -66,11 +66,11 @@ _SAYINGS = (
         "return obs, reward, terminated, truncated, info",
     ),
     _Saying(
-        r"signal to be a boolean", "terminated or truncated is no boolean", "bool(...) around what comes from numpy"
+        r"signal to be a boolean", "terminated or truncated is not a boolean", "bool(...) around what comes from numpy"
     ),
-    _Saying(r"reward returned by `step\(\)` must be", "a reward is no plain number", "float(reward)"),
-    _Saying(r"expecting a numpy array|should be an int or np.int64", "an observation is no array", "np.asarray(...)"),
-    _Saying(r"`info`.*dictionary|not a dictionary", "info is no dictionary", "return {} where there is nothing to say"),
+    _Saying(r"reward returned by `step\(\)` must be", "a reward is not a plain number", "float(reward)"),
+    _Saying(r"expecting a numpy array|should be an int or np.int64", "an observation is not an array", "np.asarray(x)"),
+    _Saying(r"`info`.*dictionary|not a dictionary", "info is not a dictionary", "return {} without information"),
     _Saying(r"`seed` function is dropped|`return_info`", "it has parts of the old gym interface", "remove them"),
 )
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
@@ -98,7 +98,7 @@ def checker(env: Env) -> Iterator[Finding]:
 
 
 def translate(message: str) -> tuple[str, str] | None:
-    """Give text and remedy for a message of the checker; None if it is not worth a word."""
+    """Return text and remedy for a message of the checker; None if it is not worth a word."""
     plain = " ".join(_COLOURS.sub("", message).removeprefix("WARN: ").split()).removeprefix("WARN: ")
     for saying in _SAYINGS:
         if re.search(saying.pattern, plain):
@@ -106,9 +106,9 @@ def translate(message: str) -> tuple[str, str] | None:
     return f"gymnasium's checker: {plain[:300]}", ""
 
 
-#: Of the time, in so many parts; the first ones fill caches.
+#: Number of parts that the time is divided into; the first ones fill caches.
 _PARTS, _WARM = 8, 3
-#: Growth below this, in all parts that count, is no leak, bytes.
+#: Growth below this, in all parts that count, is not a leak, bytes.
 _LEAST_BYTES = 4 << 20
 #: What a run of a million env steps may lose before it is worth a word, bytes.
 _PER_MILLION_STEPS = 512 << 20
@@ -177,7 +177,7 @@ _STEPS = 50
 def repeating(env: Env, *, steps: int = _STEPS) -> Iterator[Finding]:
     """Play the same beginning twice, with the same seed and the same actions."""
     if env.spec is not None and env.spec.nondeterministic:
-        yield ok("it says of itself that seeds do not repeat it")
+        yield ok("its spec states that seeds do not repeat it")
         return
     first, second = _record(env, steps), _record(env, steps)
     for number, (one, other) in enumerate(zip(first, second, strict=False)):
@@ -214,11 +214,11 @@ def _difference(one: tuple[Any, float, bool], other: tuple[Any, float, bool]) ->
 
 
 class Times(NamedTuple):
-    """How long each check may play, s."""
+    """Time limits of the checks, s."""
 
     play_s: float
     leak_s: float  #: 0: not looked for
-    #: beyond that, for what takes as long as it takes: one more reset
+    #: extra time for calls that cannot be cut, such as one more reset
     patience_s: float = 20.0
 
 
@@ -227,7 +227,7 @@ QUICK = Times(1.0, 0.0)
 
 
 def examine_environment(make: Callable[[], Env], times: Times) -> Iterator[Check]:
-    """Give the checks; the environment is made by the first and closed after the last.
+    """Return the checks; the environment is made by the first and closed after the last.
 
     Args:
         make: makes it, with the wrappers of training.
@@ -252,12 +252,12 @@ def examine_environment(make: Callable[[], Env], times: Times) -> Iterator[Check
     if times.leak_s:
         yield Check("looking for leaks", partial(leaking, env, times.leak_s), 2 * times.leak_s + patience_s)
     yield Check("gymnasium's checker", partial(checker, env), patience_s)
-    with suppress(Exception):  # nobody asks for more of it
+    with suppress(Exception):  # the environment is not used again
         env.close()
 
 
 def watchers_of(env: Env) -> list[Watcher]:
-    """Give all watchers for an environment."""
+    """Return all watchers for an environment."""
     return [
         ObservationWatcher(env.observation_space),
         RewardWatcher(),

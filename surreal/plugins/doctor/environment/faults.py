@@ -20,7 +20,7 @@ NOT_FITTING = Fault(
     "obs-does-not-fit",
     _ERROR,
     "Observations have another shape, nesting or kind of numbers than the observation space says.",
-    "let observation_space say what reset and step return",
+    "make observation_space describe what reset and step return",
 )
 OUTSIDE = Fault(
     "obs-outside-space",
@@ -31,7 +31,7 @@ OUTSIDE = Fault(
 SELDOM_OUTSIDE = Fault(
     "obs-outside-space-seldom",
     _HINT,
-    "A few observations lie outside of the bounds of their space. They are taken as they are.",
+    "A few observations lie outside of the bounds of their space. They are used unchanged.",
     "widen the bounds of observation_space",
 )
 DTYPE = Fault(
@@ -56,7 +56,7 @@ REUSED = Fault(
     "obs-reused",
     _HINT,
     "The environment returns the same array again and again, and writes into it.",
-    "return obs.copy(); `surreal run` copies in any case, but a loop of your own would send what is overwritten",
+    "return obs.copy(); `surreal run` copies in any case, but your own loop would send what is overwritten",
 )
 LARGE_OBS = Fault(
     "obs-large",
@@ -86,7 +86,7 @@ NO_REWARD = Fault(
     "reward-always-zero",
     _HINT,
     "Random actions met no reward other than 0.",
-    "if that is so for long, explore more, or reward steps towards the goal",
+    "if this lasts for long, explore more, or reward steps toward the goal",
 )
 MASK_EMPTY = Fault(
     "mask-without-action",
@@ -136,7 +136,7 @@ SLOW_RESET = Fault(
     "reset-slow",
     _WARNING,
     "Most of the time of an episode goes into `reset`, and all environments of an agent wait for it.",
-    "keep what reset builds from episode to episode; env.pool: subproc lets the others go on",
+    "keep what reset builds from episode to episode; env.pool: subproc lets the others continue",
 )
 LEAK = Fault(
     "env-leaks",

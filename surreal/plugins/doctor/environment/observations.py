@@ -29,7 +29,7 @@ from surreal.plugins.doctor.environment.play import Shown
 from surreal.plugins.doctor.frame.finding import Finding, ok
 
 _LARGE = 1e3
-#: Share of observations outside of their bounds from which on it is no accident.
+#: Share of observations outside of their bounds from which on it is not an accident.
 _OFTEN = 0.01
 #: Steps of an episode after which observations that never change are worth a word; those of a bandit have one.
 _FEW_STEPS = 5
@@ -39,7 +39,7 @@ class ObservationWatcher:
     """Compares observations with their space.
 
     Args:
-        space: of the environment.
+        space: space of the environment.
     """
 
     def __init__(self, space: gymnasium.Space[Any]) -> None:
@@ -110,7 +110,7 @@ class _LeafWatcher:
         return None
 
     def findings(self, count: int, longest: int) -> Iterator[Finding]:
-        """Say what was found.
+        """Explain what was found.
 
         Args:
             count: observations.

@@ -14,12 +14,12 @@ from surreal.plugins.doctor.environment.faults import RAISES
 from surreal.plugins.doctor.frame.finding import Finding
 from surreal.run.process.ending import error_line
 
-#: What an environment of one's own may raise, and is to be read as it is.
+#: What a separate environment may raise, and is to be read as it is.
 Env = gymnasium.Env[Any, Any]
 
 
 class Shown(NamedTuple):
-    """What an environment showed at a reset or a step."""
+    """The results of a reset or a step."""
 
     obs: Any
     reward: Any  #: None at a reset
@@ -46,11 +46,11 @@ class Watcher(Protocol):
         """Take a look."""
 
     def findings(self) -> Iterator[Finding]:
-        """Say what was found."""
+        """Explain what was found."""
 
 
 class Budget(NamedTuple):
-    """How long to play."""
+    """Limits of the random play."""
 
     time_s: float
     max_steps: int = 20_000
@@ -70,7 +70,7 @@ def play(
         env: the environment, wrappers included.
         watchers: look at each reset and step.
         budget: how long.
-        seed: of the first episode and of the actions.
+        seed: seed of the first episode and of the actions.
         clock: seconds, monotonic.
     """
     began_s = clock()
@@ -103,7 +103,7 @@ def play(
 
 
 def random_action(space: gymnasium.Space[Any], info: Any) -> Any:
-    """Draw an action, a legal one if the environment says which are; any, if it says that none is."""
+    """Draw an action: a legal one if the environment has a mask with legal actions, or else any."""
     mask = info.get("action_mask") if isinstance(info, dict) else None
     if mask is not None and isinstance(space, spaces.Discrete):
         legal = np.flatnonzero(np.asarray(mask).ravel()[: int(space.n)])

@@ -32,7 +32,7 @@ from surreal.plugins.doctor.frame.finding import Finding, milliseconds, ok
 
 #: Episodes of one length that make a time limit, and the least of such a length: short ones may be the task.
 _SAME_EPISODES, _LEAST_LENGTH = 3, 30
-#: Steps after which an episode that goes on is worth a word.
+#: Steps after which an episode that continues is worth a word.
 _MANY_STEPS = 1000
 
 

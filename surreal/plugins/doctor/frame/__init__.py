@@ -1,1 +1,1 @@
-"""What every section of the doctor is made of: findings, faults, checks, and who carries them out."""
+"""The parts of every section of the doctor: findings, faults, checks, and the process that runs them."""

@@ -1,4 +1,4 @@
-"""Checks of what others wrote (environments, models), in a process of their own: it may hang, crash, or call `exit`.
+"""Checks of what others wrote (environments, models), in their own process: it may hang, crash, or call `exit`.
 
 The parent reads findings, a line of JSON each, from a pipe; what the checks print goes to the console's file. In the
 child they run on the main thread, as in a run. One that does not end in its time has its stack written to that file by
@@ -39,7 +39,7 @@ def run_apart(module: str, arguments: Sequence[str], *, start_timeout_s: float =
     """Run the checks of a module's `main`, and yield what they find.
 
     Args:
-        module: whose `main(argv)` calls `report` with the checks; its first argument is the pipe's descriptor.
+        module: a module whose `main(argv)` calls `report` with the checks; its first argument is the pipe's descriptor.
         arguments: further ones.
         start_timeout_s: until it begins its first check, s.
     """
@@ -53,7 +53,7 @@ def run_apart(module: str, arguments: Sequence[str], *, start_timeout_s: float =
                 stdout=file,
                 stderr=subprocess.STDOUT,
                 pass_fds=(writing,),
-                # Torch's optimizers make a compiler cache, in /tmp for ever unless told otherwise.
+                # Torch's optimizers make a compiler cache, in /tmp forever unless told otherwise.
                 env=child_environment({"TORCHINDUCTOR_CACHE_DIR": folder}),
                 start_new_session=True,
             )
@@ -70,7 +70,7 @@ def report(descriptor: int, checks: Iterator[Check]) -> None:
     """In the child: ask the checks one after the other, and write what they find.
 
     Args:
-        descriptor: of the pipe.
+        descriptor: descriptor of the pipe.
         checks: made one by one, as those before have been asked.
     """
     with os.fdopen(descriptor, "w", encoding="utf-8") as pipe:
@@ -114,7 +114,7 @@ class _Reader:
 
     Args:
         pipe: this end.
-        deadline_s: until when to wait, by the monotonic clock; set anew with each check.
+        deadline_s: until when to wait, by the monotonic clock; set again with each check.
 
     Attributes:
         is_late: whether the deadline has passed.

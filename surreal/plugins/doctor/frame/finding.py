@@ -13,7 +13,7 @@ from surreal.run.process.ending import error_line
 
 
 class Severity(IntEnum):
-    """How bad it is."""
+    """Severity of a finding."""
 
     OK = 0  #: as it should be
     HINT = 1  #: works; something could be better, or is unusual
@@ -28,7 +28,7 @@ class Severity(IntEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """What was found."""
+    """A finding of a check."""
 
     severity: Severity
     text: str  #: one sentence with the value that was found
@@ -63,7 +63,7 @@ class Fault:
 
     Attributes:
         name: for scripts and tests, never changed.
-        severity: of its findings.
+        severity: severity of its findings.
         cause: what is wrong, as a sentence without values.
         remedy: what helps, where the check has nothing more exact to say.
     """
@@ -102,20 +102,20 @@ def worst(findings: Iterable[Finding]) -> Severity:
 FAILED = Fault(
     "check-failed",
     Severity.ERROR,
-    "A check ended with an error of its own, so what it looks at is not as it should be, or not known.",
-    "the sentence says what was raised, and where",
+    "A check ended with its own error, so what it looks at is not as it should be, or not known.",
+    "the sentence names the exception and its place",
 )
 HANGS = Fault(
     "check-hangs",
     Severity.ERROR,
     "A check did not end in its time: what it looks at (an environment, a model, a file system) hangs.",
-    "look at the call that is named; an environment needs a timeout of its own where it waits for something",
+    "look at the call that is named; an environment needs its own timeout where it waits for something",
 )
 DIED = Fault(
     "check-died",
     Severity.ERROR,
     "The process in which environment and model are tried ended in the middle of a check.",
-    "env.pool: subproc keeps an environment that crashes away from the agent, env.on_error: restart makes it anew",
+    "env.pool: subproc keeps an environment that crashes away from the agent, env.on_error: restart makes it again",
 )
 NOT_DONE = Fault(
     "check-not-done",
@@ -159,7 +159,7 @@ def hang(title: str, timeout_s: float, place: str) -> Finding:
     """The finding of a check that did not end.
 
     Args:
-        title: of the check.
+        title: title of the check.
         timeout_s: that it had.
         place: the call it is in.
     """

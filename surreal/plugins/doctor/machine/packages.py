@@ -87,7 +87,7 @@ def extras(config: Config, *, is_there: Callable[[str], bool] = has_module) -> I
     """Find what a configuration needs beyond the plain installation.
 
     Args:
-        config: of the run.
+        config: config of the run.
         is_there: whether a module can be imported.
     """
     needed = needed_extras(config)
@@ -95,11 +95,11 @@ def extras(config: Config, *, is_there: Callable[[str], bool] = has_module) -> I
         if not is_there(MODULES[extra]):
             yield EXTRA.found(f"{why} needs {MODULES[extra]}, which is not installed", install_command(extra))
     if needed and all(is_there(MODULES[extra]) for extra in needed):
-        yield ok(f"the configuration needs the extras {', '.join(needed)}, which are there")
+        yield ok(f"the configuration needs the extras {', '.join(needed)}, which are installed")
 
 
 def needed_extras(config: Config) -> dict[str, str]:
-    """Give the extras that a configuration needs, with the setting that needs each."""
+    """Return the extras that a configuration needs, with the setting that needs each."""
     found: dict[str, str] = {}
     is_made_here = config.env.action_space is None
     for key, env_id in (("env.id", config.env.id if is_made_here else None), ("eval.env_id", config.eval.env_id)):
@@ -157,7 +157,7 @@ def gpu_names() -> list[str]:
 
 
 def cuda(*, devices: Callable[[], list[str]] = gpu_names, gpu_files: Path = _GPU_FILES) -> Iterator[Finding]:
-    """See whether torch can use the GPUs that are there.
+    """Check whether torch can use the machine's GPUs.
 
     Args:
         devices: names of those that torch can use.
@@ -177,8 +177,8 @@ def threads(
 
     Args:
         cores: that this process may use.
-        variables: of the environment.
-        number: of threads that torch uses in this process.
+        variables: variables of the environment.
+        number: number of threads that torch uses in this process.
     """
     asked, count = variables.get("OMP_NUM_THREADS", ""), number()
     if count > cores:

@@ -1,4 +1,4 @@
-"""What a run needs of this machine: room on disks, memory, cores, open files."""
+"""Resources of this machine that a run needs: disk space, memory, cores, open files."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _CGROUP, _SHARED = Path("/sys/fs/cgroup"), Path("/dev/shm")  # noqa: S108 - look
 
 
 def folders(config: Config | None, runs: Path) -> list[Path]:
-    """Give the folders on this machine that a run writes to."""
+    """Return the folders on this machine that a run writes to."""
     stores = config.checkpoint.stores if config is not None else []
     return [runs, *(Path(store) for store in stores if store != RUN_STORE and "://" not in store)]
 
@@ -48,11 +48,11 @@ def free_bytes_at(path: Path) -> int:
 
 
 def disk(folder: Path, *, free_bytes: Callable[[Path], int] = free_bytes_at) -> Iterator[Finding]:
-    """See whether a folder, or the nearest above that is there, can be written, and how much room is left.
+    """Check whether a folder, or its nearest existing parent, can be written, and how much space is left.
 
     Args:
         folder: need not be there yet.
-        free_bytes: of the disk that a path is on.
+        free_bytes: free of the disk that a path is on.
     """
     there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
     try:
@@ -72,7 +72,7 @@ def memory(config: Config, *, available_bytes: Callable[[], int]) -> Iterator[Fi
     """Compare the replay with the memory that is left.
 
     Args:
-        config: of the run.
+        config: config of the run.
         available_bytes: what is left of this machine's, or this container's, memory.
     """
     own = config.own_redis_bytes if config.redis.address is None else 0
@@ -102,7 +102,7 @@ def open_files(config: Config | None, *, limit: Callable[[], int] | None = None)
     """Compare the open files that a process may have with what it needs.
 
     Args:
-        config: of the run, if there is one.
+        config: config of the run, if there is one.
         limit: gives the soft limit; None: this process's.
     """
     allowed = soft_limit() if limit is None else limit()
@@ -130,7 +130,7 @@ def shared_memory(folder: Path = _SHARED, *, free_bytes: Callable[[Path], int] =
 
     Args:
         folder: that has it.
-        free_bytes: of what a path is on.
+        free_bytes: free of what a path is on.
     """
     if not folder.exists():  # not on macOS
         return
@@ -143,7 +143,7 @@ def crowd(config: Config, *, number_of_cores: int) -> Iterator[Finding]:
     """Compare the processes of a run with the cores.
 
     Args:
-        config: of the run.
+        config: config of the run.
         number_of_cores: that this process may use.
     """
     workers = 0

@@ -1,4 +1,4 @@
-"""The checks of a configuration's model, agent and learner, one after the other, in a process of their own."""
+"""The checks of a configuration's model, agent and learner, one after the other, in their own process."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _SHOWN = 4
 
 
 class Times(NamedTuple):
-    """How long the rehearsal may act for its first batch, s, and what else may take as long as it takes."""
+    """Time limits of the rehearsal's first batch and of calls that cannot be cut, s."""
 
     act_s: float
     patience_s: float = 90.0
@@ -48,12 +48,12 @@ QUICK = Times(5.0)
 
 
 def examine_model(config: Config, times: Times, maxmemory_bytes: int | None) -> Iterator[Check]:
-    """Give the checks.
+    """Return the checks.
 
     Args:
-        config: of the run.
+        config: config of the run.
         times: how long to act.
-        maxmemory_bytes: of the Redis that the parameters go to; None: not known.
+        maxmemory_bytes: maxmemory of the Redis that the parameters go to; None: not known.
     """
     with ExitStack() as stack:
         made: list[Rehearsal] = []
@@ -82,7 +82,7 @@ class Trial:
     """Acts until there is a batch, then learns a few times.
 
     Args:
-        rehearsal: of the run.
+        rehearsal: rehearsal of the run.
         act_s: how long to act, at most, for a batch.
         clock: seconds, monotonic.
 
@@ -114,7 +114,7 @@ class Trial:
             yield ok(f"one agent on one core makes {rehearsal.env_steps_per_s:,.0f} env steps/s with its model")
 
     def learn(self) -> Iterator[Finding]:
-        """Do some updates, and see what they change."""
+        """Check what some updates change."""
         learner, durations = self._rehearsal.learner, list[float]()
         learner.prepare(self.batch)
         before = _copies(learner.parameter_groups())
@@ -174,8 +174,8 @@ def parameters_fit(tensors: dict[str, Tensor], config: Config, maxmemory_bytes: 
 
     Args:
         tensors: all that is published.
-        config: of the run.
-        maxmemory_bytes: of the server that they go to; None: not known, or none.
+        config: config of the run.
+        maxmemory_bytes: maxmemory of the server that they go to; None: not known, or none.
     """
     size = sum(tensor.nbytes for tensor in tensors.values())
     number = sum(tensor.numel() for tensor in tensors.values())

@@ -8,7 +8,7 @@ CANNOT_RUN = Fault(
     "cannot-run",
     _ERROR,
     "What the configuration names cannot be made, or does not go together: `surreal run` would refuse it.",
-    "the sentence says what to change",
+    "the sentence names the change",
 )
 ACTING_FAILS = Fault(
     "acting-fails",
@@ -62,6 +62,6 @@ IGNORES_OBS = Fault(
 TOO_LARGE = Fault(
     "parameters-too-large",
     _WARNING,
-    "Parameters do not fit three times beside the experience into Redis' memory, as a publication needs for a moment.",
-    "raise redis.maxmemory, lower replay.max_bytes, or give parameters a server of their own: redis.parameter_address",
+    "Parameters do not fit three times next to the experience into Redis' memory, as a publication needs for a moment.",
+    "raise redis.maxmemory, lower replay.max_bytes, or give parameters their own server: redis.parameter_address",
 )

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from surreal.base.pytorch import tensors_of
 
-#: Rows whose outputs are compared; that many different observations make a judgement.
+#: Rows whose outputs are compared, and the least number of different observations for a finding.
 _MOST_ROWS, _LEAST_ROWS = 64, 8
 
 

@@ -35,7 +35,7 @@ def clocks(look: Look) -> Iterator[Finding]:
     offsets = {record.name: record.offsets_s[-1] for record in look.records if record.offsets_s}
     is_even = True
     for record in look.records:
-        # The first entry of a process is written before it has heard of the server's clock.
+        # The first entry of a process is written before it knows the server's clock.
         known = record.offsets_s[1:]
         if known and max(known) - min(known) > _JUMP_S:
             is_even = False
@@ -47,7 +47,7 @@ def clocks(look: Look) -> Iterator[Finding]:
     for beat in look.view.beats:
         if beat.age_s < -_FUTURE_S:
             is_even = False
-            yield CLOCK_JUMPS.found(f"{beat.name} gave a sign of life {-beat.age_s:.0f} s from now")
+            yield CLOCK_JUMPS.found(f"{beat.name} gave a heartbeat {-beat.age_s:.0f} s from now")
     if is_even and offsets:
         furthest_s = max(_TOLERANCE_S, *map(abs, offsets.values()))
         yield ok(f"the clocks of {len(offsets)} processes are within {furthest_s:.2g} s of Redis'")
@@ -57,8 +57,8 @@ class _Counter(NamedTuple):
     """A metric that says that something goes wrong.
 
     Attributes:
-        unit: of what it counts, as in "12 env steps dropped".
-        is_now: whether it says what there is now; else it only grows, and what counts is the last minute.
+        unit: unit of what it counts, as in "12 env steps dropped".
+        is_now: whether it is a current amount; otherwise it only grows, and its growth in the last minute counts.
     """
 
     metric: str

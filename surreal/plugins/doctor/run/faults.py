@@ -1,4 +1,4 @@
-"""Every fault of a run that goes on that the doctor knows."""
+"""Every fault of a run in progress that the doctor knows."""
 
 from surreal.plugins.doctor.frame.finding import Fault, Severity
 
@@ -43,13 +43,13 @@ COLLAPSED = Fault(
 NO_LEARNER = Fault(
     "learner-dead",
     _ERROR,
-    "The learner was killed, or lost its connection, and nobody has started it again. Agents wait for it.",
+    "The learner was killed, or lost its connection, and was not started again. Agents wait for it.",
     "start it again with --resume: `surreal learner --run NAME --resume`; its last error is in logs/learner.log",
 )
 DEAD = Fault(
     "process-dead",
     _WARNING,
-    "A process was killed, or lost its connection, and nobody has started it again.",
+    "A process was killed, or lost its connection, and was not started again.",
     "start it again with the same --index; on machines without `surreal run`, have a process manager do that",
 )
 RESTARTS = Fault(
@@ -92,13 +92,13 @@ AGENTS_WAIT = Fault(
 SERVERS_WAITED_FOR = Fault(
     "agents-wait-for-servers",
     _HINT,
-    "Agents wait most of the time for parameters that come of their gradients.",
+    "Agents wait most of the time for parameters that results from their gradients.",
     "fewer agents (agent.count), more of parameter_server.servers, or a smaller learner.num_gradients",
 )
 AGENTS_BLOCKED = Fault(
     "agents-wait-for-room",
     _WARNING,
-    "Agents wait most of the time, because the replay takes nothing more.",
+    "Agents wait most of the time, because the replay is full.",
     "raise Redis' maxmemory and replay.max_bytes, and see whether the learner evicts or commits at all",
 )
 WAITS_FOR_REDIS = Fault(
@@ -111,7 +111,7 @@ WAITS_LONG = Fault(
     "waits-for-others",
     _HINT,
     "A process waits for something that others of the run have to do.",
-    "the sentence says what; see whether those others run",
+    "the sentence names them; check whether they run",
 )
 STALE = Fault(
     "parameters-stale",
@@ -146,7 +146,7 @@ UNUSED = Fault(
 OVERUSED = Fault(
     "experience-overused",
     _HINT,
-    "Each env step is sampled hundreds of times, which overfits to the little that is there.",
+    "Each env step is sampled hundreds of times, which overfits to few transitions.",
     "more agents, or replay.samples_per_insert: 32, which lets the learner wait for them",
 )
 BOUND = Fault(
@@ -206,14 +206,14 @@ DIVERGED = Fault(
 NOT_LOADED = Fault(
     "parameters-refused",
     _WARNING,
-    "A process refuses parameters that the learner publishes, and goes on with old ones.",
-    "its log says why: another model, or numbers that are not finite",
+    "A process refuses parameters that the learner publishes, and continues with old ones.",
+    "its log has the reason: another model, or numbers that are not finite",
 )
 UPLOADS = Fault(
     "uploads-fail",
     _WARNING,
     "Checkpoints do not arrive in one of checkpoint.stores.",
-    "see place and credentials; learning goes on, but only the run's folder has the newest checkpoint",
+    "see place and credentials; learning continues, but only the run's folder has the newest checkpoint",
 )
 SHARDS = Fault(
     "shards-away",

@@ -28,7 +28,7 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True)
 class Record:
-    """What one process (one life of it) has said in the window."""
+    """The heartbeats of one process, or one life of it, in the window."""
 
     process: str  #: its id
     name: str
@@ -61,7 +61,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Look:
-    """What is known of a run now."""
+    """The state of a run now."""
 
     run: str
     config: Config
@@ -70,7 +70,7 @@ class Look:
 
     @property
     def is_going_on(self) -> bool:
-        """Whether anybody is alive, and nobody has told the run to end."""
+        """Whether a process is alive and the run was not told to end."""
         return bool(self.view.alive) and not self.view.stop_reason
 
     def living(self, prefix: str) -> list[Record]:
@@ -81,7 +81,7 @@ class Look:
 
     @property
     def learner(self) -> Record | None:
-        """Of the process that learns; of several, the first."""
+        """Heartbeats of the process that learns; of several, the first."""
         return next(iter(self.living("learner/updates")), None)
 
 
@@ -89,8 +89,8 @@ def look_at(client: RedisClient, config: Config, *, window_s: float = WINDOW_S) 
     """Look at a run; nothing is changed.
 
     Args:
-        client: of the run.
-        config: of the run.
+        client: client of the run.
+        config: config of the run.
         window_s: how far back.
     """
     return Look(

@@ -30,7 +30,7 @@ from surreal.run.process.roles import LEARNER
 from surreal.run.process.run_folder import RESULT_NAME, last_metric, read_result, tail
 from surreal.run.session.scoring.best import is_finite, read_best
 
-#: Lives of a name in the ten minutes that heartbeats are kept, from which on it is no accident.
+#: Lives of a name in the ten minutes that heartbeats are kept, from which on it is not an accident.
 _MANY_LIVES = 2
 #: How long parameters may be on their way before they are stale, s; and how old those that act may be.
 _STALE_S, _OLD_S = 30.0, 30.0
@@ -45,7 +45,7 @@ def alive(look: Look) -> Iterator[Finding]:
         return
     dead = [beat for beat in beats if not beat.is_alive()]
     for beat in dead if not look.view.stop_reason else ():
-        said = f"{beat.name} on {beat.host}, pid {beat.pid}, gave its last sign of life {_ago(beat.age_s)}"
+        said = f"{beat.name} on {beat.host}, pid {beat.pid}, gave its last heartbeats {_ago(beat.age_s)}"
         is_learner = beat.role == LEARNER.counts_as
         yield NO_LEARNER.found(said, NO_LEARNER.remedy.replace("NAME", look.run)) if is_learner else DEAD.found(said)
     for beat in living:
@@ -107,7 +107,7 @@ def ending(folder: Path) -> Iterator[Finding]:
         result = read_result(folder)
         status, reason, updates = result["status"], result["reason"], int(result["updates"])
     except (OSError, ValueError, KeyError, TypeError) as error:
-        yield KILLED.found(f"{folder / RESULT_NAME} does not say how the run ended: {error}")
+        yield KILLED.found(f"{folder / RESULT_NAME} cannot be read: {error}")
         return
     if status == "running":
         yield KILLED.found(f"{folder} has no ending: the launcher was killed")

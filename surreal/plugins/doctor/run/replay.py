@@ -60,7 +60,7 @@ def memory(look: Look, *, used_bytes: int, maxmemory_bytes: int) -> Iterator[Fin
 
     Args:
         look: at the run.
-        used_bytes: of the server that has the experience.
+        used_bytes: used of the server that has the experience.
         maxmemory_bytes: its bound; 0: none.
     """
     learner = look.learner

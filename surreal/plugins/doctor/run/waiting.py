@@ -1,4 +1,4 @@
-"""Who waits for whom: the learner for experience, the agents for the learner, or both for nobody."""
+"""Waits: of the learner for experience, of the agents for the learner, or of neither."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _STALLED_S = 20.0
 
 
 def waiting(look: Look) -> Iterator[Finding]:
-    """Say which side is the slower one, and which setting moves that."""
+    """Explain which side is the slower one, and which setting moves that."""
     if not look.is_going_on or look.config.run.deterministic:
         return
     if (stall := _stall(look)) is not None:
@@ -36,7 +36,7 @@ def waiting(look: Look) -> Iterator[Finding]:
             yield SERVERS_WAITED_FOR.found(f"agents wait {share:.0%} of the time")
         yield from _named_waits(look)
         return
-    if look.learner is None:  # whom the agents wait for, whatever the settings
+    if look.learner is None:  # the agents wait for it, whatever the settings
         yield from _named_waits(look)
         return
     agents_wait = _mean_rate(look, "sender/wait_s_total")
@@ -58,7 +58,7 @@ def waiting(look: Look) -> Iterator[Finding]:
 
 
 def _mean_rate(look: Look, metric: str) -> float | None:
-    """Mean growth in a second over the processes that have a metric; None if nobody does."""
+    """Mean growth in a second over the processes that have a metric; None if no process has it."""
     rates = [rate for record in look.living(metric) if (rate := record.rate(metric)) is not None]
     return sum(rates) / len(rates) if rates else None
 
@@ -72,7 +72,7 @@ def busy_share(learner: Record | None) -> float | None:
 
 
 def _stall(look: Look) -> Finding | None:
-    """Whether nothing moves: no env step, no update, for as long as the window shows."""
+    """Return whether there was no env step and no update in the whole window."""
     spans, moved = [], 0.0
     for record in look.living(""):
         for metric in ("env/steps_total", "agent/env_steps_total", "learner/updates_total", "replay/env_steps_total"):
@@ -93,7 +93,7 @@ def _describe(agents_wait: float | None, busy: float | None) -> str:
 
 
 def _fewer_agents(look: Look, share: float) -> str:
-    """Say how many agents would do as much."""
+    """Explain how many agents would do as much."""
     count = len(look.living("sender/"))
     enough = max(1, round(count * (1 - share) + 0.5))
     fewer = f"{enough} of {count} agents would send as much (agent.count); " if enough < count else ""

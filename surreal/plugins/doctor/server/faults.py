@@ -25,8 +25,8 @@ EVICTS = Fault(
 EVICTED = Fault(
     "redis-has-evicted",
     _WARNING,
-    "Redis has removed keys of its own accord since it started, perhaps those of runs.",
-    "set maxmemory-policy to noeviction; runs of that time should begin anew",
+    "Redis has removed keys by itself since it started, perhaps those of runs.",
+    "set maxmemory-policy to noeviction; runs of that time should start again",
 )
 UNBOUNDED = Fault(
     "redis-unbounded",
@@ -49,7 +49,7 @@ FULL = Fault(
 TOO_SMALL = Fault(
     "redis-too-small",
     _WARNING,
-    "maxmemory does not hold `replay.max_bytes` of experience beside the rest.",
+    "maxmemory does not hold `replay.max_bytes` of experience next to the rest.",
     "raise maxmemory, or lower replay.max_bytes",
 )
 CANNOT_SAVE = Fault(
@@ -80,7 +80,7 @@ SOME_LATENCY = Fault(
     "redis-latency-some",
     _HINT,
     "A round trip to Redis takes more than 3 ms.",
-    "a server nearer by, or less beside it on its machine",
+    "a server nearer by, or less next to it on its machine",
 )
 RIGHTS = Fault(
     "redis-rights",

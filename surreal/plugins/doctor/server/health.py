@@ -1,4 +1,4 @@
-"""What a Redis server says of itself: version, role, memory, persistence, limits."""
+"""State of a Redis server: version, role, memory, persistence, limits."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def memory(client: RedisClient, replay_bytes: int | None) -> Iterator[Finding]:
     """See how much room there is, and what Redis does when there is none.
 
     Args:
-        client: of the server.
-        replay_bytes: of experience that it is to hold; None: not known.
+        client: client of the server.
+        replay_bytes: replay of experience that it is to hold; None: not known.
     """
     info = _info(client, "memory")
     used, limit, policy = int(info["used_memory"]), int(info["maxmemory"]), str(info.get("maxmemory_policy", ""))

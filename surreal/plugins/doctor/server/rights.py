@@ -1,4 +1,4 @@
-"""Whether a Redis user may do what Surreal does: each command is tried, on keys of a run that nobody has."""
+"""Rights of a Redis user: each command that Surreal needs is tried, on keys of a run that does not exist."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def rights(client: RedisClient) -> Iterator[Finding]:
     """Try all commands; what they write is removed, and expires by itself.
 
     Args:
-        client: of the server; its run does not matter.
+        client: client of the server; its run does not matter.
     """
     name = str(client.redis.connection_pool.connection_kwargs.get("username") or "")
     if name.rpartition(".")[2] in {user.name for user in USERS}:
@@ -46,7 +46,7 @@ def rights(client: RedisClient) -> Iterator[Finding]:
 
 
 def _commands(run: str) -> list[_Command]:
-    """Give one call of each command, in an order in which they find what they need, all in one hash slot."""
+    """Return one call of each command, in an order in which they find what they need, all in one hash slot."""
     keys = RedisClient(run=run).run_keys
     text, table, stream = keys.config, keys.processes, keys.log
     other, queue = keys.best, keys.scores
@@ -116,7 +116,7 @@ def _user(client: RedisClient) -> str:
 
 
 def _kind(message: str, command: str) -> str:
-    """What is lacking: the command, or what it is about."""
+    """The right that is missing: the command, or its key or channel."""
     if "channel" in message:
         return "channels surreal:*"
     return "keys surreal:*" if "key" in message else command

@@ -20,7 +20,7 @@ def clock_of(client: RedisClient, *, clock: Callable[[], float] = time.time) -> 
     """Compare the clocks, by the quickest of some answers.
 
     Args:
-        client: of the server.
+        client: client of the server.
         clock: this machine's, s since 1970.
     """
     offsets = []
@@ -51,7 +51,7 @@ def latency(
     """Measure round trips; nothing is written.
 
     Args:
-        client: of the server.
+        client: client of the server.
         tries: how many; the middle one counts.
         clock: seconds, monotonic.
     """

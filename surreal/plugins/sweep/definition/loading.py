@@ -97,7 +97,7 @@ class Definition:
         """The configuration of a trial's runs.
 
         Args:
-            settings: of the trial.
+            settings: settings of the trial.
             base: another place of the same base.
 
         Raises:
@@ -128,7 +128,7 @@ def load_definition(path: Path) -> Definition:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no text in UTF-8"
+        why = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
         raise ConfigError(f"{path} cannot be read: {why}", source=label) from error
     data, places = parse(text, label)
     if not isinstance(data, dict):
@@ -210,7 +210,7 @@ def _refuse_keys(
 
 
 def _base(base: str, path: Path) -> str:
-    """A file beside the sweep's own, else what `surreal run` takes."""
+    """A file next to the sweep's own, else what `surreal run` takes."""
     beside = path.parent / Path(base).expanduser()
     return str(beside) if beside.is_file() else base
 

@@ -29,14 +29,14 @@ class MedianPruner(Section):
 
 
 class HalvingPruner(Section):
-    """Asynchronous successive halving (Li et al. 2018, arXiv:1810.05934): at each rung only the best go on."""
+    """Asynchronous successive halving (Li et al. 2018, arXiv:1810.05934): at each rung only the best continue."""
 
     type: Literal["successive_halving"]
     interval_env_steps: int = Field(ge=1)
     """Env steps of a run from one look to the next; also those of the first rung."""
 
     reduction_factor: int = Field(4, ge=2)
-    """One in so many goes on from a rung, and the next rung is so many times further. Raising it prunes more."""
+    """One in so many continues from a rung, and the next rung is so many times further. Raising it prunes more."""
 
 
 class SearchConfig(Section):

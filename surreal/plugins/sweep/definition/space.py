@@ -27,7 +27,7 @@ class Choice:
         return self.values
 
     def ends(self) -> tuple[Any, ...]:
-        """All values: each may be wrong in a way of its own."""
+        """All values: each may be wrong in its own way."""
         return self.values
 
 

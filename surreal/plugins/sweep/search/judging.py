@@ -39,7 +39,7 @@ def run_score(rounds: Rounds, evaluation: Literal["best", "last"]) -> float | No
 def over_seeds(scores: Sequence[float], how: Literal["mean", "iqm"]) -> float:
     """One number for the runs of a trial.
 
-    The interquartile mean leaves out the lowest and the highest quarter; where a quarter is no whole number of runs,
+    The interquartile mean leaves out the lowest and the highest quarter; where a quarter is not a whole number of runs,
     those at its edge count in part (Agarwal et al. 2021, arXiv:2108.13264, section 4.3).
 
     Args:
@@ -75,7 +75,7 @@ def reports(curves: Mapping[int, Mapping[int, float]], ended: frozenset[int]) ->
     """What a pruner is told of a trial: the mean over its seeds, where all that have begun have come so far.
 
     Args:
-        curves: of each seed that has begun.
+        curves: curves of each seed that has begun.
         ended: seeds whose runs are over; one that ended early keeps its last return.
     """
     steps = sorted({step for each in curves.values() for step in each})
@@ -109,8 +109,8 @@ class Judge:
     """Says how trials end.
 
     Args:
-        config: of the sweep.
-        folder: of the sweep.
+        config: config of the sweep.
+        folder: folder of the sweep.
         proposer: may prune.
     """
 
@@ -121,7 +121,7 @@ class Judge:
         self._pruner = None if config.search is None else config.search.pruner
 
     def end_of(self, trial: Trial, failures: Mapping[Seat, str]) -> End | None:
-        """How a trial ends now, None if it goes on.
+        """How a trial ends now, None if it continues.
 
         Args:
             trial: one without an end.

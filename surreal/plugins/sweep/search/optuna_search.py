@@ -37,7 +37,7 @@ class Grid:
     """Every combination, one after the other.
 
     Args:
-        definition: of the sweep.
+        definition: definition of the sweep.
     """
 
     def __init__(self, definition: Definition) -> None:
@@ -57,7 +57,7 @@ class OptunaSearch:
     """Chooses settings from what the trials before came to.
 
     Args:
-        definition: of a sweep with a search.
+        definition: definition of a sweep with a search.
         trials: those that there are.
         journal: Optuna's storage; what is there is replaced.
 
@@ -108,7 +108,7 @@ class OptunaSearch:
             known.add(step)
             running.report(reports[step], step)
             if running.should_prune():
-                return f"pruned: a return of {reports[step]:.4g} after {step:,} env steps is not worth going on with"
+                return f"pruned: a return of {reports[step]:.4g} after {step:,} env steps is not worth in progress with"
         return ""
 
     def tell(self, trial: Trial) -> None:
@@ -136,7 +136,7 @@ class OptunaSearch:
 
 
 def require_optuna() -> Any:
-    """Give Optuna.
+    """Return Optuna.
 
     Raises:
         ConfigError: it is not installed.
@@ -175,7 +175,7 @@ def _decode(dimension: Dimension, value: Any) -> Any:
 def _sampler(search: SearchConfig, num_trials: int) -> optuna.samplers.BaseSampler:
     from optuna import samplers
 
-    # One that goes on must not draw again what it has drawn.
+    # One that continues must not draw again what it has drawn.
     seed = search.seed + num_trials
     return samplers.TPESampler(seed=seed) if search.sampler == "tpe" else samplers.RandomSampler(seed=seed)
 

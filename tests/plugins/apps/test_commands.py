@@ -64,7 +64,7 @@ def test_from_an_empty_folder_to_an_algorithm_to_edit(
 def test_what_is_wrong_is_one_line_and_ends_with_2(capsys: Shown) -> None:
     for arguments, message in (
         (["new", "x", "-a", "ddpg"], "no ddpg settings for this kind of environment"),
-        (["new", "x", "-e", "vizdum"], "is no environment"),
+        (["new", "x", "-e", "vizdum"], "is not an environment"),
         (["generate", "-a", "ppo"], "app.yaml does not exist; `surreal new NAME` makes an app"),
         (["generate"], "name what to generate"),
         (["config", "set", "learner.gamma", "1"], "app.yaml does not exist"),

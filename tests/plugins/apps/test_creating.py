@@ -83,7 +83,7 @@ def test_what_cannot_be_made_is_one_clear_error_and_leaves_nothing(tmp_path: Pat
     (tmp_path / "there").mkdir()
     for name, environment, algorithm, message in (
         ("there", "bandit", None, "exists already"),
-        ("a b", "bandit", None, "is no name for an app"),
+        ("a b", "bandit", None, "is not a name for an app"),
         ("new", "bandet", None, "did you mean bandit"),
         ("new", "bandit", "dqnn", "did you mean dqn"),
         (

@@ -102,7 +102,7 @@ def imported(name: str, **algorithm: Any) -> Draft:
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_no_key_is_dropped_in_silence_and_the_result_can_run(name: str, tmp_path: Path) -> None:
     result = import_file(file_of(name, tmp_path), tmp_path / "app.yaml")
-    assert not [key for key, reason in result.left_out if "it is no key" in reason]
+    assert not [key for key, reason in result.left_out if "it is not a key" in reason]
     config = load_config(tmp_path / "app.yaml")
     check_names(config)
     assert (config.rlx.port, config.rlx.timeout_s, config.log_level) == (7007, 120.0, "critical")
@@ -221,7 +221,7 @@ def test_kernel_activations() -> None:
 def test_dead_keys_of_the_ancestors_own_templates_are_named() -> None:
     reasons = dict(imported("da3c", combine_gradient="fifo", schedule="linear").left_out)
     assert "algorithm.combine_gradients is" in reasons["algorithm.combine_gradient"]
-    assert "it is no key" in reasons["algorithm.schedule"]
+    assert "it is not a key" in reasons["algorithm.schedule"]
 
 
 def test_files_of_2017() -> None:

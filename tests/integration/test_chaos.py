@@ -166,7 +166,7 @@ def test_blocks_without_a_stream_and_entries_without_a_block_are_found(client: R
     client.redis.set(stream.keys.block("nobody-1"), "x")
     client.redis.delete(stream.keys.block(f"{fleet.outboxes[0].sender_id}-1"))
     assert judge_blocks([stream]).violations == (
-        "1 blocks are in no stream: nobody will remove them",
+        "1 blocks are in no stream: no process will remove them",
         "1 chunks of the streams have no block",
     )
     assert len(judge_keys([client]).violations) >= 3
@@ -195,7 +195,7 @@ def test_full_redis_takes_nothing_until_it_is_healed(start_redis: Callable[..., 
     with RedisClient(server.address, run="full") as client:
         stored = Server(client, Keeps.NOTHING, None, lambda: None, is_exclusive=True)
         assert stored.refusal(Kind.FULL) == ""
-        assert "nobody would start" in stored.refusal(Kind.RESTART)
+        assert "no process would start" in stored.refusal(Kind.RESTART)
         full = Full("Redis", client, hold_s=1.0)
         full.begin()
         with pytest.raises(redis.exceptions.OutOfMemoryError):
@@ -225,7 +225,7 @@ def test_only_what_was_asked_for_by_name_empties_the_redis_of_somebody_elses_run
     asked, said = ChaosOptions((Kind.KILL, Kind.PAUSE, Kind.RESTART)), list[str]()
     assert only_possible(subject, replace(asked, is_default=True), said.append).kinds == (Kind.PAUSE,)
     assert [line.partition(":")[0] for line in said] == ["without kill", "without restart"]
-    with pytest.raises(ConfigError, match="cannot be disturbed by kill: nobody would start its processes again"):
+    with pytest.raises(ConfigError, match="cannot be disturbed by kill: no process would start its processes again"):
         only_possible(subject, asked, said.append)
     by_name = ChaosOptions((Kind.RESTART,))
     assert only_possible(subject, by_name, said.append) == by_name

@@ -139,7 +139,7 @@ def test_a_dead_learner_is_found_and_a_dead_agent(fake: FakeRun) -> None:
     fake.process("agent-1", AGENT, age_s=61.0)
     findings = list(alive(fake.look()))
     assert found(findings) == ["process-dead", "learner-dead"]
-    assert "learner on host, pid 100, gave its last sign of life 42 s ago" in findings[1].text
+    assert "learner on host, pid 100, sent its last heartbeat 42 s ago" in findings[1].text
     assert f"--run {fake.client.run} --resume" in findings[1].remedy
     assert found(waiting(fake.look())) == ["waits-for-others"]  # no setting is to blame
 

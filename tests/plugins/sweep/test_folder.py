@@ -78,7 +78,7 @@ def test_what_changes_no_trial_may(tmp_path: Path, more: str) -> None:
 
 def test_one_process_drives_a_sweep(tmp_path: Path) -> None:
     first, second = begun(tmp_path), SweepFolder(tmp_path / "sweeps" / "lr")
-    with pytest.raises(BusyError, match=f"going on: process {os.getpid()} on .* drives it"):
+    with pytest.raises(BusyError, match=f"in progress: process {os.getpid()} on .* drives it"):
         second.claim()
     first.release()
     second.claim()
@@ -88,7 +88,7 @@ def test_one_process_drives_a_sweep(tmp_path: Path) -> None:
 def test_sweep_that_did_not_begin_leaves_nothing(tmp_path: Path) -> None:
     folder = SweepFolder(tmp_path / "lr")
     folder.claim()
-    with pytest.raises(ConfigError, match="holds no sweep to go on with"):
+    with pytest.raises(ConfigError, match="holds no sweep to continue with"):
         folder.resume(None)
     folder.release()
     assert list(tmp_path.iterdir()) == []

@@ -135,7 +135,7 @@ def test_hopeless_trial_is_pruned_and_its_runs_are_told(tmp_path: Path) -> None:
     assert statuses.total() == 12
     pruned = next(trial for trial in trials.trials if trial.end is not None and trial.end.status == "pruned")
     assert pruned.end is not None
-    assert "env steps is not worth going on with" in pruned.end.reason
+    assert "env steps is not worth continuing" in pruned.end.reason
     best = max(trials.trials, key=lambda trial: trial.settings["learner.gamma"])
     assert best.end is not None
     assert best.end.status == "finished"

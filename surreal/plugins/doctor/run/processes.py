@@ -45,7 +45,7 @@ def alive(look: Look) -> Iterator[Finding]:
         return
     dead = [beat for beat in beats if not beat.is_alive()]
     for beat in dead if not look.view.stop_reason else ():
-        said = f"{beat.name} on {beat.host}, pid {beat.pid}, gave its last heartbeats {_ago(beat.age_s)}"
+        said = f"{beat.name} on {beat.host}, pid {beat.pid}, sent its last heartbeat {_ago(beat.age_s)}"
         is_learner = beat.role == LEARNER.counts_as
         yield NO_LEARNER.found(said, NO_LEARNER.remedy.replace("NAME", look.run)) if is_learner else DEAD.found(said)
     for beat in living:

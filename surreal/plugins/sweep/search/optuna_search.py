@@ -108,7 +108,7 @@ class OptunaSearch:
             known.add(step)
             running.report(reports[step], step)
             if running.should_prune():
-                return f"pruned: a return of {reports[step]:.4g} after {step:,} env steps is not worth in progress with"
+                return f"pruned: a return of {reports[step]:.4g} after {step:,} env steps is not worth continuing"
         return ""
 
     def tell(self, trial: Trial) -> None:

@@ -76,7 +76,7 @@ class EpisodeEnd:
 
 @dataclass
 class DriverCounts:
-    """DriverCounts of what was played.
+    """Counts of what was played.
 
     Attributes:
         episodes: the whole ones, in the order in which they ended.

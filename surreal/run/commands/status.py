@@ -16,6 +16,7 @@ from surreal.distributed.connection.retry import is_refused
 from surreal.run.process import registry
 from surreal.run.process.arguments import REDIS_VARIABLE
 from surreal.run.process.finding import RunOverError, is_written_to, named_folder, require_folder
+from surreal.run.view.listing import open_client
 from surreal.run.view.live.describe import describe_numbers, describe_troubles, starting_phase
 from surreal.run.view.reader import RunReader, RunView
 
@@ -40,7 +41,7 @@ def find_run(run: str | None, *, address: str | None, run_dir: Path | None, must
     given = address or os.environ.get(REDIS_VARIABLE)
     folder = named_folder(run_dir or run) if given is not None else require_folder(run_dir or run)
     address, run = find_address(run, address=given, run_dir=run_dir)
-    client = _client(address, run or "default")
+    client = open_client(address, run or "default")
     try:
         client.check_server(timeout_s=_TIMEOUT_S)
     except RedisUnavailableError as error:
@@ -56,7 +57,7 @@ def find_run(run: str | None, *, address: str | None, run_dir: Path | None, must
         client.close()
         if not known:
             raise ConfigError(f"Redis at {client.address} knows no run")
-        return _client(address, known[-1].run)
+        return open_client(address, known[-1].run)
     if must_be_known and run not in [entry.run for entry in known]:
         client.close()
         if folder is not None and not is_written_to(folder.path):
@@ -113,10 +114,3 @@ def print_status(view: RunView, console: Console) -> None:
         seen = f"{max(0.0, beat.age_s):.0f} s ago" + ("" if beat.is_alive() else ", dead")
         table.add_row(beat.name, beat.host, str(beat.pid), seen, str(beat.version), f"{beat.global_step:,}")
     console.print(table)
-
-
-def _client(address: str, run: str) -> RedisClient:
-    try:
-        return RedisClient(address, run=run, retry_timeout_s=_TIMEOUT_S)
-    except ValueError as error:
-        raise ConfigError(str(error)) from error

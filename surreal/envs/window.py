@@ -1,4 +1,4 @@
-"""A window for what an environment draws, opened and closed while the environment goes on."""
+"""A window that shows an environment, and can be opened and closed at any time."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from surreal.base.errors import EnvError
 
 logger = logging.getLogger(__name__)
 
-#: Frames with fewer rows are shown larger.
+#: Frames with fewer rows are enlarged.
 _LEAST_HEIGHT = 360
 
 
 class Window:
-    """Shows frames; it opens with the first.
+    """Shows frames; it opens with the first one.
 
     Args:
         title: of the window.
-        fps: most frames shown in a second, > 0; whoever draws more waits.
+        fps: most frames per second, > 0; `show` waits if they come faster.
     """
 
     def __init__(self, title: str, fps: float = 30.0) -> None:
@@ -36,11 +36,11 @@ class Window:
 
     @property
     def is_open(self) -> bool:
-        """Whether it is there."""
+        """Whether the window is open."""
         return self._surface is not None
 
     def show(self, frame: NDArray[np.uint8]) -> bool:
-        """Show a frame, [height, width, 3] or gray [height, width]; False once the person has closed the window.
+        """Show a frame, [height, width, 3] or gray [height, width]; returns False after the user has closed the window.
 
         Raises:
             EnvError: pygame is missing, or there is no display.
@@ -61,7 +61,7 @@ class Window:
         return True
 
     def close(self) -> None:
-        """Close it; the next frame opens it again."""
+        """Close the window; the next frame opens it again."""
         if self._surface is not None:
             self._surface = None
             self._pygame.display.quit()
@@ -83,13 +83,12 @@ class Window:
 
 
 class ShownEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Shows an environment in a window for as long as that is wanted.
+    """Shows an environment in a window while `is_wanted` returns True.
 
     Args:
         env: made with render_mode "rgb_array".
-        is_wanted: asked after every step.
-        is_required: raise where the window cannot be opened; else that is said in the log, and tried again when it is
-            wanted anew.
+        is_wanted: called after every step.
+        is_required: raise if the window cannot be opened; otherwise log it, and try again when a window is next wanted.
     """
 
     def __init__(
@@ -102,19 +101,16 @@ class ShownEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._is_over = False
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Start an episode."""
         result = self.env.reset(seed=seed, options=options)
         self._draw()
         return result
 
     def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
-        """Apply one action."""
         result = self.env.step(action)
         self._draw()
         return result
 
     def close(self) -> None:
-        """Close the environment and its window."""
         self._window.close()
         super().close()
 

@@ -1,1 +1,1 @@
-"""The usual preprocessing of Atari games, for single games and for ALE's own vector environment."""
+"""Preprocessing of Atari games, for single games and for ALE's vector environment."""

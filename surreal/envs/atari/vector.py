@@ -1,13 +1,14 @@
-"""ALE's own vector environment, made to do exactly what the wrappers around single games do.
+"""ALE's vector environment with exactly the behavior of the wrappers around single games, and its constructor.
 
-Called by `make_vector_env`. What ale-py offers for training is left off, and done here for all games at once: its
-`episodic_life` starts a new game whenever a life is lost, its `life_loss_info` takes a step with the action of a row
-that wants none, its reward clipping hides the score, and its stacks go on over a lost life.
+ale-py's training options are off, and `AtariVector` does the same for all games at once: ale-py's `episodic_life`
+starts a new game whenever a life is lost, its `life_loss_info` steps a row that needs no action, its reward clipping
+hides the score, and its stacks continue over a lost life.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import importlib
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import gymnasium
@@ -15,6 +16,10 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from numpy.typing import NDArray
+
+from surreal.base.errors import EnvError
+from surreal.base.ranges import NonNegativeInt, PositiveInt, checked
+from surreal.envs.atari.preprocessing import fire_action, screen_shape
 
 _NOOP = 0
 
@@ -25,16 +30,16 @@ RewardFunction = Callable[[NDArray[Any]], NDArray[Any]]
 class AtariVector(VectorEnv[NDArray[np.uint8], NDArray[np.int64], Any]):
     """Stacks frames, cuts episodes at lost lives, changes rewards, and counts raw scores, over `AtariVectorEnv`.
 
-    An environment that ended, its game or only a life, ignores its action at the next step, as gymnasium's mode
-    NEXT_STEP has it: a new game begins then, or the old one continues with a no-op or FIRE.
+    An environment whose game or life ended ignores its action at the next step, as in gymnasium's mode NEXT_STEP: a new
+    game begins then, or the old one continues with a no-op or FIRE.
 
     Args:
         envs: of single gray frames, [N, 1, height, width], in mode NEXT_STEP, with raw rewards.
         frame_stack: frames of an observation, >= 1; 1 gives [height, width].
         cuts_lives: whether a lost life ends an episode.
-        rewards: functions that the rewards of training go through, in this order.
-        fire: action between two lives, where the chosen one is ignored; None: a no-op. The games themselves press FIRE
-            when they begin.
+        rewards: functions that change the training rewards, in this order.
+        fire: action between two lives, which replaces an ignored one; None: a no-op. ale-py presses FIRE when a game
+            begins.
     """
 
     def __init__(
@@ -72,10 +77,10 @@ class AtariVector(VectorEnv[NDArray[np.uint8], NDArray[np.int64], Any]):
     def reset(
         self, *, seed: Any = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[np.uint8], dict[str, Any]]:
-        """Start new games; one seed gives every game its own."""
+        """Start new games; every game gets its own seed from one seed."""
         seeds: Any = None
         if seed is not None:
-            # 31 bits: ALE keeps a seed in a signed 32-bit integer, and takes 0 for none.
+            # 31 bits: ALE keeps a seed in a signed 32-bit integer, and treats 0 as no seed.
             state = np.random.SeedSequence(seed).generate_state(self.num_envs)
             seeds = np.maximum(state.astype(np.int64) >> 1, 1)
         frames, info = self._envs.reset(seed=seeds, options=options)
@@ -104,7 +109,7 @@ class AtariVector(VectorEnv[NDArray[np.uint8], NDArray[np.int64], Any]):
         lives = np.array(info["lives"])
         ends = is_over
         if self._cuts_lives:
-            # A game that shows no lives for a few frames is not over; and the step between two lives ends none.
+            # A game may show no lives for a few frames although it is not over; the step between two lives ends none.
             is_lost = (lives > 0) & (lives < self._lives) & ~is_over & ~begins
             terminated = terminated | is_lost
             ends = is_over | is_lost
@@ -116,11 +121,10 @@ class AtariVector(VectorEnv[NDArray[np.uint8], NDArray[np.int64], Any]):
         return self._obs, reward, terminated, truncated, {}
 
     def take_episodes(self, ended: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """Give raw return and length of the episodes that ended at the last step; nan and 0 where only a life did."""
+        """Return raw return and length of the episodes that ended at the last step; nan and 0 if only a life ended."""
         return self._episode_returns.take(ended), self._episode_lengths.take(ended)
 
     def close(self, **kwargs: Any) -> None:
-        """Close the games."""
         self._envs.close(**kwargs)
 
     def _finish(self, is_over: NDArray[np.bool_]) -> None:
@@ -128,3 +132,78 @@ class AtariVector(VectorEnv[NDArray[np.uint8], NDArray[np.int64], Any]):
         self._episode_lengths = np.where(is_over, self._lengths, 0)
         self._returns[is_over] = 0.0
         self._lengths[is_over] = 0
+
+
+def make_atari_vector(
+    options: Mapping[str, Any], num_envs: int, *, wrappers: Sequence[tuple[str, Mapping[str, Any]]], frame_stack: int
+) -> AtariVector:
+    """Make ALE's vector environment with the settings of single games.
+
+    Args:
+        options: arguments of the game, named as in ale-py's single environment.
+        num_envs: number of games.
+        wrappers: names and arguments, innermost first: `atari`, then any of `life_loss` and the reward wrappers.
+        frame_stack: frames of an observation.
+
+    Raises:
+        EnvError: a wrapper has no vector form, `atari` is not the first one, or `fire_on_reset` has no `life_loss`.
+        TypeError, ValueError: an argument is invalid.
+    """
+    if not wrappers or wrappers[0][0] != "atari":
+        raise EnvError("ALE's vector environment shows small gray frames; put the wrapper `atari` first")
+    if frame_stack < 1:
+        raise EnvError(f"frame_stack is {frame_stack}; it must be >= 1")
+    arguments = dict(wrappers[0][1])
+    fires = bool(arguments.pop("fire_on_reset", False))
+    shape, preprocessing = _preprocessing(**arguments)
+    cuts_lives, rewards = False, []
+    for name, args in wrappers[1:]:
+        if name == "life_loss" and not args:
+            cuts_lives = True
+        elif name in _REWARDS:
+            rewards.append(_REWARDS[name](**args))
+        else:
+            raise EnvError(f"the wrapper {name} does not work around a vector environment; use the local pool")
+    if fires and not cuts_lives:
+        raise EnvError(
+            "in ALE's vector environment, fire_on_reset needs life_loss: FIRE would replace actions that agents chose; "
+            "add the wrapper life_loss, or use the local pool"
+        )
+    game = {name: value for name, value in options.items() if name not in ("frameskip", "obs_type")}
+    make = importlib.import_module("ale_py.vector_env").AtariVectorEnv
+    envs = make(
+        num_envs=num_envs,
+        img_height=shape[0],
+        img_width=shape[1],
+        stack_num=1,
+        use_fire_reset=fires,
+        episodic_life=False,
+        life_loss_info=False,
+        reward_clipping=False,
+        **preprocessing,
+        **game,
+    )
+    fire = fire_action([action.name for action in envs.ale.get_action_set()]) if fires else None
+    return AtariVector(envs, frame_stack=frame_stack, cuts_lives=cuts_lives, rewards=rewards, fire=fire)
+
+
+@checked
+def _preprocessing(
+    noop_max: NonNegativeInt = 30, frame_skip: PositiveInt = 4, screen_size: int | Sequence[int] = 84
+) -> tuple[tuple[int, int], dict[str, Any]]:
+    # ALE's vector environment draws from 0 .. noop_max - 1 no-ops.
+    return screen_shape(screen_size), {"noop_max": noop_max + 1, "frameskip": frame_skip, "maxpool": frame_skip > 1}
+
+
+def _clip(low: float = -1.0, high: float = 1.0) -> RewardFunction:
+    if not low <= high:
+        raise EnvError(f"reward_clip: low is {low}, high is {high}; low must not be larger")
+
+    return lambda reward: np.clip(reward, low, high)
+
+
+def _scale(scale: float) -> RewardFunction:
+    return lambda reward: reward * scale
+
+
+_REWARDS: Mapping[str, Any] = {"reward_sign": lambda: np.sign, "reward_clip": _clip, "reward_scale": _scale}

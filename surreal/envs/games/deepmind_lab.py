@@ -1,11 +1,11 @@
-"""DeepMind Lab: small frames, a few actions. Made by the id `surreal/DeepMindLab-v0`.
+"""DeepMind Lab with small frames and few actions. Id `surreal/DeepMindLab-v0`.
 
     env:
       id: surreal/DeepMindLab-v0
       kwargs: {level_script: nav_maze_static_01, action_size: medium}
 
-Its package, `deepmind_lab`, is on no package index: it is built from its sources (github.com/google-deepmind/lab).
-Written for its documented interface (docs/users/python_api.md and actions.md there), and tested with a stand-in for it.
+Its package, `deepmind_lab`, is not in a package index: build it from github.com/google-deepmind/lab. This module follows
+its documentation (docs/users/python_api.md and actions.md there), and was tested with a stand-in only.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from surreal.base.errors import EnvError
+from surreal.base.ranges import NonNegativeInt, PositiveInt, checked
 from surreal.envs.atari.preprocessing import screen_shape
 from surreal.envs.window import Window
 
 _LOOK_X, _LOOK_Y = "LOOK_LEFT_RIGHT_PIXELS_PER_FRAME", "LOOK_DOWN_UP_PIXELS_PER_FRAME"
 _STRAFE, _MOVE = "STRAFE_LEFT_RIGHT", "MOVE_BACK_FORWARD"
-#: Every action of ours: which of Lab's inputs it sets, and to what. The first four are the small set, six the medium.
+#: Actions: the input of Lab that each sets, and its value. The first four are the small set, the first six the medium.
 ACTIONS: Mapping[str, tuple[str, int]] = {
     "look_left": (_LOOK_X, -20),
     "look_right": (_LOOK_X, 20),
@@ -43,46 +44,47 @@ ACTIONS: Mapping[str, tuple[str, int]] = {
 }
 _SIZES = {"small": 4, "medium": 6, "full": len(ACTIONS)}
 _SCREEN, _FRAMES_LEFT = "RGB_INTERLEAVED", "FRAMES_REMAINING_AT_60"
-#: Shares of red, green and blue in gray (ITU-R BT.601).
+#: Weights of red, green and blue in gray (ITU-R BT.601).
 _GRAY = np.array([0.299, 0.587, 0.114], np.float32)
 
 
 class DeepMindLab(gymnasium.Env[NDArray[np.uint8], np.int64]):
-    """A level of DeepMind Lab, whose package has to be built from its sources.
+    """A level of DeepMind Lab.
 
-    Observations are [height, width] uint8, or [3, height, width] with `is_colored`. An episode that ends because its
-    time is over is truncated, where Lab says how much is left.
+    Observations are [height, width] uint8, or [3, height, width] with `is_colored`. An episode that ends at its time
+    limit is truncated, if Lab reports the remaining time.
 
     Args:
-        level_script: of the level: a path below Lab's `game_scripts/levels`, or below `config.levelDirectory`.
+        level_script: path of the level below Lab's `game_scripts/levels`, or below `config.levelDirectory`.
         action_size: "small" (look left and right, forward, backward), "medium" (strafe left and right too) or "full"
             (look up and down, fire, jump and crouch too).
-        shape: height and width of a frame, or one number for both; Lab draws no other.
-        fps: frames in a second of the game, > 0.
-        no_op_max: most steps without an action at the start of an episode, >= 0, drawn from 0 .. no_op_max; more varies
+        shape: height and width of a frame, or one number for both.
+        fps: frames per second of the game.
+        no_op_max: most steps without an action at the start of an episode, drawn from 0 .. no_op_max; raising it varies
             the starts.
-        frame_skip: frames of one step, >= 1; more is faster and coarser.
-        is_colored: observations in colour.
-        lab_path: folder with the module `deepmind_lab`, where it is not installed; None: it is.
+        frame_skip: frames of one step; raising it is faster and coarser.
+        is_colored: observations in color.
+        lab_path: folder with the module `deepmind_lab`; None if it is installed.
         renderer: "software", or "hardware" for a graphics card.
         config: further settings of Lab and of the level, such as `episodeLengthSeconds`.
-        render_mode: "human" shows the screen in a window, "rgb_array" gives it from `render`.
+        render_mode: "human" shows the screen in a window, "rgb_array" returns it from `render`.
 
     Raises:
-        EnvError: `deepmind_lab` is not there.
+        EnvError: `deepmind_lab` is not installed.
         ValueError: an argument is out of range.
     """
 
-    metadata = {"render_modes": ["human", "rgb_array"], "render_fps": 15}  # noqa: RUF012 - gymnasium's own form
+    metadata = {"render_modes": ["human", "rgb_array"], "render_fps": 15}  # noqa: RUF012 - as in gymnasium
 
+    @checked
     def __init__(
         self,
         level_script: str = "nav_maze_static_01",
         action_size: str = "small",
         shape: int | Sequence[int] = 84,
-        fps: int = 20,
-        no_op_max: int = 9,
-        frame_skip: int = 4,
+        fps: PositiveInt = 20,
+        no_op_max: NonNegativeInt = 9,
+        frame_skip: PositiveInt = 4,
         is_colored: bool = False,
         lab_path: str | None = None,
         renderer: str = "software",
@@ -90,9 +92,7 @@ class DeepMindLab(gymnasium.Env[NDArray[np.uint8], np.int64]):
         render_mode: str | None = None,
     ) -> None:
         if action_size not in _SIZES:
-            raise ValueError(f"action_size is {action_size!r}; there are {', '.join(_SIZES)}")
-        if fps < 1 or frame_skip < 1 or no_op_max < 0:
-            raise ValueError(f"fps is {fps}, frame_skip is {frame_skip}, no_op_max is {no_op_max}: >= 1, >= 1, >= 0")
+            raise ValueError(f"action_size is {action_size!r}; use one of {', '.join(_SIZES)}")
         self._height, self._width = screen_shape(shape)
         self._fps, self._frame_skip, self._no_op_max, self._is_colored = fps, frame_skip, no_op_max, is_colored
         self.render_mode = render_mode
@@ -112,7 +112,6 @@ class DeepMindLab(gymnasium.Env[NDArray[np.uint8], np.int64]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[np.uint8], dict[str, Any]]:
-        """Start an episode."""
         super().reset(seed=seed)
         self._begin()
         for _ in range(int(self.np_random.integers(self._no_op_max + 1))):
@@ -122,19 +121,17 @@ class DeepMindLab(gymnasium.Env[NDArray[np.uint8], np.int64]):
         return self._observe(), {}
 
     def step(self, action: np.int64) -> tuple[NDArray[np.uint8], float, bool, bool, dict[str, Any]]:
-        """Repeat one action."""
         reward = float(self._lab.step(self._actions[int(action)], num_steps=self._frame_skip))
         is_over = not self._lab.is_running()
-        # Of an episode that is over, Lab shows nothing any more.
+        # Lab shows nothing after the end of an episode.
         truncated = is_over and self._frames_left <= self._frame_skip * 60 / self._fps
         return self._observe(), reward, is_over and not truncated, truncated, {}
 
     def render(self) -> Any:
-        """Give the screen as it was last drawn, [height, width, 3] uint8; None without render_mode "rgb_array"."""
+        """Return the last screen, [height, width, 3] uint8; None without render_mode "rgb_array"."""
         return self._screen.copy() if self.render_mode == "rgb_array" else None
 
     def close(self) -> None:
-        """End the game."""
         self._window.close()
         self._lab.close()
 
@@ -162,12 +159,12 @@ def _make_lab(lab_path: str | None, level: str, renderer: str, config: dict[str,
         module = importlib.import_module("deepmind_lab")
     except ImportError as error:
         raise EnvError(
-            f"DeepMind Lab is not installed ({error}); it is on no package index: build it from the sources at "
+            f"DeepMind Lab is not installed ({error}); it is not in a package index: build it from the sources at "
             "github.com/google-deepmind/lab, and name its folder in lab_path, or install the wheel that the build makes"
         ) from error
     if lab_path is not None and hasattr(module, "set_runfiles_path"):
         module.set_runfiles_path(str(Path(lab_path).resolve()))
-    # Which observations there are is only known of a level that is loaded.
+    # Only a loaded level lists its observations.
     probe = module.Lab(level, [], config=config, renderer=renderer)
     names = {str(spec["name"]) for spec in probe.observation_spec()}
     probe.close()
@@ -176,7 +173,7 @@ def _make_lab(lab_path: str | None, level: str, renderer: str, config: dict[str,
 
 
 def _input(inputs: Sequence[str], action: str) -> NDArray[np.intc]:
-    """Give what Lab takes for an action, by the order of its own inputs."""
+    """Return an action as values of Lab's inputs, in their order."""
     name, value = ACTIONS[action]
     values = np.zeros(len(inputs), np.intc)
     values[inputs.index(name)] = value
@@ -184,5 +181,4 @@ def _input(inputs: Sequence[str], action: str) -> NDArray[np.intc]:
 
 
 def _text(value: object) -> str:
-    """Write a setting as Lab reads it."""
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -13,12 +13,9 @@ from numpy.typing import NDArray
 
 
 class CartPoleDict(gymnasium.ObservationWrapper[dict[str, NDArray[np.float32]], Any, Any]):
-    """CartPole with an observation of two parts, as robots have them.
+    """CartPole with a `Dict` observation; takes the arguments of gymnasium's CartPoleEnv.
 
     "position" is (cart position in m, pole angle in rad), "velocity" their rates: both [2] float32.
-
-    Args:
-        kwargs: arguments of gymnasium's CartPoleEnv.
     """
 
     def __init__(self, **kwargs: Any) -> None:
@@ -31,17 +28,13 @@ class CartPoleDict(gymnasium.ObservationWrapper[dict[str, NDArray[np.float32]], 
         self.observation_space = cast("Any", spaces.Dict(parts))
 
     def observation(self, observation: Any) -> dict[str, NDArray[np.float32]]:
-        """Split CartPole's four numbers."""
         return {"position": observation[::2].copy(), "velocity": observation[1::2].copy()}
 
 
 class CartPoleNovel(gymnasium.ObservationWrapper[NDArray[np.float32], Any, Any]):
-    """CartPole without velocities, which a policy has to remember.
+    """CartPole without velocities, so that a policy needs memory; takes the arguments of gymnasium's CartPoleEnv.
 
     An observation is the cart's position in m and the pole's angle in rad: [2] float32.
-
-    Args:
-        kwargs: arguments of gymnasium's CartPoleEnv.
     """
 
     def __init__(self, **kwargs: Any) -> None:
@@ -51,7 +44,6 @@ class CartPoleNovel(gymnasium.ObservationWrapper[NDArray[np.float32], Any, Any])
         self.observation_space = spaces.Box(whole.low[::2], whole.high[::2])
 
     def observation(self, observation: Any) -> NDArray[np.float32]:
-        """Leave the velocities out."""
         shown: NDArray[np.float32] = observation[::2].copy()
         return shown
 
@@ -75,11 +67,9 @@ class Bandit(gymnasium.Env[NDArray[np.float32], np.int64]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[np.float32], dict[str, Any]]:
-        """Begin an episode."""
         super().reset(seed=seed)
         return np.ones(1, np.float32), {}
 
     def step(self, action: np.int64) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
-        """Pull an arm, which ends the episode."""
         reward = float(self.np_random.random() < self.probabilities[action])
         return np.ones(1, np.float32), reward, True, False, {}

@@ -1,4 +1,1 @@
-"""Environments for a loop of your own: `reset` and `step`, frame stacks, a monitor, a window.
-
-It knows everything in `surreal.envs` except `pools`.
-"""
+"""Environments for a plain loop: `reset` and `step`, frame stacks, a monitor, a window. It imports no pools."""

@@ -1,11 +1,11 @@
-"""Finds games by their ids, with one clear sentence when that is not possible.
+"""Makes games by their ids, or reports in one sentence why it cannot.
 
-    game:tictactoe                         one of ours, see `GAMES`
-    game:my_games.Tag                      a class or function of a module: of a `Game`, or with PettingZoo's interface
+    game:tictactoe                         a built-in game, see `GAMES`
+    game:my_games.Tag                      a class or function of a module: a `Game`, or with PettingZoo's interface
     pettingzoo:mpe2.simple_spread_v3       a module with `parallel_env`, else `env`
-    pettingzoo:classic/rps_v2              an id in PettingZoo's own registry
+    pettingzoo:classic/rps_v2              an id in PettingZoo's registry
 
-A module of PettingZoo itself needs no prefix: pettingzoo.classic.rps_v2.
+A module of PettingZoo needs no prefix: pettingzoo.classic.rps_v2.
 """
 
 from __future__ import annotations
@@ -20,19 +20,18 @@ from typing import Any
 
 from surreal.base.errors import EnvError
 from surreal.base.system.program import install_command
-from surreal.envs.players.base import Game
+from surreal.envs.players.base import Game, UniformGame
 from surreal.envs.players.pettingzoo import ParallelGame, TurnGame
-from surreal.envs.players.uniform import UniformGame
 
 GAMES = {"tictactoe": "surreal.envs.players.tictactoe.TicTacToe"}
 _PREFIXES = ("game:", "pettingzoo:")
 _BARE = "pettingzoo."
-#: What the extra installs, and what only some of PettingZoo's own games need.
+#: Packages that the extra installs.
 _PACKAGES = ("pettingzoo", "mpe2", "pygame")
 
 
 def is_game(env_id: str) -> bool:
-    """Whether an id is that of a game of several players, and not gymnasium's."""
+    """Whether an id names a game of several players rather than a gymnasium environment."""
     return env_id.startswith((*_PREFIXES, _BARE))
 
 
@@ -40,7 +39,7 @@ def check_game(env_id: str) -> None:
     """Find a game by its id without making it.
 
     Raises:
-        EnvError: there is none, or a package is missing.
+        EnvError: it does not exist, or a package is missing.
     """
     _find(env_id)
 
@@ -53,7 +52,7 @@ def make_game(
     Args:
         env_id: see the module's text.
         kwargs: arguments of its constructor.
-        player_id: whether observations say which player sees them.
+        player_id: add the player's number to observations.
         render_mode: "human" to watch, "rgb_array" to record.
 
     Raises:
@@ -86,10 +85,10 @@ def _as_game(made: Any, env_id: str) -> Game:
 
 
 def _find(env_id: str) -> Callable[..., Any]:
-    """The function or class that makes a game."""
+    """Find the function or class that makes a game."""
     path = next((env_id.removeprefix(prefix) for prefix in _PREFIXES if env_id.startswith(prefix)), env_id)
     try:
-        # PettingZoo warns of imports past its registry, which other packages' games are not in.
+        # PettingZoo warns about imports that bypass its registry, in which games of other packages are not.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
             if "/" in path:
@@ -100,18 +99,18 @@ def _find(env_id: str) -> Callable[..., Any]:
     if isinstance(found, ModuleType):
         found = getattr(found, "parallel_env", None) or getattr(found, "env", None)
     if not callable(found):
-        raise EnvError(f"game {env_id} is nothing that makes games; name a module with parallel_env or env, or a class")
+        raise EnvError(f"game {env_id} cannot be called; name a module with parallel_env or env, or a class")
     factory: Callable[..., Any] = found
     return factory
 
 
 def _resolve(path: str) -> Any:
-    """A module, or what stands in one."""
+    """Import a module, or an attribute of one."""
     try:
         return importlib.import_module(path)
     except ModuleNotFoundError as error:
         module, _, name = path.rpartition(".")
-        # What the module itself cannot import is another matter.
+        # Other missing modules are errors of the module itself.
         if not module or error.name is None or not f"{path}.".startswith(f"{error.name}."):
             raise
         holder = importlib.import_module(module)
@@ -141,7 +140,7 @@ def _explain(env_id: str, path: str, error: ImportError) -> EnvError:
     if env_id.startswith("game:") and "." not in path:
         near = difflib.get_close_matches(path, GAMES, n=1)
         hint = (
-            f"did you mean game:{near[0]}?" if near else f"there are {', '.join(GAMES)}, or name a class, MODULE.CLASS"
+            f"did you mean game:{near[0]}?" if near else f"use one of {', '.join(GAMES)}, or name a class, MODULE.CLASS"
         )
         return EnvError(f"game {env_id!r} does not exist; {hint}")
     return EnvError(f"game {env_id} cannot be imported: {error}")

@@ -1,6 +1,6 @@
-"""Games with PettingZoo's interface, which a class of one's own can have without that package.
+"""Games with PettingZoo's interface, which your class can have without that package.
 
-`ParallelGame`: all players act at the same time. `TurnGame`: one after the other (AEC). Called by `make.py`.
+`ParallelGame`: all players act at the same time. `TurnGame`: one player acts at a time (AEC).
 https://pettingzoo.farama.org/api/parallel/ and https://pettingzoo.farama.org/api/aec/
 """
 
@@ -24,7 +24,7 @@ _OBSERVATION, _MASK = "observation", "action_mask"
 
 
 class _ZooGame(Game):
-    """What both interfaces share: names of players, and masks that are part of an observation."""
+    """Base of both interfaces: names of players, and masks in observations."""
 
     def __init__(self, env: Any, name: str) -> None:
         players = list(getattr(env, "possible_agents", ()))
@@ -53,25 +53,20 @@ class _ZooGame(Game):
         shown, mask = (obs[_OBSERVATION], obs[_MASK]) if self._has_mask else (obs, (info or {}).get(_MASK))
         has_ended = bool(terminated or truncated)
         return View(
-            # A copy: environments reuse their buffers, and a view outlives a step.
-            _copied(shown), float(reward), bool(terminated), bool(truncated), self._mask_of(number, mask, has_ended),
+            # A copy, because environments reuse their buffers.
+            tree.map_leaves(np.array, shown), float(reward), bool(terminated), bool(truncated), self._mask_of(number, mask, has_ended),
         )  # fmt: skip
 
     def _mask_of(self, number: int, mask: Any, has_ended: bool) -> NDArray[np.bool_] | None:
         if mask is None or not self._mask_widths[number]:
             return None
         flat = flat_mask(mask, self._mask_widths[number])
-        # Where nothing is to be done any more, games call nothing legal; but a maximum over nothing is no number.
+        # At the end, games declare no action legal, but a maximum over no actions is undefined.
         return np.ones_like(flat) if has_ended and not flat.any() else flat
 
 
 class ParallelGame(_ZooGame):
-    """A `ParallelEnv`. Players that it leaves out of its observations are not to act, so it may be a game in turn.
-
-    Args:
-        env: what is played.
-        name: of it, for messages.
-    """
+    """A `ParallelEnv`. Players without an observation do not act, so it may be turn-based."""
 
     def __init__(self, env: Any, name: str) -> None:
         super().__init__(env, name)
@@ -100,7 +95,7 @@ class ParallelGame(_ZooGame):
             if player not in self._alive or not (player in obs or any(end)):
                 continue
             seen = obs.get(player, self._seen.get(player))
-            if seen is None:  # it was never there
+            if seen is None:  # it never joined
                 self._alive.discard(player)
                 continue
             number, reward = self._numbers[player], self._rewards[player]
@@ -113,12 +108,7 @@ class ParallelGame(_ZooGame):
 
 
 class TurnGame(_ZooGame):
-    """An `AECEnv`: one player acts at a time.
-
-    Args:
-        env: what is played.
-        name: of it, for messages.
-    """
+    """An `AECEnv`: one player acts at a time."""
 
     def reset(self, seed: int | None = None) -> dict[int, View]:
         self._env.reset(seed=seed)
@@ -130,7 +120,7 @@ class TurnGame(_ZooGame):
         return self._views()
 
     def _views(self) -> dict[int, View]:
-        """See who is next, past those whose episode has ended."""
+        """Find the next player, and skip those whose episode has ended."""
         env, views = self._env, {}
         while env.agents:
             number = self._numbers[env.agent_selection]
@@ -145,7 +135,3 @@ class TurnGame(_ZooGame):
 def _without_mask(space: Any) -> gymnasium.Space[Any]:
     shown: gymnasium.Space[Any] = space[_OBSERVATION]
     return shown
-
-
-def _copied(obs: Any) -> Obs:
-    return tree.map_leaves(np.array, obs)

@@ -1,4 +1,4 @@
-"""Tic-tac-toe: the smallest game in turn that there is something to learn in; `game:tictactoe`."""
+"""Tic-tac-toe, a small turn-based game, and reference players; `game:tictactoe`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LINES = np.array([*_ROWS, *zip(*_ROWS, strict=True), [0, 4, 8], [2, 4, 6]])
 class TicTacToe(Game):
     """Two players set marks in turn; three in a line win 1, which the other loses.
 
-    An observation is [2, 3, 3] int8: one's own marks, and the other's. Actions are squares, row by row.
+    An observation is [2, 3, 3] int8: the player's own marks, and the opponent's. Actions are squares, row by row.
 
     Args:
         render_mode: "ansi" gives the board as text; None draws nothing.
@@ -37,7 +37,6 @@ class TicTacToe(Game):
         self.marks: NDArray[np.bool_] = np.zeros((2, 9), np.bool_)  #: [player, square]
 
     def reset(self, seed: int | None = None) -> dict[int, View]:
-        """Clear the board; player 0 begins."""
         self.marks = np.zeros((2, 9), np.bool_)
         self.is_over = False
         return {0: self._view(0)}
@@ -46,7 +45,7 @@ class TicTacToe(Game):
         """Set a mark.
 
         Raises:
-            ValueError: the square is taken, or there is none of this number.
+            ValueError: the square is taken, or does not exist.
         """
         ((player, square),) = actions.items()
         if not 0 <= square < 9 or self.marks[:, square].any():
@@ -60,7 +59,7 @@ class TicTacToe(Game):
         return {player: self._view(player, prize), 1 - player: self._view(1 - player, -prize)}
 
     def render(self) -> str:
-        """The board as text."""
+        """Return the board as text."""
         signs = np.where(self.marks[0], "X", np.where(self.marks[1], "O", "."))
         return "\n".join("".join(signs[row]) for row in _ROWS)
 
@@ -71,12 +70,12 @@ class TicTacToe(Game):
 
 
 def has_line(marks: NDArray[np.bool_]) -> bool:
-    """Whether these marks [9] have three in a line."""
+    """Whether marks [9] have three in a line."""
     return bool(marks[LINES].all(axis=1).any())
 
 
 def careful(obs: NDArray[Any], _: NDArray[np.bool_] | None, rng: np.random.Generator) -> int:
-    """A player that wins if it can, else keeps the other from winning, else sets anywhere; a reference to beat."""
+    """Win if possible, else block the opponent, else move at random; a reference player."""
     own, other = obs.reshape(2, 9).astype(np.bool_)
     free = np.flatnonzero(~(own | other))
     for marks in (own, other):
@@ -89,7 +88,7 @@ def careful(obs: NDArray[Any], _: NDArray[np.bool_] | None, rng: np.random.Gener
 
 
 def perfect(obs: NDArray[Any], _: NDArray[np.bool_] | None, rng: np.random.Generator) -> int:
-    """A player that never loses, by looking at all that can follow; among equals it draws by lot."""
+    """Never lose, by full search, with random choice among equal moves; a reference player."""
     own, other = (int(marks @ _BITS) for marks in obs.reshape(2, 9))
     squares = [square for square in range(9) if not (own | other) >> square & 1]
     values = [-_value(other, own | 1 << square) for square in squares]
@@ -102,7 +101,7 @@ _WON = [sum(1 << int(square) for square in line) for line in LINES]
 
 @cache
 def _value(own: int, other: int) -> int:
-    """What a game is worth to the player whose turn it is; marks are bits."""
+    """Value of a position for the player that moves next; marks are bits."""
     if any(line & other == line for line in _WON):
         return -1
     squares = [square for square in range(9) if not (own | other) >> square & 1]

@@ -1,7 +1,7 @@
-"""A game as a gymnasium environment of one actor, as evaluation, `surreal play` and programs need it.
+"""Games as gymnasium environments with one actor, for evaluation, `surreal play` and programs.
 
-`EveryPlayer`: one policy plays for all, whosever turn it is. `OnePlayer`: it plays for one against a fixed reference.
-Training has a pool of its own, `surreal.envs.pools.game_pool`, in which each player is a slot.
+`EveryPlayer`: one policy plays for all players. `OnePlayer`: it plays for one player against a fixed reference.
+Training uses `surreal.envs.pools.game_pool`, in which each player is a slot.
 """
 
 from __future__ import annotations
@@ -16,16 +16,15 @@ from numpy.typing import NDArray
 
 from surreal.base.errors import EnvError
 from surreal.base.types import Obs
-from surreal.envs.players.base import View
-from surreal.envs.players.uniform import UniformGame
+from surreal.envs.players.base import UniformGame, View
 
-#: Chooses an action: from an observation, which actions are legal (None: all), and random numbers.
+#: Chooses an action from an observation, the legal actions (None: all), and random numbers.
 Player = Callable[[Obs, NDArray[np.bool_] | None, np.random.Generator], Any]
 _Step = tuple[Obs, float, bool, bool, dict[str, Any]]
 
 
 class _GameView(gymnasium.Env[Any, Any]):
-    """What both views share."""
+    """Base of both views."""
 
     def __init__(self, game: UniformGame, frames_per_step: int = 1) -> None:
         self._game = game
@@ -36,26 +35,20 @@ class _GameView(gymnasium.Env[Any, Any]):
             self.metadata["render_fps"] *= frames_per_step
 
     def render(self) -> Any:
-        """Draw the game."""
         return self._game.game.render()
 
     def close(self) -> None:
-        """Close the game."""
         self._game.close()
 
     def __str__(self) -> str:
-        """Its id."""
         return self._game.name
 
 
 class EveryPlayer(_GameView):
-    """All players by one policy: it is asked for each player that is to act, one after the other.
+    """One policy plays for all players: each step acts for one of the players that act now.
 
-    `info["player_number"]` says for whom. A step's reward is what all players got, divided by their number: so the
-    return of an episode is the mean over the players, and its length counts the actions of all.
-
-    Args:
-        game: what is played.
+    `info["player_number"]` is the number of that player. A step's reward is the sum of all players' rewards divided by
+    their number, so the return of an episode is the mean over the players, and its length counts the actions of all.
     """
 
     def __init__(self, game: UniformGame) -> None:
@@ -65,14 +58,13 @@ class EveryPlayer(_GameView):
         self._ends: list[View] = []
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Obs, dict[str, Any]]:
-        """Begin a game."""
         super().reset(seed=seed)
         self._views, self._actions, self._ends = self._game.reset(seed), {}, []
         player = next(iter(self._views))
         return self._views[player].obs, _info(player, self._views[player])
 
     def step(self, action: Any) -> _Step:
-        """Act for the player that was shown last."""
+        """Act for the player of the last observation."""
         player = next(player for player in self._views if player not in self._actions)
         self._actions[player] = action
         reward = 0.0
@@ -85,19 +77,14 @@ class EveryPlayer(_GameView):
             if player not in self._actions:
                 return view.obs, reward, False, False, _info(player, view)
         if not self._ends:
-            raise EnvError(f"{self._game.name} goes on with nobody to act")
+            raise EnvError(f"{self._game.name} continues, but no player can act")
         last = self._ends[-1]
         is_terminal = all(view.terminated for view in self._ends)
         return last.obs, reward, is_terminal, not is_terminal, {}
 
 
 class OnePlayer(_GameView):
-    """One player by the policy, all others by a reference; which of them is drawn for each episode.
-
-    Args:
-        game: what is played.
-        reference: plays for the others.
-    """
+    """The policy plays for one player, drawn for each episode, and a reference for all others."""
 
     def __init__(self, game: UniformGame, reference: Player) -> None:
         super().__init__(game)
@@ -106,7 +93,6 @@ class OnePlayer(_GameView):
         self._others: dict[int, Any] = {}
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Obs, dict[str, Any]]:
-        """Begin a game, in which one player is drawn by the seed."""
         super().reset(seed=seed)
         while True:
             self._player = int(self.np_random.integers(self._game.num_players))
@@ -116,12 +102,11 @@ class OnePlayer(_GameView):
             seed = None  # it was over before the policy could act
 
     def step(self, action: Any) -> _Step:
-        """Act, and let the others act."""
         view = self._play_on(self._game.step({**self._others, self._player: action}))
         return view.obs, view.reward, view.terminated, view.truncated, _info(self._player, view)
 
     def _play_on(self, views: dict[int, View]) -> View:
-        """Let the others act until it is the policy's turn, or its episode has ended."""
+        """Let the others act until the policy acts or its episode has ended."""
         while True:
             self._others = {
                 player: self._reference(view.obs, view.action_mask, self.np_random)
@@ -131,15 +116,15 @@ class OnePlayer(_GameView):
             if self._player in views:
                 return views[self._player]
             if not self._others:
-                raise EnvError(f"{self._game.name} goes on with nobody to act")
+                raise EnvError(f"{self._game.name} continues, but no player can act")
             views = self._game.step(self._others)
 
 
 def find_player(name: str, action_space: gymnasium.Space[Any]) -> Player:
-    """Give a player by its name: `random`, or the import path of a `Player`.
+    """Find a player: `random`, or the import path of a `Player`.
 
     Raises:
-        EnvError: there is none.
+        EnvError: it does not exist.
     """
     if name == "random":
         return _random_player(action_space)
@@ -149,7 +134,7 @@ def find_player(name: str, action_space: gymnasium.Space[Any]) -> Player:
     except (ImportError, AttributeError) as error:
         raise EnvError(f"player {name} cannot be imported: {error}") from error
     if not callable(found):
-        raise EnvError(f"player {name!r} is no function; there is `random`, or an import path: my_module.my_player")
+        raise EnvError(f"player {name!r} is not a function; use `random`, or an import path: my_module.my_player")
     player: Player = found
     return player
 

@@ -1,31 +1,32 @@
-"""The one environment interface of an agent: a pool of environments with `recv` and `send`.
+"""EnvPool, the environment interface of an agent, and what all pools share: seeds, episode counts, limits on faults.
 
-The agent loop drives every pool the same way, whatever is behind it:
+The agent loop drives every pool in the same way:
 
-    batch = pool.recv(timeout_s=0.1)                     # LAST rows first, then the rows that want an action
+    batch = pool.recv(timeout_s=0.1)                     # LAST rows first, then the rows that need an action
     action = agent.act_batch(acting rows of batch)
     sender.send_batch(batch, action)
     pool.send(action.actions, batch.env_ids[batch.num_last:])
 
-Promises of every pool: an environment that ends hands over its true final observation as a LAST row, and its next
-FIRST row in the same batch or in a later one; no row mixes two episodes; an environment gone without an observation is
-named in `closed_ids`. The arrays of a batch are valid until the next `recv`, and are not to be written to.
+Contract of every pool: an environment that ends gives its true final observation as a LAST row, and its next FIRST row
+in the same batch or in a later one; no row mixes two episodes; `closed_ids` names environments that closed without an
+observation. The arrays of a batch are read-only and valid until the next `recv`.
 
 Optional columns of `StepBatch.info`, each [N, ...]:
 
     episode_return   float64, on LAST rows the sum of the raw rewards, nan elsewhere; only present if num_last > 0.
-                     nan on a LAST row too where a wrapper cut an episode that goes on below it (a lost life in Atari)
+                     Also nan on a LAST row if a wrapper cut an episode that continues below it (a lost life in Atari)
     episode_length   int64, on LAST rows the steps of the episode, 0 elsewhere; present with `episode_return`
     action_mask      bool [N, n], which of the n discrete actions are legal, from the environment's info["action_mask"]
 """
 
 from __future__ import annotations
 
+import logging
+import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Sequence
-from types import TracebackType
-from typing import Any, Self
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, Self
 
 import gymnasium
 import numpy as np
@@ -35,8 +36,16 @@ from surreal.base.errors import EnvError
 from surreal.base.specs import ObsSpec
 from surreal.base.types import StepBatch
 
-#: What a pool takes as seed: the entropy of a `numpy.random.SeedSequence`, for example (run seed, agent index).
+logger = logging.getLogger(__name__)
+
+#: Seed of a pool: the entropy of a `numpy.random.SeedSequence`, for example (run seed, agent index).
 Seed = int | Sequence[int] | None
+#: Reaction to an exception of an environment: raise it, or cut the episode and make the environment again.
+OnError = Literal["end", "restart"]
+
+#: Episodes of one environment that may be lost without a complete one between them.
+_MOST_IN_A_ROW = 10
+_LOG_INTERVAL_S = 10.0
 
 
 class EnvPool(ABC):
@@ -49,14 +58,14 @@ class EnvPool(ABC):
 
     @abstractmethod
     def recv(self, timeout_s: float = 1.0) -> StepBatch:
-        """Wait for rows; an empty batch says that nothing was ready within `timeout_s`."""
+        """Wait at most `timeout_s` for rows; the batch is empty if none were ready."""
 
     @abstractmethod
     def send(self, actions: NDArray[Any], env_ids: NDArray[np.int64]) -> None:
-        """Hand over actions [n, *action_shape] for the rows that want one, `env_ids` [n] naming them.
+        """Pass actions [n, *action_shape] to the environments `env_ids` [n], which wait for them.
 
         Raises:
-            ValueError: an environment that waits for no action is named, or the shape is wrong.
+            ValueError: an environment does not wait for an action, or the shape is wrong.
         """
 
     @abstractmethod
@@ -64,27 +73,25 @@ class EnvPool(ABC):
         """Close the environments; may be called twice."""
 
     def awaited(self) -> str:
-        """What a `recv` that gives no rows waits for, in a few words; "" where the pool says so itself."""
+        """Describe in a few words what an empty `recv` waits for; "" if the pool itself reports it."""
         return ""
 
     def metrics(self) -> dict[str, float]:
-        """Counters since the start, and means over the last episodes."""
+        """Return counters since the start, and means over the last episodes."""
         return {}
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
 class EpisodeCounter:
-    """Counts episodes and averages the last of them, for `EnvPool.metrics`.
+    """Counts episodes and averages the last ones, for `EnvPool.metrics`.
 
     Args:
-        window: episodes that the means span; more is smoother and older.
+        window: episodes in the means; raising it smooths and delays them.
     """
 
     def __init__(self, window: int = 100) -> None:
@@ -93,7 +100,7 @@ class EpisodeCounter:
         self._lengths: deque[int] = deque(maxlen=window)
 
     def add(self, returns: NDArray[np.float64], lengths: NDArray[np.int64]) -> None:
-        """Count the episodes whose return is known."""
+        """Count the episodes whose return is not nan."""
         for episode_return, length in zip(returns.tolist(), lengths.tolist(), strict=True):
             if episode_return == episode_return:
                 self.episodes += 1
@@ -101,7 +108,7 @@ class EpisodeCounter:
                 self._lengths.append(length)
 
     def metrics(self) -> dict[str, float]:
-        """Return the count, and the means once an episode ended."""
+        """Return the count, and the means after the first episode."""
         found = {"env/episodes_total": float(self.episodes)}
         if self._returns:
             found["env/episode_return_recent"] = sum(self._returns) / len(self._returns)
@@ -109,13 +116,59 @@ class EpisodeCounter:
         return found
 
 
+class FaultCounter:
+    """Counts the faults of one environment: exceptions and impossible numbers, each of which loses an episode.
+
+    Each complete episode clears the count: an environment with rare faults runs forever, and a broken one ends the run.
+
+    Args:
+        clock: seconds, monotonic.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._in_a_row = 0
+        self._untold = 0
+        self._told_s = float("-inf")
+
+    def add(self, fault: str, cause: Exception | None = None) -> None:
+        """Count a fault, and log it from time to time.
+
+        Args:
+            fault: what happened, and in which environment.
+            cause: the exception, if there was one.
+
+        Raises:
+            EnvError: there were too many faults without a complete episode between them.
+        """
+        self._in_a_row += 1
+        if self._in_a_row > _MOST_IN_A_ROW:
+            lost = f"{self._in_a_row} episodes were lost like this, and none between them came to its end"
+            raise EnvError(f"{fault}; {lost}") from cause
+        self._untold += 1
+        now_s = self._clock()
+        if now_s - self._told_s >= _LOG_INTERVAL_S:
+            times = f" ({self._untold} faults since the last message)" if self._untold > 1 else ""
+            logger.warning("%s; its episode is cut, and another begins%s", fault, times, exc_info=cause)
+            self._told_s, self._untold = now_s, 0
+
+    def clear(self) -> None:
+        """Note a complete episode."""
+        self._in_a_row = 0
+
+
+def describe_error(error: BaseException) -> str:
+    """Describe an exception of an environment in one line."""
+    return " ".join(f"{type(error).__name__}: {error}".split())
+
+
 def env_seeds(seed: Seed, num_envs: int, *, incarnation: int = 0) -> list[int]:
     """Draw one independent seed for each environment.
 
     Args:
         seed: entropy; the same entropy gives the same seeds, and None gives fresh ones.
-        num_envs: how many.
-        incarnation: how often the environments were restarted; another one gives other seeds.
+        num_envs: number of seeds.
+        incarnation: how often the environments were restarted; each restart gives other seeds.
     """
     spawn_key = (incarnation,) if incarnation else ()
     children = np.random.SeedSequence(seed, spawn_key=spawn_key).spawn(num_envs)
@@ -127,7 +180,7 @@ def describe_observations(space: gymnasium.Space[Any]) -> ObsSpec:
     """Describe an environment's observations.
 
     Raises:
-        EnvError: the space is of a kind that has no arrays.
+        EnvError: the space has no arrays.
     """
     try:
         return ObsSpec.from_space(space)
@@ -136,7 +189,7 @@ def describe_observations(space: gymnasium.Space[Any]) -> ObsSpec:
 
 
 def empty_batch(obs_spec: ObsSpec, closed_ids: NDArray[np.int64] | None = None) -> StepBatch:
-    """Build the batch without rows: nothing was ready, or environments are gone."""
+    """Build a batch without rows: nothing was ready, or environments closed."""
     flags = np.zeros(0, np.bool_)
     return StepBatch(
         kind=np.zeros(0, np.uint8),

@@ -1,4 +1,7 @@
-"""The columns a group of environments writes its steps into: `EnvList` does, here or in a worker's shared memory."""
+"""Columns that pools write steps into: `Columns` for environments, `PlayerColumns` for the players of games.
+
+`EnvList` writes into `Columns`, in this process or in the shared memory of a worker; `GamePool` into `PlayerColumns`.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from surreal.base.errors import EnvError
 from surreal.base.specs import ArraySpec, ObsSpec
+from surreal.envs.players.base import View
 from surreal.envs.pools.rows import LastRows, LiveRows
 
 
@@ -16,8 +21,8 @@ from surreal.envs.pools.rows import LastRows, LiveRows
 class Columns:
     """One row for each environment: the outcome of its last action.
 
-    Where an episode ended, `obs` is the first observation of the next one, and `final_obs`, `episode_return` and
-    `episode_length` describe the end; elsewhere these three are stale.
+    If an episode ended, `obs` is the first observation of the next one, and `final_obs`, `episode_return` and
+    `episode_length` describe the end; otherwise these three are stale.
     """
 
     obs: list[NDArray[Any]]  #: per leaf [k, *shape]
@@ -27,12 +32,12 @@ class Columns:
     truncated: NDArray[np.bool_]  #: [k]
     episode_return: NDArray[np.float64]  #: [k] nan if not known
     episode_length: NDArray[np.int64]  #: [k]
-    action_mask: NDArray[np.bool_]  #: [k, n] n is 0 where masks make no sense
+    action_mask: NDArray[np.bool_]  #: [k, n]; n is 0 without masks
     final_mask: NDArray[np.bool_]  #: [k, n]
 
     @classmethod
     def specs(cls, obs_spec: ObsSpec, mask_width: int) -> list[ArraySpec]:
-        """List the arrays in a fixed order, for who allocates them."""
+        """List the arrays in a fixed order, for allocation."""
         leaves = [ArraySpec(leaf.name, leaf.shape, leaf.dtype) for leaf in obs_spec.leaves]
         rest: list[tuple[str, tuple[int, ...], str]]
         rest = [("reward", (), "f8"), ("terminated", (), "?"), ("truncated", (), "?"), ("episode_return", (), "f8")]
@@ -41,7 +46,7 @@ class Columns:
 
     @classmethod
     def of(cls, arrays: list[NDArray[Any]]) -> Columns:
-        """Name the arrays that `specs` lists."""
+        """Build columns from arrays in the order of `specs`."""
         leaves = (len(arrays) - 7) // 2
         return cls(arrays[:leaves], arrays[leaves : 2 * leaves], *arrays[2 * leaves :])
 
@@ -52,13 +57,13 @@ class Columns:
         return cls.of([np.zeros((num_envs, *spec.shape), spec.dtype) for spec in specs])
 
     def rows(self, start: int, stop: int) -> Columns:
-        """View the rows of some consecutive environments."""
+        """View the rows of consecutive environments."""
         arrays = [*self.obs, *self.final_obs, self.reward, self.terminated, self.truncated, self.episode_return]
         arrays += [self.episode_length, self.action_mask, self.final_mask]
         return Columns.of([array[start:stop] for array in arrays])
 
     def last_rows(self, ended: NDArray[np.int64], *, has_mask: bool) -> LastRows:
-        """Copy the ends of episodes out of the columns."""
+        """Copy the ends of episodes."""
         return LastRows(
             ended,
             [final.take(ended, 0) for final in self.final_obs],
@@ -71,7 +76,7 @@ class Columns:
         )
 
     def live_rows(self, ids: NDArray[np.int64], first: NDArray[np.int64], *, has_mask: bool) -> LiveRows:
-        """Copy the rows that want an action out of the columns; `first` are positions in `ids`."""
+        """Copy the rows that need an action; `first` are positions in `ids`."""
         return LiveRows(
             ids,
             [leaf.take(ids, 0) for leaf in self.obs],
@@ -79,3 +84,104 @@ class Columns:
             first,
             self.action_mask.take(ids, 0) if has_mask else None,
         )
+
+
+class PlayerColumns:
+    """One row for each player slot of a `GamePool`: its last view, and its episode so far.
+
+    Args:
+        obs_spec: of the observations.
+        count: number of slots.
+        mask_width: number of discrete actions; 0 without masks.
+
+    Attributes:
+        obs: per leaf [count, *shape], of the last view.
+        mask: [count, mask_width], legal actions of the last view.
+        has_mask: whether any view had a mask.
+        reward: [count] since the view before.
+        is_open: [count] whether the player has an episode in progress, of which a row was shown.
+        is_recorded: [count] whether the game in progress is experience of this player.
+        was_recorded: [count] the same of the episode that ended last.
+    """
+
+    def __init__(self, obs_spec: ObsSpec, count: int, mask_width: int) -> None:
+        self._spec = obs_spec
+        self.obs = [np.zeros((count, *leaf.shape), leaf.dtype) for leaf in obs_spec.leaves]
+        self.mask = np.ones((count, mask_width), np.bool_)
+        self.has_mask = False
+        self.reward = np.zeros(count)
+        self.is_open = np.zeros(count, np.bool_)
+        self.is_recorded = np.ones(count, np.bool_)
+        self.was_recorded = np.ones(count, np.bool_)
+        self._final_obs = [np.zeros_like(leaf) for leaf in self.obs]
+        self._final_mask = np.ones_like(self.mask)
+        self._final_reward = np.zeros(count)
+        self._is_terminated, self._is_truncated = np.zeros(count, np.bool_), np.zeros(count, np.bool_)
+        self._returns, self._final_returns = np.zeros(count), np.zeros(count)
+        self._lengths, self._final_lengths = np.zeros(count, np.int64), np.zeros(count, np.int64)
+
+    def show(self, slot: int, view: View) -> None:
+        """Write the view of a player that acts next.
+
+        Raises:
+            EnvError: it does not fit the space.
+        """
+        self._write(self.obs, self.mask, slot, view)
+        self.reward[slot] = view.reward
+        if self.is_open[slot]:
+            self._returns[slot] += view.reward
+            self._lengths[slot] += 1
+
+    def begin(self, slots: NDArray[np.int64]) -> None:
+        """Begin the episodes of these slots, whose first row is shown now."""
+        self.is_open[slots] = True
+        self._returns[slots], self._lengths[slots] = 0.0, 0
+
+    def end(self, slot: int, view: View) -> None:
+        """Write the end of an episode in progress; raises as `show`."""
+        self._write(self._final_obs, self._final_mask, slot, view)
+        self._final_reward[slot] = view.reward
+        self._is_terminated[slot], self._is_truncated[slot] = view.terminated, view.truncated
+        self._final_returns[slot] = self._returns[slot] + view.reward
+        self._final_lengths[slot] = self._lengths[slot] + 1
+        self.was_recorded[slot] = self.is_recorded[slot]
+        self.is_open[slot] = False
+
+    def last_rows(self, slots: NDArray[np.int64]) -> LastRows:
+        """Copy the ends of episodes; the return of an episode that is not experience is nan."""
+        return LastRows(
+            slots,
+            [leaf.take(slots, 0) for leaf in self._final_obs],
+            self._final_mask.take(slots, 0) if self.has_mask else None,
+            self._final_reward[slots],
+            self._is_terminated[slots],
+            self._is_truncated[slots],
+            np.where(self.was_recorded[slots], self._final_returns[slots], np.nan),
+            self._final_lengths[slots],
+        )
+
+    def live_rows(self, slots: NDArray[np.int64]) -> LiveRows:
+        """Copy the rows of players that need an action; begins episodes whose first row this is."""
+        is_first = ~self.is_open[slots]
+        self.begin(slots[is_first])
+        return LiveRows(
+            slots,
+            [leaf.take(slots, 0) for leaf in self.obs],
+            self.reward[slots],
+            np.flatnonzero(is_first),
+            self.mask.take(slots, 0) if self.has_mask else None,
+        )
+
+    def _write(self, columns: list[NDArray[Any]], masks: NDArray[np.bool_], slot: int, view: View) -> None:
+        try:
+            leaves = self._spec.split(view.obs)
+        except ValueError as error:
+            raise EnvError(f"a game gave an observation that its space does not describe: {error}") from error
+        for column, value, leaf in zip(columns, leaves, self._spec.leaves, strict=True):
+            if np.shape(value) != leaf.shape:
+                name = f"observation {leaf.name!r}" if leaf.name else "observations"
+                raise EnvError(f"a game gives {name} of shape {np.shape(value)}, but its space says {leaf.shape}")
+            column[slot] = value
+        if masks.shape[1]:
+            self.has_mask = self.has_mask or view.action_mask is not None
+            masks[slot] = True if view.action_mask is None else view.action_mask

@@ -1,6 +1,6 @@
-"""Steps single gymnasium environments one after the other, as fast as Python allows, into preallocated columns.
+"""EnvList: steps single gymnasium environments in turn, as fast as Python allows, into preallocated columns.
 
-Called by `LocalEnvPool` through its stepper, and by the workers of `SubprocEnvPool`.
+`LocalEnvPool` and the workers of `SubprocEnvPool` use it.
 """
 
 from __future__ import annotations
@@ -18,34 +18,33 @@ from surreal.base.errors import EnvError
 from surreal.base.specs import ArraySpec, ObsSpec
 from surreal.base.values import describe_unsound, is_sound, unsound_rows
 from surreal.envs.actions import ActionAdapter, flat_mask, mask_width
-from surreal.envs.pools.base import describe_observations
+from surreal.envs.pools.base import FaultCounter, OnError, describe_error, describe_observations, env_seeds
 from surreal.envs.pools.columns import Columns
-from surreal.envs.pools.mending import Mercy, OnError, describe_error
 from surreal.envs.wrappers.raw_monitor import find_monitor
 
 #: Makes one gymnasium environment.
 EnvFactory = Callable[[], gymnasium.Env[Any, Any]]
-#: What NumPy raises for a number that it does not have: too large a whole one, or none at all.
+#: Errors of NumPy for a value that is not a number, or too large.
 _NO_NUMBER = (OverflowError, TypeError, ValueError)
 
 StepFunction = Callable[[Any], tuple[Any, Any, bool, bool, dict[str, Any]]]
 
 
 class EnvList:
-    """k environments of one kind; whoever ends is reset in the same step.
+    """k environments of one kind; an environment whose episode ends is reset in the same step.
 
-    An environment that shows an impossible number (nan, infinite, or too large) loses its episode, and begins another;
-    one that raises an exception does so too, if it may, and is made again. `mending` bounds how often that is forgiven.
+    An environment that gives an impossible number (nan, infinite, or too large) loses its episode and begins another.
+    With `on_error` "restart", an environment that raises is made again. `FaultCounter` limits both.
 
     Args:
         env_fns: make one environment each.
-        seeds: of the environments' first reset, one each.
-        columns: where to write, allocated here if None.
-        on_error: "end" raises what an environment raises in `step` or `reset`, "restart" makes it again.
+        seeds: for the first reset of each environment; an environment that is made again gets the next seed.
+        columns: to write into; None allocates them.
+        on_error: "end" raises the exceptions of environments, "restart" makes the environment again.
 
     Attributes:
-        lost: indices of the environments whose episode was lost in the last step: they show a first observation.
-        lost_episodes: how many were lost so far.
+        lost: indices of the environments that lost their episode in the last step and show a first observation.
+        lost_episodes: number of lost episodes.
 
     Raises:
         EnvError: the environments have different spaces, or spaces without arrays.
@@ -66,7 +65,8 @@ class EnvList:
         self.lost_episodes = 0
         self._env_fns = list(env_fns)
         self._seeds = list(seeds)
-        self._mercies = [Mercy() for _ in env_fns]
+        self._faults = [FaultCounter() for _ in env_fns]
+        self._num_remakes = [0] * len(env_fns)
         self._raised: list[int] = []
         self._on_error = on_error
         try:
@@ -93,7 +93,7 @@ class EnvList:
         self._writers = [(path, leaf, leaf.shape, array) for path, leaf, array in leaves]
 
     def reset(self) -> None:
-        """Start every environment, with its seed."""
+        """Start every environment with its seed."""
         self.columns.action_mask[:] = True
         for index, seed in enumerate(self._seeds):
             obs, info = self._reset(index, seed)
@@ -108,11 +108,7 @@ class EnvList:
                 self._write_mask(self.columns.action_mask, index, info)
 
     def step(self, actions: NDArray[Any]) -> list[int]:
-        """Apply one action to each environment; returns the indices of those whose episode ended.
-
-        Args:
-            actions: [k, *action_shape], in the agent's form.
-        """
+        """Apply actions [k, *action_shape] in the agent's form; returns the indices of environments that ended."""
         columns = self.columns
         reward = columns.reward
         ended: list[int] = []
@@ -122,14 +118,14 @@ class EnvList:
             array, shape, ndarray = columns.obs[0], self.obs_spec.leaves[0].shape, np.ndarray
             for index, (step, action) in enumerate(zip(self._step_fns, self.adapter.rows(actions), strict=True)):
                 obs, value, terminated, truncated, info = step(action)
-                # Assignment would broadcast a wrong shape without a word.
+                # Assignment would silently broadcast a wrong shape.
                 if np.shape(obs) != shape if obs.__class__ is not ndarray else obs.shape != shape:
                     raise _shape_error(self.envs[index], self.obs_spec.leaves[0], np.shape(obs))
                 try:
                     reward[index] = value
                     array[index] = obs
                 except _NO_NUMBER as error:
-                    self._take_no_number(index, error)
+                    self._count_no_number(index, error)
                     continue
                 if terminated or truncated:
                     columns.terminated[index], columns.truncated[index] = terminated, truncated
@@ -155,12 +151,11 @@ class EnvList:
         return ended
 
     def close(self) -> None:
-        """Close all environments."""
         for env in self.envs:
             env.close()
 
     def _step_of(self, index: int) -> StepFunction:
-        """The environment's own `step`; where it may raise, one that does not."""
+        """Return the environment's `step`, wrapped with `on_error` "restart" so that it does not raise."""
         step: StepFunction = self.envs[index].step
         if self._on_error == "end":
             return step
@@ -169,7 +164,7 @@ class EnvList:
             try:
                 return step(action)
             except Exception as error:
-                self._forgive(index, error)
+                self._count_error(index, error)
                 self._raised.append(index)
                 seen = self.obs_spec.unflatten([leaf[index] for leaf in self.columns.obs])
                 return seen, 0.0, False, False, {}
@@ -177,56 +172,51 @@ class EnvList:
         return guarded
 
     def _take(self, index: int, obs: Any, reward: Any, info: Mapping[str, Any]) -> bool:
-        """Write down what a step showed; false if that is not possible, and forgiven."""
+        """Write the outcome of a step; returns False if it holds something that is not a number."""
         try:
             self.columns.reward[index] = reward
             self._write(index, obs)
         except _NO_NUMBER as error:
-            self._take_no_number(index, error)
+            self._count_no_number(index, error)
             return False
         if self.has_mask:
             self._write_mask(self.columns.action_mask, index, info)
         return True
 
-    def _take_no_number(self, index: int, error: Exception) -> None:
-        """Treat what cannot be written down as the environment's exception: it ends the run, or is forgiven.
-
-        Raises:
-            EnvError: it may not be, or was too often.
-        """
-        problem = f"{_name(self.envs[index])} (environment {index}) shows what is no number: {describe_error(error)}"
+    def _count_no_number(self, index: int, error: Exception) -> None:
+        """Treat a value that is not a number as an exception of the environment."""
+        problem = f"{_name(self.envs[index])} (environment {index}) gives a value that is not a number: {describe_error(error)}"
         if self._on_error == "end":
             raise EnvError(problem) from error
-        self._mercies[index].ask(problem, error)
+        self._faults[index].add(problem, error)
         self._raised.append(index)
         self.columns.reward[index] = 0.0
 
     def _lose(self, ended: list[int]) -> list[int]:
-        """Begin again where the episode is lost; returns which of the others ended."""
+        """Restart the environments that lost their episode; returns which of the others ended."""
         self.lost = self._find_lost()
         for index in self.lost:
-            self._begin_again(index)
+            self._restart(index)
         return [index for index in ended if index not in self.lost]
 
     def _find_lost(self) -> list[int]:
-        """Find the environments whose step raised, or shows an impossible number."""
+        """Find the environments whose step raised, or gave an impossible number."""
         columns, lost = self.columns, set(self._raised)
         for name, array in (("reward", columns.reward), *zip(self._leaf_names, columns.obs, strict=True)):
             if not is_sound(array):
                 for index in np.flatnonzero(unsound_rows(array)).tolist():
                     if index not in lost:
                         who = f"{_name(self.envs[index])} (environment {index})"
-                        self._mercies[index].ask(f"{who}: {describe_unsound({name: array[index]})}")
+                        self._faults[index].add(f"{who}: {describe_unsound({name: array[index]})}")
                         lost.add(index)
         return sorted(lost)
 
-    def _forgive(self, index: int, error: Exception) -> None:
-        """Let an environment's exception pass, unless there were too many."""
+    def _count_error(self, index: int, error: Exception) -> None:
         who = f"{_name(self.envs[index])} (environment {index})"
-        self._mercies[index].ask(f"{who} raised {describe_error(error)}", error)
+        self._faults[index].add(f"{who} raised {describe_error(error)}", error)
 
     def _reset(self, index: int, seed: int | None = None, *, is_broken: bool = False) -> tuple[Any, dict[str, Any]]:
-        """Reset an environment; make it again first if it is broken, as one is that raises here and may be forgiven."""
+        """Reset an environment; one that is broken, or raises here, is made again and gets its next seed."""
         while True:
             try:
                 if is_broken:
@@ -235,15 +225,17 @@ class EnvList:
                     self.envs[index] = self._env_fns[index]()
                     self._step_fns[index] = self._step_of(index)
                     self._monitors[index] = find_monitor(self.envs[index])
+                    self._num_remakes[index] += 1
+                    (seed,) = env_seeds(self._seeds[index], 1, incarnation=self._num_remakes[index])
                 return self.envs[index].reset(seed=seed)
             except Exception as error:
                 if self._on_error == "end":
                     raise
-                self._forgive(index, error)
+                self._count_error(index, error)
                 is_broken = True
 
-    def _begin_again(self, index: int) -> None:
-        """Start the next episode of an environment whose last one is lost; it is made again if it raised."""
+    def _restart(self, index: int) -> None:
+        """Start the next episode of an environment that lost its last one; it is made again if it raised."""
         self.lost_episodes += 1
         obs, info = self._reset(index, is_broken=index in self._raised)
         self._raised = [other for other in self._raised if other != index]
@@ -259,7 +251,7 @@ class EnvList:
         self._starts[index] = self._steps
 
     def _finish(self, index: int) -> None:
-        """Keep the final observation and the episode's numbers, and start the next episode."""
+        """Store the final observation and the episode's numbers, and start the next episode."""
         columns, monitor = self.columns, self._monitors[index]
         for leaf, final in zip(columns.obs, columns.final_obs, strict=True):
             final[index] = leaf[index]
@@ -270,12 +262,12 @@ class EnvList:
             self._write_mask(columns.action_mask, index, info)
         episode: tuple[float, int] | None = (float(self._returns[index]), self._steps - self._starts[index])
         if monitor is not None:
-            # Asked after the reset, which is what ends an episode that only a wrapper cut.
+            # Read after the reset, which ends an episode that only a wrapper cut.
             episode = monitor.take_episode()
         columns.episode_return[index], columns.episode_length[index] = episode or (np.nan, 0)
         self._returns[index] = 0.0
         self._starts[index] = self._steps
-        self._mercies[index].refill()
+        self._faults[index].clear()
 
     def _write(self, index: int, obs: Any) -> None:
         for path, leaf, shape, array in self._writers:
@@ -300,7 +292,7 @@ class EnvList:
                 )
 
     def _check(self, obs: Any, env: gymnasium.Env[Any, Any]) -> None:
-        """Look at a first observation closely: its nesting, and its dtypes, which writing would cast silently."""
+        """Check the nesting and dtypes of a first observation, which writing would cast silently."""
         found: list[Any] = [obs]
         if self.obs_spec.structure is not None:
             try:

@@ -1,8 +1,8 @@
-"""`GamePool`: games of several players in this process, as a pool in which each player of each game is a slot.
+"""GamePool: games of several players in this process; each player of each game is a slot of the pool.
 
-Rows come for the players that the agent plays for. Opponents, if there are any, act inside the pool, so that a row's
-reward holds what came of their moves as well; a game that an opponent ends, ends the agent's episode. A player that
-dies early has its LAST row then, and its next FIRST row in the next game.
+The agent gets rows for its own players. Opponents act inside the pool, so a row's reward includes the effect of their
+moves, and a game that an opponent ends is the end of the agent's episode. A player that leaves a game early has its
+LAST row then, and its next FIRST row in the next game.
 """
 
 from __future__ import annotations
@@ -19,42 +19,51 @@ from surreal.base.errors import EnvError
 from surreal.base.types import StepBatch
 from surreal.base.values import describe_unsound
 from surreal.envs.actions import ActionAdapter, mask_width
-from surreal.envs.players.base import View
-from surreal.envs.players.opponents import NoOpponents, Opponents, Seating
-from surreal.envs.players.uniform import UniformGame
-from surreal.envs.pools.base import EnvPool, EpisodeCounter, Seed, describe_observations, empty_batch, env_seeds
-from surreal.envs.pools.mending import Mercy, OnError, describe_error
-from surreal.envs.pools.rows import LastRows, LiveRows, RowJoiner
-from surreal.envs.pools.seats import Seats
+from surreal.envs.players.base import NoOpponents, Opponents, PlayerRoles, UniformGame, View
+from surreal.envs.pools.base import (
+    EnvPool,
+    EpisodeCounter,
+    FaultCounter,
+    OnError,
+    Seed,
+    describe_error,
+    describe_observations,
+    empty_batch,
+    env_seeds,
+)
+from surreal.envs.pools.columns import PlayerColumns
+from surreal.envs.pools.rows import RowJoiner
 
 #: Makes one game.
 GameFactory = Callable[[], UniformGame]
 
 
-class _Table:
-    """One game, and who plays in it."""
+class _Match:
+    """One game and its players."""
 
     def __init__(self, number: int, make: GameFactory, seed: int, game: UniformGame | None) -> None:
         self.number = number
         self.make = make
         self.game = make() if game is None else game
-        self.seed: int | None = seed  # of the first game; those after it go on
-        self.mercy = Mercy()
-        self.seating: Seating
+        self.first_seed = seed
+        self.seed: int | None = seed  # of the next reset; None continues the random numbers
+        self.faults = FaultCounter()
+        self.num_remakes = 0
+        self.roles: PlayerRoles
         self.returns = np.zeros(self.game.num_players)
-        self.to_act: set[int] = set()  # players that have been shown something
+        self.to_act: set[int] = set()  # players that got a view
         self.actions: dict[int, Any] = {}
 
 
 class GamePool(EnvPool):
-    """Games that are stepped in the caller's thread, in `recv`, once all rows that want an action have one.
+    """Games that step in the caller's thread, in `recv`, once all rows that need an action have one.
 
     Args:
         games: functions that make one game each, all of the same kind.
-        seed: entropy from which every game gets a seed of its own.
-        opponents: play for the players that the agent does not play for; None: the agent plays for all.
-        on_error: "end" raises what a game raises; "restart" cuts the episodes in it and makes it anew.
-        first: the first of the games, if it was made already.
+        seed: entropy from which every game gets its own seed.
+        opponents: control the players that the agent does not control; None: the agent controls all.
+        on_error: "end" raises the exceptions of games; "restart" cuts the episodes and makes the game again.
+        first: the first of the games, if it exists already.
 
     Raises:
         EnvError: a game cannot be made, or observations are of a kind that has no arrays.
@@ -73,8 +82,8 @@ class GamePool(EnvPool):
             raise ValueError("a pool needs at least one game")
         seeds = env_seeds(seed, len(games))
         made = [first, *[None] * (len(games) - 1)]
-        self._tables = [_Table(number, *each) for number, each in enumerate(zip(games, seeds, made, strict=True))]
-        game = self._tables[0].game
+        self._matches = [_Match(number, *each) for number, each in enumerate(zip(games, seeds, made, strict=True))]
+        game = self._matches[0].game
         self._players = game.num_players
         self.num_envs = len(games) * self._players
         self.observation_space = game.observation_space
@@ -84,10 +93,10 @@ class GamePool(EnvPool):
         self._opponents = NoOpponents(self._players) if opponents is None else opponents
         self._on_error = on_error
         self._joiner = RowJoiner(self.obs_spec, self.num_envs, explore=True, record=True)
-        self._seats = Seats(self.obs_spec, self.num_envs, mask_width(self.action_space))
+        self._columns = PlayerColumns(self.obs_spec, self.num_envs, mask_width(self.action_space))
         self._empty = empty_batch(self.obs_spec)
         self._is_awaited = np.zeros(self.num_envs, np.bool_)
-        self._live: list[int] = []  # slots that are shown in this `recv`; likewise:
+        self._live: list[int] = []  # slots with a row in this `recv`
         self._ended: list[int] = []
         self._closed: list[int] = []
         self._is_started = False
@@ -95,24 +104,24 @@ class GamePool(EnvPool):
         self._episodes = EpisodeCounter()
 
     def recv(self, timeout_s: float = 1.0) -> StepBatch:
-        """Play on; empty, at once, while rows of the last batch still want an action."""
+        """Step the games; returns an empty batch at once while rows of the last batch still need an action."""
         if self._is_awaited.any():
             return self._empty
         self._live, self._ended, self._closed = [], [], []
-        for table in self._tables:
+        for match in self._matches:
             if self._is_started:
-                self._step(table)
+                self._step(match)
             else:
-                self._begin(table)
+                self._begin(match)
         self._is_started = True
         while waiting := self._let_opponents_act():
-            for table in waiting:
-                self._step(table)
+            for match in waiting:
+                self._step(match)
         self._opponents.maintain()
         return self._batch()
 
     def send(self, actions: NDArray[Any], env_ids: NDArray[np.int64]) -> None:
-        """Hand over actions; a copy is kept."""
+        """Pass actions, which are copied."""
         actions, ids = np.asarray(actions, self._adapter.dtype), np.asarray(env_ids, np.int64)
         if actions.shape != (len(ids), *self._adapter.shape):
             wanted = (len(ids), *self._adapter.shape)
@@ -126,7 +135,7 @@ class GamePool(EnvPool):
         self._steps += len(ids)
 
     def metrics(self) -> dict[str, float]:
-        """Return env steps, games, episodes of all players, and what the opponents tell."""
+        """Return env steps, games, episodes of all players, and the metrics of the opponents."""
         counts = {
             "env/steps_total": float(self._steps),
             "env/games_total": float(self._games),
@@ -135,144 +144,128 @@ class GamePool(EnvPool):
         return {**counts, **self._episodes.metrics(), **self._opponents.metrics()}
 
     def close(self) -> None:
-        """Close the games; may be called twice."""
-        for table in self._tables:
-            table.game.close()
+        for match in self._matches:
+            match.game.close()
 
-    # -- a game's turn -------------------------------------------------------------------------------------------------
-
-    def _begin(self, table: _Table, *, is_broken: bool = False) -> None:
-        """Begin the next game at a table; its game is made again if it is broken."""
-        table.seating = self._opponents.begin(table.number)
-        table.returns[:] = 0.0
-        self._seats.is_recorded[self._slots(table)] = table.seating.is_recorded
-        views = self._reset(table, is_broken=is_broken)
-        table.seed = None
+    def _begin(self, match: _Match, *, is_broken: bool = False) -> None:
+        """Begin the next game; a broken game is made again."""
+        match.roles = self._opponents.begin(match.number)
+        match.returns[:] = 0.0
+        self._columns.is_recorded[self._slots(match)] = match.roles.is_recorded
+        views = self._reset(match, is_broken=is_broken)
+        match.seed = None
         if problem := _find_unsound(views):
-            raise EnvError(f"{table.game.name} (game {table.number}) begins with an impossible number: {problem}")
-        self._show(table, views)
+            raise EnvError(f"{match.game.name} (game {match.number}) begins with an impossible number: {problem}")
+        self._show(match, views)
 
-    def _step(self, table: _Table) -> None:
-        """Apply the actions of all who were to act; a game that is over is followed by the next one."""
-        actions = dict(sorted(table.actions.items()))  # in one order, whoever was asked first
-        table.actions, table.to_act = {}, set()
+    def _step(self, match: _Match) -> None:
+        """Apply the actions of all players that act; the next game follows one that is over."""
+        actions = dict(sorted(match.actions.items()))  # in a fixed order
+        match.actions, match.to_act = {}, set()
         try:
-            views = table.game.step(actions)
+            views = match.game.step(actions)
         except Exception as error:
             if self._on_error == "end":
                 raise
-            self._lose(table, f"raised {describe_error(error)}", error)
+            self._lose(match, f"raised {describe_error(error)}", error)
             return
         if problem := _find_unsound(views):
-            self._lose(table, f"shows {problem}")
+            self._lose(match, f"shows {problem}")
             return
-        self._show(table, views)
-        if table.game.is_over or not table.to_act:
-            self._finish(table)
+        self._show(match, views)
+        if match.game.is_over or not match.to_act:
+            self._close_open(match)
+            match.faults.clear()
+            self._games += 1
+            self._opponents.end(match.number, match.returns)
+            self._begin(match)
 
-    def _show(self, table: _Table, views: Mapping[int, View]) -> None:
-        """Write down what players are shown."""
+    def _show(self, match: _Match, views: Mapping[int, View]) -> None:
+        """Write the views of players."""
         for player, view in views.items():
-            slot = table.number * self._players + player
-            table.returns[player] += view.reward
-            is_agent = bool(table.seating.is_agent[player])
+            slot = match.number * self._players + player
+            match.returns[player] += view.reward
+            is_agent = bool(match.roles.is_agent[player])
             if view.has_ended:
-                # Who never acted in a game has no episode of it.
-                if is_agent and self._seats.is_open[slot]:
-                    self._seats.end(slot, view)
+                # A player that never acted in a game has no episode in it.
+                if is_agent and self._columns.is_open[slot]:
+                    self._columns.end(slot, view)
                     self._ended.append(slot)
                 continue
-            self._seats.show(slot, view)
-            table.to_act.add(player)
+            self._columns.show(slot, view)
+            match.to_act.add(player)
             if is_agent:
                 self._live.append(slot)
                 self._is_awaited[slot] = True
 
-    def _finish(self, table: _Table) -> None:
-        """Count a game that is over, and begin the next one."""
-        self._close_open(table)
-        table.mercy.refill()
-        self._games += 1
-        self._opponents.end(table.number, table.returns)
-        self._begin(table)
-
-    def _lose(self, table: _Table, fault: str, cause: Exception | None = None) -> None:
-        """Cut the episodes of a game at fault, if that is forgiven, and begin another.
+    def _lose(self, match: _Match, fault: str, cause: Exception | None = None) -> None:
+        """Cut the episodes of a game after a fault, and begin another.
 
         Raises:
-            EnvError: it was so too often.
+            EnvError: there were too many faults.
         """
-        table.mercy.ask(f"{table.game.name} (game {table.number}) {fault}", cause)
-        self._lost += self._close_open(table)
-        self._begin(table, is_broken=cause is not None)
+        match.faults.add(f"{match.game.name} (game {match.number}) {fault}", cause)
+        self._lost += self._close_open(match)
+        self._begin(match, is_broken=cause is not None)
 
-    def _reset(self, table: _Table, *, is_broken: bool) -> Mapping[int, View]:
-        """Reset a game; make it again first if it is broken, as one is that raises here and may be forgiven."""
+    def _reset(self, match: _Match, *, is_broken: bool) -> Mapping[int, View]:
+        """Reset a game; one that is broken, or raises here, is made again and gets its next seed."""
         while True:
             try:
                 if is_broken:
                     with suppress(Exception):
-                        table.game.close()
-                    table.game = table.make()
-                return table.game.reset(table.seed)
+                        match.game.close()
+                    match.game = match.make()
+                    match.num_remakes += 1
+                    (match.seed,) = env_seeds(match.first_seed, 1, incarnation=match.num_remakes)
+                return match.game.reset(match.seed)
             except Exception as error:
                 if self._on_error == "end":
                     raise
-                table.mercy.ask(f"{table.game.name} (game {table.number}) raised {describe_error(error)}", error)
+                match.faults.add(f"{match.game.name} (game {match.number}) raised {describe_error(error)}", error)
                 is_broken = True
 
-    def _close_open(self, table: _Table) -> int:
-        """Cut the episodes of a table that are under way; returns how many there were."""
-        slots = self._slots(table)
-        still_open = slots[self._seats.is_open[slots] & table.seating.is_agent]
+    def _close_open(self, match: _Match) -> int:
+        """Cut the episodes in progress of a game; returns how many there were."""
+        slots = self._slots(match)
+        still_open = slots[self._columns.is_open[slots] & match.roles.is_agent]
         self._closed += still_open.tolist()
-        self._seats.forget(slots)
+        self._columns.is_open[slots] = False
         return len(still_open)
 
-    def _let_opponents_act(self) -> list[_Table]:
-        """Have all opponents that are to act do so at once; returns the tables that wait for nobody then."""
+    def _let_opponents_act(self) -> list[_Match]:
+        """Choose actions for all opponents that act; returns the games that need no other action then."""
         theirs = [
-            (table, player)
-            for table in self._tables
-            for player in sorted(table.to_act - table.actions.keys())
-            if not table.seating.is_agent[player]
+            (match, player)
+            for match in self._matches
+            for player in sorted(match.to_act - match.actions.keys())
+            if not match.roles.is_agent[player]
         ]
         if theirs:
-            slots = np.array([table.number * self._players + player for table, player in theirs])
-            seats = self._seats
-            obs = self.obs_spec.unflatten([leaf.take(slots, 0) for leaf in seats.obs])
-            mask = seats.mask.take(slots, 0) if seats.has_mask else None
-            self._take(slots, self._opponents.act(slots, obs, ~seats.is_open[slots], mask))
-            seats.is_open[slots] = True
-        return [table for table in self._tables if table.to_act == table.actions.keys()]
+            slots = np.array([match.number * self._players + player for match, player in theirs])
+            columns = self._columns
+            obs = self.obs_spec.unflatten([leaf.take(slots, 0) for leaf in columns.obs])
+            mask = columns.mask.take(slots, 0) if columns.has_mask else None
+            self._take(slots, self._opponents.act(slots, obs, ~columns.is_open[slots], mask))
+            columns.is_open[slots] = True
+        return [match for match in self._matches if match.to_act == match.actions.keys()]
 
     def _take(self, slots: NDArray[np.int64], actions: NDArray[Any]) -> None:
-        """Note actions of players, for the games' next steps."""
+        """Store the actions of players for the next steps of their games."""
         for slot, action in zip(slots.tolist(), self._adapter.rows(actions), strict=True):
-            table, player = divmod(slot, self._players)
-            self._tables[table].actions[player] = action
+            number, player = divmod(slot, self._players)
+            self._matches[number].actions[player] = action
 
-    def _slots(self, table: _Table) -> NDArray[np.int64]:
-        return np.arange(table.number * self._players, (table.number + 1) * self._players)
-
-    # -- rows ----------------------------------------------------------------------------------------------------------
+    def _slots(self, match: _Match) -> NDArray[np.int64]:
+        return np.arange(match.number * self._players, (match.number + 1) * self._players)
 
     def _batch(self) -> StepBatch:
-        seats, live, ended = self._seats, np.array(sorted(self._live), np.int64), np.array(self._ended, np.int64)
-        is_first = ~seats.is_open[live]
-        seats.begin(live[is_first])
-        rows = LiveRows(
-            live,
-            [leaf.take(live, 0) for leaf in seats.obs],
-            seats.reward[live],
-            np.flatnonzero(is_first),
-            seats.mask.take(live, 0) if seats.has_mask else None,
-        )
-        final: LastRows = seats.last_rows(ended)
+        columns, live, ended = self._columns, np.array(sorted(self._live), np.int64), np.array(self._ended, np.int64)
+        rows, final = columns.live_rows(live), columns.last_rows(ended)
         batch = self._joiner.join(final, rows, np.array(self._closed, np.int64))
         if len(ended):
             self._episodes.add(final.episode_return, final.episode_length)
-        is_recorded = np.concatenate((seats.was_recorded[ended], seats.is_recorded[live]))
+        is_recorded = np.concatenate((columns.was_recorded[ended], columns.is_recorded[live]))
         return batch if is_recorded.all() else batch._replace(record=is_recorded)
 
 

@@ -1,4 +1,4 @@
-"""Environments in this process, as a pool: single gymnasium environments, or one vector environment."""
+"""LocalEnvPool: environments in this process, single gymnasium environments or one vector environment."""
 
 from __future__ import annotations
 
@@ -12,15 +12,22 @@ from numpy.typing import NDArray
 from surreal.base.specs import ObsSpec
 from surreal.base.types import StepBatch
 from surreal.envs.actions import ActionAdapter
-from surreal.envs.pools.base import EnvPool, EpisodeCounter, Seed, describe_observations, empty_batch, env_seeds
+from surreal.envs.pools.base import (
+    EnvPool,
+    EpisodeCounter,
+    OnError,
+    Seed,
+    describe_observations,
+    empty_batch,
+    env_seeds,
+)
 from surreal.envs.pools.env_list import EnvFactory, EnvList
-from surreal.envs.pools.mending import OnError
 from surreal.envs.pools.rows import LiveRows, RowJoiner
 from surreal.envs.pools.vector_stepper import VectorStepper
 
 
 class Stepper(Protocol):
-    """Makes batches out of environments that step together."""
+    """Makes batches from environments that step together."""
 
     num_envs: int
     observation_space: gymnasium.Space[Any]
@@ -29,29 +36,28 @@ class Stepper(Protocol):
 
     @property
     def lost_episodes(self) -> int:
-        """Episodes that were cut for a fault of their environment."""
+        """Episodes that were cut because of a fault."""
 
     def reset(self) -> StepBatch:
-        """Start all environments: all rows are FIRST."""
+        """Start all environments; all rows are FIRST."""
 
     def step(self, actions: NDArray[Any]) -> StepBatch:
-        """Apply actions [k, *shape]; those of environments that want none are legal but without meaning."""
+        """Apply actions [k, *shape]; those of environments that need none are legal and ignored."""
 
-    def close(self) -> None:
-        """Close the environments."""
+    def close(self) -> None: ...
 
 
 class LocalEnvPool(EnvPool):
-    """Environments that step in the caller's thread, in `recv`, once all rows that want an action have one.
+    """Environments that step in the caller's thread, in `recv`, once all rows that need an action have one.
 
     Args:
         envs: functions that make one gymnasium environment each, or a gymnasium vector environment in any of its
             autoreset modes.
-        seed: entropy from which every environment gets a seed of its own.
+        seed: entropy from which every environment gets its own seed.
         explore: whether the agent may explore in these environments.
-        record: whether their steps are experience to be sent.
-        on_error: "end" raises what an environment raises; "restart" cuts its episode and makes it anew (not those of a
-            vector environment).
+        record: whether their steps are sent as experience.
+        on_error: "end" raises the exceptions of environments; "restart" cuts the episode and makes the environment again
+            (not those of a vector environment).
 
     Raises:
         EnvError: the environments cannot be made, or their spaces differ or are not supported.
@@ -82,12 +88,12 @@ class LocalEnvPool(EnvPool):
         self._dtype = stepper.adapter.dtype
         self._shape = stepper.adapter.shape
         self._empty = empty_batch(self.obs_spec)
-        # Every row holds some legal action at any time: vector environments check also those that they ignore.
+        # Every row always holds a legal action, because vector environments also check those that they ignore.
         self._actions = np.repeat(stepper.adapter.default()[None], self.num_envs, axis=0)
         self._given: NDArray[Any] = self._actions
         self._all_ids = np.arange(self.num_envs).tobytes()
         self._awaited = self._all_ids
-        self._has_action = np.zeros(self.num_envs, np.bool_)  # of the awaited ones, while only some were sent
+        self._has_action = np.zeros(self.num_envs, np.bool_)  # of the awaited environments, while only some were sent
         self._num_missing = 0
         self._is_started = False
         self._is_closed = False
@@ -95,7 +101,7 @@ class LocalEnvPool(EnvPool):
         self._episodes = EpisodeCounter()
 
     def recv(self, timeout_s: float = 1.0) -> StepBatch:
-        """Step the environments; empty, at once, while rows of the last batch still want an action."""
+        """Step the environments; returns an empty batch at once while rows of the last batch still need an action."""
         if self._num_missing:
             return self._empty
         if self._is_started:
@@ -115,7 +121,7 @@ class LocalEnvPool(EnvPool):
         return batch
 
     def send(self, actions: NDArray[Any], env_ids: NDArray[np.int64]) -> None:
-        """Hand over the actions; they are read at the next `recv`, so must not be changed until then."""
+        """Pass actions; the next `recv` reads them, so they must not change until then."""
         actions = np.asarray(actions, self._dtype)
         ids = np.asarray(env_ids, np.int64)
         count = len(ids)
@@ -135,12 +141,11 @@ class LocalEnvPool(EnvPool):
         self._steps += count
 
     def metrics(self) -> dict[str, float]:
-        """Return env steps, episodes, their mean return and length, and how many were lost."""
+        """Return env steps, episodes, their mean return and length, and lost episodes."""
         counts = {"env/steps_total": float(self._steps), "env/lost_episodes_total": float(self._stepper.lost_episodes)}
         return {**counts, **self._episodes.metrics()}
 
     def close(self) -> None:
-        """Close the environments; may be called twice."""
         if not self._is_closed:
             self._is_closed = True
             self._stepper.close()
@@ -150,7 +155,7 @@ class LocalEnvPool(EnvPool):
         self._num_missing = len(ids)
 
     def _take(self, ids: NDArray[np.int64]) -> None:
-        """Note that some of the awaited rows have their action."""
+        """Note that some of the awaited rows have an action."""
         awaited = np.zeros(self.num_envs, np.bool_)
         if self._num_missing:
             awaited[np.frombuffer(self._awaited, np.int64)] = True
@@ -167,7 +172,7 @@ class LocalEnvPool(EnvPool):
 
 
 class _ListStepper:
-    """Batches of an `EnvList`: every environment wants an action in every batch."""
+    """Makes batches of an `EnvList`, in which every environment needs an action in every batch."""
 
     def __init__(self, envs: EnvList, joiner: RowJoiner) -> None:
         self.num_envs = len(envs.envs)
@@ -194,7 +199,7 @@ class _ListStepper:
         columns = self._envs.columns
         if not ended and not lost:
             return self._joiner.steady(self._obs, columns.reward, self._mask)
-        # They begin their next episode in the same batch.
+        # Their next episode begins in the same batch.
         last = columns.last_rows(np.array(ended, np.int64), has_mask=self._mask is not None)
         return self._joiner.join(last, self._live(np.array([*ended, *lost])), np.array(lost, np.int64))
 

@@ -1,4 +1,4 @@
-"""The two kinds of rows of a `StepBatch`, and how they are joined: ends of episodes first, then those that go on."""
+"""Rows of a `StepBatch`, and the `RowJoiner` that builds batches: ends of episodes first, then rows that need an action."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class LastRows(NamedTuple):
 
 
 class LiveRows(NamedTuple):
-    """n rows that want an action."""
+    """n rows that need an action."""
 
     env_ids: NDArray[np.int64]  #: [n]
     obs: list[NDArray[Any]]  #: per leaf [n, *shape]
@@ -43,15 +43,15 @@ class RowJoiner:
     """Builds the batches of one pool.
 
     Args:
-        obs_spec: how the leaves of an observation nest.
+        obs_spec: of the observations.
         num_envs: slots of the pool.
-        explore: what to say of every row: whether the agent may explore.
-        record: what to say of every row: whether it is experience.
+        explore: value of `StepBatch.explore` in every row.
+        record: value of `StepBatch.record` in every row.
     """
 
     def __init__(self, obs_spec: ObsSpec, num_envs: int, *, explore: bool, record: bool) -> None:
         self._obs_spec = obs_spec
-        # An environment has at most two rows in a batch; slices of these serve all batches, of every size.
+        # An environment has at most two rows in a batch; slices of these arrays serve batches of every size.
         size = 2 * num_envs
         mid, false = np.full(size, _MID, np.uint8), np.zeros(size, np.bool_)
         explores, records = np.full(size, explore), np.full(size, record)
@@ -60,10 +60,10 @@ class RowJoiner:
         self._no_info: dict[str, NDArray[Any]] = {}
 
     def steady(self, obs: Obs, reward: NDArray[Any], action_mask: NDArray[np.bool_] | None) -> StepBatch:
-        """Build the batch of a step of all environments in which nothing began or ended: the common case.
+        """Build the batch of a step in which nothing began or ended: the common case.
 
         Args:
-            obs: nested, [num_envs, ...] per leaf; handed over as it is.
+            obs: nested, [num_envs, ...] per leaf; not copied.
             reward: [num_envs].
             action_mask: [num_envs, n], or None.
         """
@@ -74,7 +74,7 @@ class RowJoiner:
         )
 
     def live(self, live: LiveRows, closed_ids: NDArray[np.int64] = NO_IDS) -> StepBatch:
-        """Build a batch without ends."""
+        """Build a batch without LAST rows."""
         mid, false, explore, record = self._constants[len(live.env_ids)]
         kind = mid.copy()
         kind[live.first] = _FIRST
@@ -85,7 +85,7 @@ class RowJoiner:
         return StepBatch(kind, live.env_ids, obs, reward, false, false, explore, record, 0, info, closed_ids)
 
     def join(self, last: LastRows, live: LiveRows, closed_ids: NDArray[np.int64] = NO_IDS) -> StepBatch:
-        """Build a batch of ends and of rows that want an action."""
+        """Build a batch of LAST rows and of rows that need an action."""
         num_last = len(last.env_ids)
         if not num_last:
             return self.live(live, closed_ids)
@@ -118,12 +118,12 @@ class RowJoiner:
         episode_return: NDArray[np.float64],
         episode_length: NDArray[np.int64],
     ) -> StepBatch:
-        """Build a batch with one row for each environment, where those that ended want no action.
+        """Build a batch with one row for each environment; those that ended need no action.
 
         Args:
-            ended: [m] environments whose episode ended, in front in the batch.
+            ended: [m] environments whose episode ended; they come first.
             running: [num_envs - m] the others.
-            whole: the rows of all environments in the order of their ids.
+            whole: rows of all environments, ordered by id.
             terminated: [num_envs].
             truncated: [num_envs].
             episode_return: [m].

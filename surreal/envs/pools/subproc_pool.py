@@ -1,7 +1,7 @@
-"""Environments in worker processes, as a pool: for those that are slow, or crash.
+"""SubprocEnvPool: environments in worker processes, for environments that are slow or crash.
 
-Workers are spawned, never forked. A program whose own main file has the functions that make the environments keeps its
-top level behind `if __name__ == "__main__":`, for the workers import it. Observations and actions travel in shared
+Workers are spawned, never forked. If the functions that make the environments are in the program's main file, the
+workers import it, so its top level belongs behind `if __name__ == "__main__":`. Observations and actions are in shared
 memory.
 """
 
@@ -23,12 +23,18 @@ from surreal.base.liveness.health import RecentDeaths
 from surreal.base.specs import ArraySpec
 from surreal.base.types import StepBatch
 from surreal.envs.actions import ActionAdapter, mask_width
-from surreal.envs.pools.base import EnvPool, EpisodeCounter, Seed, describe_observations, empty_batch, env_seeds
+from surreal.envs.pools.base import (
+    EnvPool,
+    EpisodeCounter,
+    OnError,
+    Seed,
+    describe_observations,
+    empty_batch,
+    env_seeds,
+)
 from surreal.envs.pools.env_list import EnvFactory
-from surreal.envs.pools.mending import OnError
 from surreal.envs.pools.rows import NO_IDS, RowJoiner
-from surreal.envs.pools.subproc_handle import WorkerHandle
-from surreal.envs.pools.subproc_worker import FAILED, QUIT, STEP, SharedMemory
+from surreal.envs.pools.subproc_worker import FAILED, QUIT, STEP, SharedMemory, WorkerHandle
 
 logger = logging.getLogger(__name__)
 
@@ -39,20 +45,20 @@ _CLOSE_TIMEOUT_S = 5.0
 class SubprocEnvPool(EnvPool):
     """Environments that step in other processes; `recv` returns the rows of the workers that are ready.
 
-    A worker that dies is started again: its environments are named in `closed_ids`, come back with FIRST rows, and
-    the others go on. An exception of an environment is no such death: see `on_error`.
+    A worker that dies is started again: `closed_ids` names its environments, which return with FIRST rows, and the
+    others continue. `on_error` applies to exceptions of an environment.
 
     Args:
-        env_fns: functions that make one gymnasium environment each; importable, or `functools.partial` of such. The
+        env_fns: functions that make one gymnasium environment each, importable or a `functools.partial` of such. The
             first one is also called once here, to learn the spaces.
         num_workers: processes, 1..len(env_fns); None takes one per processor. Fewer save memory, more wait less.
-        seed: entropy from which every environment gets a seed of its own.
+        seed: entropy from which every environment gets its own seed.
         explore: whether the agent may explore in these environments.
-        record: whether their steps are experience to be sent.
-        on_error: when an environment raises an exception, "end" raises it in `recv`; "restart" cuts its episode, and
-            makes it anew.
-        max_restarts: deaths of workers within ten minutes that are forgiven.
-        worker_timeout_s: a worker that needs longer for a step is killed, and counts as dead; None waits for ever.
+        record: whether their steps are sent as experience.
+        on_error: "end" raises the exceptions of environments in `recv`; "restart" cuts the episode and makes the
+            environment again.
+        max_restarts: allowed deaths of workers within ten minutes.
+        worker_timeout_s: kill a worker that needs longer for a step, s; None waits forever.
 
     Raises:
         EnvError: the environments cannot be made, or their spaces are not supported.
@@ -77,7 +83,7 @@ class SubprocEnvPool(EnvPool):
         self.num_envs = len(env_fns)
         self._read_spaces(env_fns[0])
         self._env_fns = list(env_fns)
-        # Drawn once: the seeds of a restarted worker are drawn from the same entropy.
+        # Fixed once, because the seeds of a restarted worker come from the same entropy.
         self._entropy: Seed = seed if seed is not None else int(np.random.default_rng().integers(2**63))
         self._joiner = RowJoiner(self.obs_spec, self.num_envs, explore=explore, record=record)
         self._on_error: OnError = on_error
@@ -109,7 +115,7 @@ class SubprocEnvPool(EnvPool):
             raise
 
     def recv(self, timeout_s: float = 1.0) -> StepBatch:
-        """Wait until a worker is ready, and return the rows of all that are.
+        """Wait until a worker is ready, and return the rows of all ready workers.
 
         Raises:
             EnvError: an environment raised an exception, or workers die too often.
@@ -159,7 +165,7 @@ class SubprocEnvPool(EnvPool):
         )
 
     def send(self, actions: NDArray[Any], env_ids: NDArray[np.int64]) -> None:
-        """Hand over actions; a worker steps when all its environments have theirs."""
+        """Pass actions; a worker steps when all its environments have one."""
         actions = np.asarray(actions, self._adapter.dtype)
         ids = np.asarray(env_ids, np.int64)
         if actions.shape != (len(ids), *self._adapter.shape):
@@ -169,7 +175,7 @@ class SubprocEnvPool(EnvPool):
         if not is_inside or not np.all(self._wants_action[ids] | self._was_lost[ids]):
             waiting = np.flatnonzero(self._wants_action).tolist()
             raise ValueError(f"actions came for environments {ids.tolist()}, but {waiting} wait for one")
-        # Rows of a worker that died since they were handed over lead nowhere.
+        # Ignore actions for rows of a worker that died since.
         alive = self._wants_action[ids]
         if not alive.all():
             self._was_lost[ids[~alive]] = False
@@ -192,7 +198,7 @@ class SubprocEnvPool(EnvPool):
         return {**counts, **self._episodes.metrics()}
 
     def close(self) -> None:
-        """End the workers, politely first."""
+        """Ask the workers to end, then kill those that do not."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -225,7 +231,7 @@ class SubprocEnvPool(EnvPool):
         self._selector.register(worker.connection, selectors.EVENT_READ, worker)
 
     def _restart(self, worker: WorkerHandle) -> NDArray[np.int64]:
-        """Replace a dead worker; returns the environments whose episode is gone with it."""
+        """Replace a dead worker; returns the environments whose episode was lost."""
         self._selector.unregister(worker.connection)
         exit_code = worker.end()
         if (deaths := self._deaths.add()) > self._max_restarts:

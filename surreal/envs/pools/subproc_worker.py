@@ -1,40 +1,51 @@
-"""The process at the other end of a `SubprocEnvPool`: steps its environments into shared memory when told to.
+"""Worker processes of a `SubprocEnvPool`, which step environments into shared memory, and their handles in the pool.
 
-Over its pipe go short messages without pickle:
+The pipe carries short messages without pickle:
 
     parent -> worker    b"s" step with the actions in shared memory; b"q" close and end
-    worker -> parent    b"r" + has_mask (1 byte) + how many episodes were lost (int64) + indices of these, and of those
-                        that ended (int64 each): rows are written
-                        b"e" + text: an environment raised; first line is the reason, the rest the traceback
+    worker -> parent    b"r" + has_mask (1 byte) + number of lost episodes (int64) + indices of these, and of those that
+                        ended (int64 each): rows are written
+                        b"e" + text: an environment raised; the first line is the reason, the rest the traceback
 """
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
+import logging
+import os
 import signal
+import sys
+import threading
+import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnContext, SpawnProcess
+from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from surreal.base.errors import EnvError
+from surreal.base.liveness.wait_notice import WaitNotice
 from surreal.base.specs import ArraySpec, ObsSpec
 from surreal.base.system.process import die_with_parent
+from surreal.envs.pools.base import OnError
 from surreal.envs.pools.columns import Columns
 from surreal.envs.pools.env_list import EnvFactory, EnvList
-from surreal.envs.pools.mending import OnError
 
+logger = logging.getLogger(__name__)
+
+_EXIT_TIMEOUT_S = 5.0
 STEP, QUIT, READY, FAILED = b"s", b"q", b"r", b"e"
 
 
 @dataclass(frozen=True)
 class SharedMemory:
-    """Arrays that all processes of a pool see; anonymous, so nothing is left behind however they end."""
+    """Arrays in the memory of all processes of a pool; they have no name, so nothing stays behind."""
 
     obs_spec: ObsSpec
     specs: tuple[ArraySpec, ...]  #: the columns, then the actions
@@ -45,7 +56,7 @@ class SharedMemory:
     def allocate(
         cls, context: Any, obs_spec: ObsSpec, action: ArraySpec, num_envs: int, mask_width: int
     ) -> SharedMemory:
-        """Make the arrays; the processes that shall see them get this object when they are spawned."""
+        """Make the arrays; workers get this object when they are spawned."""
         specs = (*Columns.specs(obs_spec, mask_width), action)
         buffers = tuple(context.RawArray(ctypes.c_uint8, max(1, num_envs * spec.nbytes)) for spec in specs)
         return cls(obs_spec, specs, buffers, num_envs)
@@ -59,6 +70,108 @@ class SharedMemory:
         return Columns.of(arrays[:-1]), arrays[-1]
 
 
+class WorkerHandle:
+    """The pool's handle of the worker for environments `start` to `stop - 1`.
+
+    Attributes:
+        is_busy: whether the worker has to answer.
+        is_starting: whether it has not answered yet.
+        busy_since: monotonic time of the last message to it, s.
+        notice: reports that the worker does not answer.
+    """
+
+    def __init__(self, index: int, start: int, stop: int) -> None:
+        self.start = start
+        self.stop = stop
+        self.name = f"worker {index} (environments {start}-{stop - 1})"
+        self.incarnation = 0
+        self.is_busy = self.is_starting = True
+        self.busy_since = 0.0
+        self.notice = WaitNotice(logger)
+        self._index = index
+        self._process: SpawnProcess | None = None
+        self._connection: Connection | None = None
+
+    @property
+    def connection(self) -> Connection:
+        """The pool's end of the pipe."""
+        if self._connection is None:
+            raise EnvError(f"{self.name} is not running")
+        return self._connection
+
+    @property
+    def pid(self) -> int | None:
+        """Process id; None if it is not running."""
+        return None if self._process is None else self._process.pid
+
+    def launch(
+        self,
+        context: SpawnContext,
+        env_fns: Sequence[EnvFactory],
+        seeds: Sequence[int],
+        shared: SharedMemory,
+        on_error: OnError,
+    ) -> None:
+        """Start the process without waiting for its environments.
+
+        Raises:
+            EnvError: the functions cannot be sent to another process.
+        """
+        main_module = nullcontext() if _is_main_needed(env_fns) else _without_main()
+        ours, theirs = context.Pipe()
+        # The kernel ties a child to the thread that spawned it, which may end before this process.
+        is_main = threading.current_thread() is threading.main_thread()
+        arguments = (theirs, env_fns, seeds, shared, self.start, os.getpid(), is_main, on_error)
+        name = f"surreal-env-worker-{self._index}"
+        process = context.Process(target=run_worker, args=arguments, name=name, daemon=True)
+        try:
+            with main_module:
+                process.start()
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        self._process, self._connection = process, ours
+        self.is_busy = self.is_starting = True
+        self.busy_since = time.monotonic()
+
+    def tell(self, message: bytes) -> None:
+        """Send a message; if the worker has ended, the next read of its pipe fails."""
+        try:
+            if self._connection is not None:
+                self._connection.send_bytes(message)
+        except OSError:
+            logger.debug("%s is gone", self.name)
+        self.is_busy = True
+        self.busy_since = time.monotonic()
+
+    def kill(self) -> None:
+        """Kill the process."""
+        if self._process is not None:
+            self._process.kill()
+
+    def end(self, deadline_s: float | None = None) -> int | None:
+        """Wait for the end of the process until the deadline (default: five seconds), then kill it.
+
+        Returns:
+            The exit code.
+        """
+        if self._process is None:
+            return None
+        until = time.monotonic() + _EXIT_TIMEOUT_S if deadline_s is None else deadline_s
+        self._process.join(max(0.0, until - time.monotonic()))
+        if self._process.is_alive():
+            logger.warning("%s did not end and is killed", self.name)
+            self._process.kill()
+            self._process.join()
+        exit_code = self._process.exitcode
+        self._process.close()
+        self.connection.close()
+        self._process = self._connection = None
+        return exit_code
+
+
 def run_worker(
     connection: Connection,
     env_fns: Sequence[EnvFactory],
@@ -69,11 +182,11 @@ def run_worker(
     follow_thread: bool,
     on_error: OnError,
 ) -> None:
-    """Serve the environments `start` to `start + len(env_fns)` until told to quit, or until the owner is gone."""
-    # Ctrl-C reaches the whole terminal; it is the owner who decides when its environments end.
+    """Serve the environments from `start` on until the pool sends QUIT or ends."""
+    # Ctrl-C reaches the whole terminal, but the pool decides when its environments end.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     die_with_parent(parent_pid=parent_pid, follow_thread=follow_thread)
-    with contextlib.suppress(EOFError, ConnectionError), connection:
+    with suppress(EOFError, ConnectionError), connection:
         try:
             _serve(connection, env_fns, seeds, shared, start, on_error)
         except (EOFError, ConnectionError):
@@ -108,3 +221,25 @@ def _serve(
             ended = envs.step(actions[start:stop])
     finally:
         envs.close()
+
+
+def _is_main_needed(env_fns: Sequence[EnvFactory]) -> bool:
+    """Whether the functions are in the program's main module."""
+    try:
+        return b"__main__" in bytes(ForkingPickler.dumps(list(env_fns)))
+    except Exception as error:
+        raise EnvError(f"environments in processes need importable functions to make them: {error}") from error
+
+
+@contextmanager
+def _without_main() -> Iterator[None]:
+    """Keep a spawned process from importing the program's main module, which loads torch in an agent."""
+    main = sys.modules["__main__"]
+    spec, file = getattr(main, "__spec__", None), main.__dict__.pop("__file__", None)
+    main.__spec__ = None
+    try:
+        yield
+    finally:
+        main.__spec__ = spec
+        if file is not None:
+            main.__file__ = file

@@ -1,10 +1,9 @@
-"""Batches of a gymnasium vector environment, exact in each of its three autoreset modes.
+"""VectorStepper: batches of a gymnasium vector environment, exact in each of its three autoreset modes.
 
-NEXT_STEP: an environment that ended waits through the next vector step, which ignores its action and returns the first
-observation of the next episode with reward 0. Its LAST row comes at once, its FIRST row one batch later, and in between
-it wants no action: the phantom step is never a row.
-SAME_STEP: the vector step returns the next first observation, and the final one in info["final_obs"].
-DISABLED: nothing is reset by itself; done here, with the option reset_mask.
+NEXT_STEP: the step after an end ignores the action of that environment, and returns the first observation of its next
+episode with reward 0. Its LAST row comes at once, its FIRST row one batch later, and it needs no action in between.
+SAME_STEP: the step returns the next first observation, and the final one in info["final_obs"].
+DISABLED: the environment resets nothing; the stepper does, with the option reset_mask.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ from surreal.envs.pools.rows import NO_IDS, LastRows, LiveRows, RowJoiner
 
 
 class VectorStepper:
-    """Makes a `StepBatch` of every vector step; no work for single rows where nothing began or ended.
+    """Makes a `StepBatch` of every vector step, without work for single rows if nothing began or ended.
 
     Args:
         envs: the vector environment; its metadata must name its autoreset mode.
         obs_spec: of one observation.
         seed: entropy of the seeds.
-        joiner: builds the batches.
+        joiner: of the pool.
 
     Raises:
         EnvError: the autoreset mode is missing, or the action space is not supported.
@@ -58,14 +57,14 @@ class VectorStepper:
         self._ids = np.arange(self.num_envs)
         self._has_mask = False
         self._monitor = envs if isinstance(envs, AtariVector) else None
-        self._waiting = NO_IDS  # ended at the last step, so that the next one is a phantom for them
+        self._waiting = NO_IDS  # ended at the last step, so the next one ignores their actions
         self._returns = np.zeros(self.num_envs, np.float64)
         self._starts = np.zeros(self.num_envs, np.int64)
         self._steps = 0
         self.lost_episodes = 0
 
     def reset(self) -> StepBatch:
-        """Start all environments: all rows are FIRST."""
+        """Start all environments; all rows are FIRST."""
         obs, info = self._envs.reset(seed=self._reset_seed())  # type: ignore[arg-type]
         self._has_mask = "action_mask" in info
         masks = self._masks(info) if self._has_mask else None
@@ -77,10 +76,10 @@ class VectorStepper:
         self._steps += 1
         self._returns += reward
         first, self._waiting = self._waiting, NO_IDS
-        is_as_told = self._is_plain and obs.shape == self._shapes[0] and obs.dtype == self._dtype
-        leaves = [obs] if is_as_told else self._leaves(obs)
-        # Its squared length in one call, as `is_sound` has it: asked at every step of the quickest environments.
-        is_short = is_as_told and self._is_float and np.vdot(obs, obs) <= LARGEST
+        is_as_described = self._is_plain and obs.shape == self._shapes[0] and obs.dtype == self._dtype
+        leaves = [obs] if is_as_described else self._leaves(obs)
+        # The squared length in one call, as in `is_sound`, at every step of the fastest environments.
+        is_short = is_as_described and self._is_float and np.vdot(obs, obs) <= LARGEST
         if not (is_sound(reward) and (is_short or all(map(is_sound, leaves)))):
             self._refuse(obs, reward)
         masks = self._masks(info) if self._has_mask else None
@@ -110,17 +109,16 @@ class VectorStepper:
     def _refuse(self, obs: Obs, reward: NDArray[Any]) -> NoReturn:
         arrays = {"reward": reward, **{f"observation {path}".rstrip(): leaf for path, leaf in tree.with_paths(obs)}}
         problem = describe_unsound(arrays)
-        raise EnvError(f"{self._envs} cannot go on, for its environments are not reset one by one: {problem}")
+        raise EnvError(f"{self._envs} cannot continue, because its environments cannot be reset one by one: {problem}")
 
     def close(self) -> None:
-        """Close them."""
         self._envs.close()
 
     def _reset_some(
         self, leaves: list[NDArray[Any]], masks: NDArray[np.bool_] | None, is_ended: NDArray[np.bool_]
     ) -> tuple[list[NDArray[Any]], NDArray[np.bool_] | None]:
         """Reset the environments that ended; returns the rows with their first observations."""
-        # Copied before the reset, which may write into the same arrays.
+        # Copy before the reset, which may write into the same arrays.
         leaves = [leaf.copy() for leaf in leaves]
         obs, info = self._envs.reset(options={"reset_mask": is_ended})
         for leaf, new_leaf in zip(leaves, self._leaves(obs), strict=True):
@@ -157,7 +155,7 @@ class VectorStepper:
         return [leaf.take(ended, 0) for leaf in self.obs_spec.flatten(final)], masks
 
     def _masks(self, info: dict[str, Any]) -> NDArray[np.bool_]:
-        """Read the action masks [num_envs, n]; only asked for if there were some at the start."""
+        """Read the action masks [num_envs, n]."""
         if "action_mask" not in info:
             raise EnvError('the vector environment gave info["action_mask"] at reset, but not at every step')
         return np.asarray(info["action_mask"]).astype(np.bool_)
@@ -165,7 +163,7 @@ class VectorStepper:
     def _reset_seed(self) -> int | list[int]:
         seeds = env_seeds(self._seed, self.num_envs)
         has_single_envs = gymnasium.vector.SyncVectorEnv, gymnasium.vector.AsyncVectorEnv
-        # Native vector environments draw all their environments from one generator.
+        # Native vector environments use one generator for all environments.
         return seeds if isinstance(self._envs.unwrapped, has_single_envs) else seeds[0]
 
     def _shape_error(self, index: int, got: tuple[int, ...]) -> EnvError:

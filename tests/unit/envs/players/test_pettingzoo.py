@@ -80,7 +80,7 @@ def test_vectors_and_actions_of_different_sizes_are_evened_out() -> None:
     [
         ("game:tictactoo", "did you mean game:tictactoe"),
         ("game:no_such_module.Game", "cannot be imported: No module named 'no_such_module'"),
-        ("game:surreal.envs.games.examples", "is nothing that makes games"),
+        ("game:surreal.envs.games.examples", "cannot be called"),
         ("pettingzoo:classic/nothing_v1", "PettingZoo knows no 'classic/nothing_v1'"),
         ("pettingzoo:mpe2.simple_nothing_v3", "No module named 'mpe2.simple_nothing_v3'"),
     ],

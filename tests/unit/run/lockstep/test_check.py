@@ -40,7 +40,7 @@ def test_a_run_of_which_nothing_is_anywhere_cannot_go_on(tmp_path: Path) -> None
             ["env.id=pettingzoo:mpe2.simple_spread_v3", "env.num_envs=6", "learner.batch_size=6"],
             "self_play.enabled is true, but pettingzoo:mpe2.simple_spread_v3 has 3 players",
         ),
-        (["self_play.reference=randon"], "player 'randon' is no function; there is `random`"),
+        (["self_play.reference=randon"], "player 'randon' is not a function; use `random`"),
         (["env.id=game:tictacto"], "did you mean game:tictactoe"),
     ],
 )

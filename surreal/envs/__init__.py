@@ -11,11 +11,8 @@ import gymnasium
 
 from surreal.envs.ids import render_modes
 from surreal.envs.make import check_env_id, make_env, make_vector_env, record_video
-from surreal.envs.plain.atari import Atari
-from surreal.envs.plain.base import Env, GymEnv, Wrapper
-from surreal.envs.plain.frame_stack import FrameStack
-from surreal.envs.plain.monitor import EpisodeMonitor
-from surreal.envs.plain.visualization import Visualization
+from surreal.envs.plain.base import Atari, Env, GymEnv, Wrapper
+from surreal.envs.plain.wrappers import EpisodeMonitor, FrameStack, Visualization
 from surreal.envs.pools.base import EnvPool
 from surreal.envs.pools.local_pool import LocalEnvPool
 from surreal.envs.pools.subproc_pool import SubprocEnvPool

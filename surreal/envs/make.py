@@ -12,11 +12,11 @@ from gymnasium import error as gym_error
 
 from surreal.base.errors import EnvError
 from surreal.envs.atari.preprocessing import is_atari
+from surreal.envs.atari.vector import make_atari_vector
 from surreal.envs.ids import find_env, missing_package, nearest_env_id
-from surreal.envs.make_atari_vector import make_atari_vector
-from surreal.envs.wrappers.entries import arrays_only
 from surreal.envs.wrappers.named import WrapperSpec, apply_wrappers, select_wrappers
-from surreal.envs.wrappers.raw_monitor import RawEpisodeMonitor
+from surreal.envs.wrappers.observations import arrays_only
+from surreal.envs.wrappers.steps import RawEpisodeMonitor
 
 
 def make_env(
@@ -101,7 +101,9 @@ def make_vector_env(
     if is_atari(env_id):
         try:
             options = {**find_env(env_id).kwargs, **dict(kwargs or {})}
-            return make_atari_vector(options, num_envs, wrappers=chosen, frame_stack=frame_stack)
+            return make_atari_vector(
+                options, num_envs, wrappers=[(spec.name, spec.args) for spec in chosen], frame_stack=frame_stack
+            )
         except EnvError:
             raise
         except Exception as error:

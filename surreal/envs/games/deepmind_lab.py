@@ -4,8 +4,8 @@
       id: surreal/DeepMindLab-v0
       kwargs: {level_script: nav_maze_static_01, action_size: medium}
 
-Its package, `deepmind_lab`, is not in a package index: build it from github.com/google-deepmind/lab. This module follows
-its documentation (docs/users/python_api.md and actions.md there), and was tested with a stand-in only.
+Its package, `deepmind_lab`, is not in a package index: build it from github.com/google-deepmind/lab. This module
+follows its documentation (docs/users/python_api.md and actions.md there), and was tested with a stand-in only.
 """
 
 from __future__ import annotations

@@ -67,7 +67,8 @@ class FrameStack(Wrapper):
 
 
 class EpisodeMonitor(Wrapper):
-    """Counts the return and length of every episode, adds them to `info["episode"]` of its last step, and reports means.
+    """Counts the return and length of every episode, adds them to `info["episode"]` of its last step, and reports
+    means.
 
     They are of whole episodes with raw rewards, also if training sees an end at each lost life (`Atari`).
 

@@ -54,8 +54,12 @@ class _ZooGame(Game):
         has_ended = bool(terminated or truncated)
         return View(
             # A copy, because environments reuse their buffers.
-            tree.map_leaves(np.array, shown), float(reward), bool(terminated), bool(truncated), self._mask_of(number, mask, has_ended),
-        )  # fmt: skip
+            tree.map_leaves(np.array, shown),
+            float(reward),
+            bool(terminated),
+            bool(truncated),
+            self._mask_of(number, mask, has_ended),
+        )
 
     def _mask_of(self, number: int, mask: Any, has_ended: bool) -> NDArray[np.bool_] | None:
         if mask is None or not self._mask_widths[number]:

@@ -20,7 +20,7 @@ from surreal.base.values import describe_unsound, is_sound, unsound_rows
 from surreal.envs.actions import ActionAdapter, flat_mask, mask_width
 from surreal.envs.pools.base import FaultCounter, OnError, describe_error, describe_observations, env_seeds
 from surreal.envs.pools.columns import Columns
-from surreal.envs.wrappers.raw_monitor import find_monitor
+from surreal.envs.wrappers.steps import find_monitor
 
 #: Makes one gymnasium environment.
 EnvFactory = Callable[[], gymnasium.Env[Any, Any]]
@@ -185,7 +185,8 @@ class EnvList:
 
     def _count_no_number(self, index: int, error: Exception) -> None:
         """Treat a value that is not a number as an exception of the environment."""
-        problem = f"{_name(self.envs[index])} (environment {index}) gives a value that is not a number: {describe_error(error)}"
+        name = _name(self.envs[index])
+        problem = f"{name} (environment {index}) gives a value that is not a number: {describe_error(error)}"
         if self._on_error == "end":
             raise EnvError(problem) from error
         self._faults[index].add(problem, error)

@@ -13,9 +13,8 @@ from surreal.base.specs import ObsSpec
 from surreal.config import Config
 from surreal.envs import EnvPool, LocalEnvPool, SubprocEnvPool, check_env_id, make_env, make_vector_env
 from surreal.envs.actions import ActionAdapter
+from surreal.envs.players.base import Opponents, UniformGame
 from surreal.envs.players.make import check_game, is_game, make_game
-from surreal.envs.players.opponents import Opponents
-from surreal.envs.players.uniform import UniformGame
 from surreal.envs.players.views import EveryPlayer, OnePlayer, find_player
 from surreal.envs.pools.base import describe_observations
 from surreal.envs.pools.game_pool import GamePool

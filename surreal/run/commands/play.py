@@ -15,8 +15,7 @@ from surreal.base.errors import BusyError, SurrealError
 from surreal.base.system.files import FileLock
 from surreal.config import Config, add_python_path
 from surreal.envs import record_video
-from surreal.envs.terminal import Screen, TerminalView
-from surreal.envs.terminal.view import choose_mode
+from surreal.envs.terminal import Screen, TerminalView, choose_mode
 from surreal.run.build.acting import build_evaluator
 from surreal.run.build.environments import build_env, env_spaces
 from surreal.run.build.saved_policy import Policy, load_policy

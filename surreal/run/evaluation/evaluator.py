@@ -23,8 +23,7 @@ from surreal.agent.exploring.sampler import Sampler
 from surreal.base.errors import StoppedError
 from surreal.base.types import Action, Obs
 from surreal.envs.actions import ActionAdapter, mask_width
-from surreal.envs.pools.base import describe_observations
-from surreal.envs.pools.mending import Mercy
+from surreal.envs.pools.base import FaultCounter, describe_observations
 from surreal.run.evaluation.rounds import EpisodeScore
 from surreal.run.evaluation.seat import Seat
 
@@ -91,7 +90,7 @@ class Evaluator:
         self._max_steps = _step_bound(envs[0], max_episode_steps)
         self._spec = describe_observations(envs[0].observation_space)
         self._adapter = ActionAdapter(envs[0].action_space)
-        self._mercies = [Mercy() for _ in envs]  # beyond a round: faults in a row may be in two of them
+        self._fault_counters = [FaultCounter() for _ in envs]  # beyond a round: faults in a row may be in two of them
         self._seats: list[Seat] = []
         self.env_steps = 0
         self.void_episodes = 0
@@ -123,8 +122,10 @@ class Evaluator:
         count = min(len(self._envs), episodes)
         width = mask_width(self._adapter.space)
         seats = [
-            Seat(index, env, self._spec, mask_width=width, max_steps=self._max_steps, mercy=mercy, redraw=self._redraw)
-            for index, (env, mercy) in enumerate(zip(self._envs[:count], self._mercies[:count], strict=True))
+            Seat(
+                index, env, self._spec, mask_width=width, max_steps=self._max_steps, faults=faults, redraw=self._redraw
+            )
+            for index, (env, faults) in enumerate(zip(self._envs[:count], self._fault_counters[:count], strict=True))
         ]
         for number, seed in enumerate(self.rng.integers(0, 2**31 - 1, size=episodes)):
             seats[number % count].seeds.append(int(seed))

@@ -14,7 +14,7 @@ from surreal.base.specs import ObsSpec
 from surreal.base.types import Obs
 from surreal.base.values import describe_unsound, is_sound
 from surreal.envs.actions import flat_mask
-from surreal.envs.pools.mending import Mercy
+from surreal.envs.pools.base import FaultCounter
 from surreal.run.evaluation.rounds import EpisodeScore
 
 _NO_REWARD = np.zeros(())
@@ -29,7 +29,7 @@ class Seat:
         spec: of its observations.
         mask_width: discrete actions, 0 of other spaces.
         max_steps: after which an episode is cut; None: never.
-        mercy: bears with impossible numbers, and refuses in the end.
+        faults: counts impossible numbers, and ends the run when there are too many.
         redraw: gives a seed in place of one whose episode does not count.
 
     Attributes:
@@ -51,7 +51,7 @@ class Seat:
         *,
         mask_width: int,
         max_steps: int | None,
-        mercy: Mercy,
+        faults: FaultCounter,
         redraw: Callable[[], int],
     ) -> None:
         self.index = index
@@ -66,7 +66,7 @@ class Seat:
         self._env = env
         self._spec = spec
         self._max_steps = max_steps
-        self._mercy = mercy
+        self._faults = faults
         self._redraw = redraw
         self._return = 0.0
 
@@ -104,7 +104,7 @@ class Seat:
         self._return += float(reward)
         has_ended = terminated or truncated
         if has_ended or self.length == self._max_steps:
-            self._mercy.refill()
+            self._faults.clear()
             seed = self.seeds[len(self.scores)]
             self.scores.append(EpisodeScore(self._return, self.length, seed, is_cut=not has_ended))
             if not self.is_finished:
@@ -126,6 +126,6 @@ class Seat:
             return True
         names = [f"observation {leaf.name}".rstrip() for leaf in self._spec.leaves]
         shown = {"reward": reward, **dict(zip(names, self.leaves, strict=True))}
-        self._mercy.ask(f"{self._env}, evaluation: {describe_unsound(shown)}")
+        self._faults.add(f"{self._env}, evaluation: {describe_unsound(shown)}")
         self.seeds[len(self.scores)] = self._redraw()
         return False

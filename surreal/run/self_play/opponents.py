@@ -20,7 +20,7 @@ from surreal.base import tree
 from surreal.base.errors import CodecError, ContractError
 from surreal.base.metrics import MeanDuration
 from surreal.base.types import Obs
-from surreal.envs.players.opponents import Seating
+from surreal.envs.players.base import PlayerRoles
 from surreal.run.self_play.exchange import Games, LeagueExchange
 from surreal.run.self_play.league import League, PastVersion, Sampling
 
@@ -83,7 +83,7 @@ class PastSelves:
         self._past = self._own = 0
         self._duration = MeanDuration("self_play/opponents_act_ms")
 
-    def begin(self, game: int) -> Seating:
+    def begin(self, game: int) -> PlayerRoles:
         """Draw who plays the next game of this number."""
         self._games.pop(game, None)
         us = int(self._rng.integers(2))
@@ -92,10 +92,10 @@ class PastSelves:
         drawn = None if self._rng.random() < self._drawing.newest_share else self._draw()
         if drawn is None:
             self._own += 1
-            return Seating(both, both if self._drawing.learns_both else ours)
+            return PlayerRoles(both, both if self._drawing.learns_both else ours)
         self._past += 1
         self._games[game] = _Game(drawn.version, us)
-        return Seating(ours, ours)
+        return PlayerRoles(ours, ours)
 
     def end(self, game: int, returns: NDArray[np.float64]) -> None:
         """Count a game: who got more has won it."""

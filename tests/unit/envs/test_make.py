@@ -135,7 +135,7 @@ def test_staggered_environments_end_their_first_episode_at_different_steps_and_a
     ("spec", "message"),
     [
         (WrapperSpec("reward_clp"), "did you mean reward_clip"),
-        (WrapperSpec("qqq"), f"there are {', '.join(wrapper_names())}"),
+        (WrapperSpec("qqq"), f"use one of {', '.join(wrapper_names())}"),
         (WrapperSpec("nowhere.Wrapper"), "cannot be imported"),
         (WrapperSpec("surreal.envs.wrappers.named.Nothing"), "cannot be imported"),
         (WrapperSpec("surreal.envs.wrappers.named._TRAINING_ONLY"), "is a frozenset"),

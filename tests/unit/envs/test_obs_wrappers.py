@@ -13,8 +13,7 @@ from gymnasium import spaces
 from surreal.base.errors import EnvError
 from surreal.envs import WrapperSpec, make_env
 from surreal.envs.pools.base import describe_observations
-from surreal.envs.wrappers.entries import ObsEntries, arrays_only
-from surreal.envs.wrappers.images import ChannelsFirst, GrayImage
+from surreal.envs.wrappers.observations import ChannelsFirst, GrayImage, ObsEntries, arrays_only
 
 
 class Shown(gymnasium.Env[Any, Any]):
@@ -119,5 +118,5 @@ def test_minigrids_own_wrappers_go_below_ours_or_in_place_of_it() -> None:
     assert env.observation_space.shape == (5 * 5 * 20 + 4,)
     text = make_env("MiniGrid-Empty-5x5-v0", wrappers=[WrapperSpec("minigrid.wrappers:FlatObsWrapper")])
     assert describe_observations(text.observation_space).is_array, "the mission is in it, letter by letter"
-    with pytest.raises(EnvError, match="it takes MiniGrid's own"):
+    with pytest.raises(EnvError, match="it needs those of MiniGrid"):
         make_env("CartPole-v1", wrappers=[WrapperSpec("minigrid")])

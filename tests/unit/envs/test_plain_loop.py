@@ -65,9 +65,9 @@ def test_the_monitor_counts_the_same_with_and_without_phantom_steps() -> None:
 
 
 def test_the_monitor_tells_how_it_goes_and_keeps_a_bounded_number_of_episodes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("surreal.envs.plain.monitor._KEPT", 5)
+    monkeypatch.setattr("surreal.envs.plain.wrappers._KEPT", 5)
     clock = iter(range(0, 1000, 4))  # s, at the end of each episode
-    monkeypatch.setattr("surreal.envs.plain.monitor.time.monotonic", lambda: float(next(clock)) + 100.0)
+    monkeypatch.setattr("surreal.envs.plain.wrappers.time.monotonic", lambda: float(next(clock)) + 100.0)
     lines: list[str] = []
     env = Visualization(EpisodeMonitor(GymEnv("CartPole-v1"), report_every_s=10, report=lines.append))
     env.reset(seed=0)
@@ -91,7 +91,7 @@ def test_a_silent_monitor_and_attributes_that_nobody_has(capsys: pytest.CaptureF
     while not env.step(1)[2]:
         pass
     assert capsys.readouterr().out == ""
-    with pytest.raises(AttributeError, match="neither Wrapper nor what it is around has 'episode'"):
+    with pytest.raises(AttributeError, match="neither Wrapper nor the environment in it has 'episode'"):
         _ = env.episode
     assert len(copy.deepcopy(env).episodes) == 1
     with pytest.raises(ValueError, match="report_every_s is -1"):

@@ -120,7 +120,7 @@ def test_a_folder_of_lab_is_put_on_the_path(lab: Any, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(
     ("kwargs", "message"),
     [
-        ({"action_size": "large"}, "action_size is 'large'; there are small, medium, full"),
+        ({"action_size": "large"}, "action_size is 'large'; use one of small, medium, full"),
         ({"frame_skip": 0}, "frame_skip is 0"),
         ({"no_op_max": -1}, "no_op_max is -1"),
         ({"shape": 0}, "screen_size is 0"),

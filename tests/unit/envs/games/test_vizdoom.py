@@ -17,7 +17,7 @@ import pytest
 
 from surreal.base.errors import EnvError
 from surreal.envs import WrapperSpec, make_env
-from surreal.envs.games.scenarios import find_scenario
+from surreal.envs.games.vizdoom import find_scenario
 
 BASIC = {"scenario": "basic", "shape": [30, 40], "no_life": False}
 
@@ -113,7 +113,7 @@ def test_scenarios_are_found_by_their_names_of_today_and_of_then(name: str, tmp_
 def test_scenarios_of_ones_own_and_those_that_are_not_there(tmp_path: Path) -> None:
     (tmp_path / "basic.cfg").touch()
     assert find_scenario(str(tmp_path / "basic.cfg"), Path("nowhere")) == tmp_path / "basic.cfg"
-    for name, message in (("basik", "did you mean basic?"), ("q", "there are basic"), ("q.cfg", "no such file")):
+    for name, message in (("basik", "did you mean basic?"), ("q", "use one of basic"), ("q.cfg", "no such file")):
         with pytest.raises(EnvError, match=message):
             find_scenario(name, tmp_path)
 

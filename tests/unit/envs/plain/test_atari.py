@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from surreal.base.errors import EnvError
 from surreal.base.types import StepBatch, StepKind
 from surreal.envs import Atari, EpisodeMonitor, LocalEnvPool, WrapperSpec, make_env, make_vector_env
-from surreal.envs.atari.area_resize import AreaResize
-from surreal.envs.atari.preprocessing import AtariPreprocessing, LifeLoss, load_ale
+from surreal.envs.atari.preprocessing import AreaResize, AtariPreprocessing, LifeLoss, load_ale
 from surreal.envs.atari.vector import AtariVector
 from surreal.envs.pools.base import EnvPool
 
@@ -375,7 +374,7 @@ def test_games_and_settings_that_do_not_exist_are_refused() -> None:
         make_env("CartPole-v1", wrappers=EXACT)
     with pytest.raises(EnvError, match="put the wrapper `atari` first"):
         make_vector_env("ALE/Pong-v5", 2)
-    with pytest.raises(EnvError, match="time_limit does not stand around a vector environment"):
+    with pytest.raises(EnvError, match="time_limit does not work around a vector environment"):
         make_vector_env("ALE/Pong-v5", 2, wrappers=(*EXACT, WrapperSpec("time_limit", {"max_episode_steps": 9})))
     with pytest.raises(EnvError, match="does not stack frames"):
         make_vector_env("CartPole-v1", 2, frame_stack=4)

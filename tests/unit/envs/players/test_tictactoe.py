@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from surreal.envs.players.base import UniformGame
 from surreal.envs.players.tictactoe import LINES, TicTacToe, careful, perfect
-from surreal.envs.players.uniform import UniformGame
 from surreal.envs.players.views import OnePlayer
 
 

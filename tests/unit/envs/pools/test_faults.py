@@ -14,7 +14,7 @@ from gymnasium import spaces
 from surreal.base.errors import EnvError
 from surreal.base.types import StepBatch, StepKind
 from surreal.envs import EnvPool, LocalEnvPool, SubprocEnvPool
-from surreal.envs.pools.mending import Mercy
+from surreal.envs.pools.base import FaultCounter
 
 
 class Faulty(gymnasium.Env[np.ndarray, int]):
@@ -147,7 +147,10 @@ def test_an_exception_ends_the_run_unless_it_is_forgiven() -> None:
 @pytest.mark.parametrize("fault", ["huge reward", "huge obs"])
 @pytest.mark.parametrize("make", [local, in_workers])
 def test_what_is_no_number_is_an_error_that_names_the_environment(make: Pool, fault: str) -> None:
-    with make(fault) as pool, pytest.raises(EnvError, match=r"Faulty \(environment 0\) shows what is no number"):
+    with (
+        make(fault) as pool,
+        pytest.raises(EnvError, match=r"Faulty \(environment 0\) gives a value that is not a number"),
+    ):
         drive(pool, 24)
 
 
@@ -187,16 +190,16 @@ def test_vector_environments_name_what_they_show(fault: str, shown: str) -> None
 
 def test_mercy_refills_with_every_whole_episode_and_speaks_rarely(caplog: pytest.LogCaptureFixture) -> None:
     now_s = 0.0
-    mercy = Mercy(lambda: now_s)
+    faults = FaultCounter(lambda: now_s)
     for _ in range(10):
         for _ in range(10):
-            mercy.ask("it broke")
-        mercy.refill()
+            faults.add("it broke")
+        faults.clear()
     assert caplog.text.count("it broke") == 1
     now_s = 60.0
-    mercy.ask("it broke")
-    assert "(100 faults since the last word of it)" in caplog.text
+    faults.add("it broke")
+    assert "(100 faults since the last message)" in caplog.text
     for _ in range(9):
-        mercy.ask("it broke")
+        faults.add("it broke")
     with pytest.raises(EnvError, match="11 episodes were lost"):
-        mercy.ask("it broke")
+        faults.add("it broke")

@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 
 from surreal.base.errors import EnvError
 from surreal.base.types import StepBatch, StepKind
-from surreal.envs.players.opponents import Seating
+from surreal.envs.players.base import PlayerRoles, UniformGame
 from surreal.envs.players.pettingzoo import ParallelGame
 from surreal.envs.players.tictactoe import TicTacToe
-from surreal.envs.players.uniform import UniformGame
 from surreal.envs.pools.game_pool import GamePool
 
 
@@ -22,11 +21,11 @@ class Scripted:
     """Opponents for tests: the agent plays for `agent`, of whose players those in `recorded` are experience."""
 
     def __init__(self, agent: tuple[bool, ...], recorded: tuple[bool, ...] | None = None) -> None:
-        self.seating = Seating(np.array(agent), np.array(recorded or agent))
+        self.seating = PlayerRoles(np.array(agent), np.array(recorded or agent))
         self.ends: list[tuple[int, list[float]]] = []
         self.asked: list[tuple[list[int], list[bool]]] = []
 
-    def begin(self, game: int) -> Seating:
+    def begin(self, game: int) -> PlayerRoles:
         return self.seating
 
     def end(self, game: int, returns: NDArray[np.float64]) -> None:

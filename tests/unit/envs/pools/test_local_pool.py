@@ -14,7 +14,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from surreal.base.errors import EnvError
 from surreal.envs import LocalEnvPool, WrapperSpec, make_env
 from surreal.envs.wrappers.named import apply_wrappers
-from surreal.envs.wrappers.raw_monitor import RawEpisodeMonitor
+from surreal.envs.wrappers.steps import RawEpisodeMonitor
 
 
 def make_pool(num_envs: int = 3, **kwargs: Any) -> LocalEnvPool:

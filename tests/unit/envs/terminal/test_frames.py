@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from surreal.envs.terminal.frames import Colors, fit, frame_lines, nearest_of_256
+from surreal.envs.terminal import Colors, fit, frame_lines, nearest_of_256
 
 CELL = re.compile(r"((?:\x1b\[[\d;]+m)*)(▀)")
 

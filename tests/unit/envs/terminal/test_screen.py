@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 from surreal.base.errors import EnvError
-from surreal.envs.terminal import Colors, Screen, TerminalView, open_screen
-from surreal.envs.terminal.view import choose_mode
+from surreal.envs.terminal import Colors, Screen, TerminalView, choose_mode, open_screen
 
 LEFT = "\x1b[0m\x1b[?7h\x1b[?25h\x1b[?1049l"
 
@@ -157,5 +156,5 @@ def test_the_terminal_says_what_it_can_show() -> None:
     assert colors(TERM="xterm", COLORTERM="truecolor", NO_COLOR="1") is Colors.NONE
     with pytest.raises(EnvError, match="TERM is 'dumb'"):
         colors(TERM="dumb")
-    with pytest.raises(EnvError, match="the output goes elsewhere; videos need none: --record DIR"):
+    with pytest.raises(EnvError, match="the output goes elsewhere; videos need no terminal: --record DIR"):
         open_screen(io.StringIO(), {"TERM": "xterm"})

@@ -30,8 +30,8 @@ from surreal.replay.engine.batches import B, BatchMaker, HandsOut, TransitionMak
 from surreal.replay.engine.conflicts import ReplayPlan, conflicts
 from surreal.replay.engine.engine import ReplayEngine
 from surreal.replay.engine.sampling import Sampled
-from surreal.replay.store.observations import Mode, Observations
 from surreal.replay.store.place import ObservationPlace
+from surreal.replay.store.rows import Mode, Observations
 from surreal.replay.store.storage import TransitionStore
 from surreal.replay.stream.limiter import SamplesPerInsert
 

@@ -21,7 +21,7 @@ from surreal.distributed.experience.shards import ReplayShards
 from surreal.replay.engine.conflicts import ReplayPlan
 from surreal.replay.engine.sampling import sample_uniform
 from surreal.replay.prioritized import Prioritized
-from surreal.replay.store.ring import Ring
+from surreal.replay.store.rows import Ring
 from surreal.replay.trajectories.lanes import Run
 from surreal.replay.trajectory_replay import TrajectoryReplay
 

@@ -12,7 +12,7 @@ from surreal.base.types import TrajectoryBatch
 from surreal.distributed.experience.codec import Contract
 from surreal.replay.base import Replay
 from surreal.replay.engine.batches import HandsOut, TrajectoryMaker
-from surreal.replay.store.observations import Observations
+from surreal.replay.store.rows import Observations
 from surreal.replay.trajectories.unrolling import TrajectoryStore
 
 

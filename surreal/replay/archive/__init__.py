@@ -3,10 +3,9 @@
 It knows no other room.
 """
 
-from surreal.replay.archive.exporter import export_replay
 from surreal.replay.archive.files import ArchiveWriter, ReplayArchive
-from surreal.replay.archive.importer import ImportResult, import_replay
 from surreal.replay.archive.manifest import ArchiveFile, Manifest
+from surreal.replay.archive.transfer import ImportResult, export_replay, import_replay
 
 __all__ = [
     "ArchiveFile",

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from surreal.base.specs import ObsSpec
 from surreal.base.types import Batch, TrajectoryBatch
 from surreal.distributed.experience.codec import Contract
-from surreal.replay.store.observations import Observations
+from surreal.replay.store.rows import Observations
 from surreal.replay.store.storage import Gathered, Request, TransitionStore
 from surreal.replay.trajectories.unrolling import GatheredTrajectories, TrajectoryRequest, TrajectoryStore
 

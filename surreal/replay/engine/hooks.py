@@ -11,7 +11,7 @@ from surreal.base.types import Batch, TrajectoryBatch
 from surreal.distributed.experience.codec import Chunk, Contract
 from surreal.replay.engine.batches import BatchMaker
 from surreal.replay.engine.sampling import Sampled
-from surreal.replay.store.observations import Observations
+from surreal.replay.store.rows import Observations
 from surreal.replay.stream.limiter import SamplesPerInsert
 
 B_co = TypeVar("B_co", bound=Batch | TrajectoryBatch, covariant=True)

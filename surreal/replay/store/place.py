@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Sequence
 
+from surreal.base.errors import ContractError
 from surreal.distributed.experience.codec import Contract
 from surreal.distributed.experience.stream import Stream
-from surreal.replay.store.compressed_rows import CompressedRows
-from surreal.replay.store.observations import MODES, MirroredRows, Mode, Observations, Place, choose, rows_expected
 from surreal.replay.store.remote_rows import RemoteRows
+from surreal.replay.store.rows import MODES, CompressedRows, MirroredRows, Mode, Observations, Place, rows_expected
+
+logger = logging.getLogger(__name__)
 
 
 class ObservationPlace:
@@ -55,3 +58,34 @@ class ObservationPlace:
             place = choose(self._mode, contract, capacity=self._capacity, mirror_max_bytes=self._mirror_max_bytes)
             self._decided = contract.id, place
         return self._decided[1]
+
+
+def choose(mode: Mode, contract: Contract, *, capacity: int, mirror_max_bytes: int) -> Place:
+    """Decide where observations are, from the contract and the capacity alone.
+
+    Args:
+        mode: what was asked for.
+        contract: of the stream.
+        capacity: transitions kept.
+        mirror_max_bytes: most that `auto` mirrors.
+
+    Raises:
+        ContractError: the stream is compressed, so rows cannot be fetched one by one, but would have to be.
+    """
+    needed = rows_expected(capacity) * contract.obs.row_bytes
+    fits = needed <= mirror_max_bytes
+    if not needed:
+        mode = "mirrored"  # observations of no bytes cannot be fetched
+    chosen: Place = mode if mode != "auto" else "mirrored" if fits else "remote"
+    if chosen == "remote" and contract.compression is not None:
+        because = "" if mode == "remote" else f"; mirrored, they take {needed} bytes, more than {mirror_max_bytes}"
+        raise ContractError(
+            f"observations cannot be remote: the stream's blocks are compressed ({contract.compression}){because}; "
+            + ("use observations: mirrored" if mode == "remote" else "raise mirror_max_bytes, lower capacity")
+            + ", use observations: compressed, or send without compression"
+        )
+    logger.info(
+        "observations are %s (%s): %d transitions take %.1f MiB of rows, the budget is %.1f MiB",
+        chosen, mode, capacity, needed / 2**20, mirror_max_bytes / 2**20,
+    )  # fmt: skip
+    return chosen

@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 
 from surreal.base.types import SampleInfo
 from surreal.distributed.experience.codec import Chunk, Contract
-from surreal.replay.store.ring import Ring
+from surreal.replay.store.rows import Ring
 from surreal.replay.store.storage import StoredChunk, TransitionStore, stack_rows
 from surreal.replay.trajectories.lanes import Lanes, Run
 

@@ -12,7 +12,7 @@ from naive_replay import DEADLINE_S, NaiveReplay, Pool, Walker, assert_same, con
 
 from surreal.base.types import Action, StepBatch, StepKind
 from surreal.distributed.experience.stream import Stream
-from surreal.replay.store.observations import MirroredRows
+from surreal.replay.store.rows import MirroredRows
 
 STEPS = 300
 

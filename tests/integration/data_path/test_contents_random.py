@@ -12,8 +12,8 @@ from naive_replay import Episode, NaiveReplay, Pool, Transition, make_obs, pump,
 
 from surreal.base.types import Batch, Obs
 from surreal.envs import Env, FrameStack
-from surreal.replay.store.observations import MirroredRows
 from surreal.replay.store.remote_rows import RemoteRows
+from surreal.replay.store.rows import MirroredRows
 
 PAIR, NAME = spaces.Box(-1e6, 1e6, (2,), np.float32), spaces.Box(-(10**6), 10**6, (), np.int64)
 PIXELS = spaces.Box(-(10**6), 10**6, (2,), np.int32)

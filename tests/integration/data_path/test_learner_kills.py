@@ -34,7 +34,7 @@ from surreal.distributed.experience.sender import ExpSender
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.distributed.experience.stream import Stream
 from surreal.replay import FIFOReplay, PrioritizedReplay
-from surreal.replay.store.priority_file import read_priorities
+from surreal.replay.store.priorities import read_priorities
 from surreal.replay.trajectories.ledger import from_mark
 
 ALPHA, GAMMA, N_STEP = 0.6, 0.5, 3

@@ -12,8 +12,8 @@ from naive_replay import NaiveReplay, Pool, Walker, assert_same, contents, make_
 
 from surreal.base.errors import ContractError, ThreadFailedError
 from surreal.base.types import Action, Batch, StepBatch, StepKind
-from surreal.replay.store.compressed_rows import CompressedRows
 from surreal.replay.store.remote_rows import RemoteRows
+from surreal.replay.store.rows import CompressedRows
 
 STEPS = 300
 
@@ -76,7 +76,7 @@ def assert_same_batches(ours: list[Batch], theirs: list[Batch]) -> None:
 def test_batches_are_those_of_mirrored_observations(
     make_run: Any, start_redis: Any, redis_binary: str, kind: str, n: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("surreal.replay.store.compressed_rows._LEAST_BYTES", 9)  # some leaves are, some are not
+    monkeypatch.setattr("surreal.replay.store.rows._LEAST_BYTES", 9)  # some leaves are, some are not
     run = make_run(start_redis(binary=redis_binary).address)
     if kind == "stacks":
         sender = run.sender(lookahead=n - 1, frame_stack=4)

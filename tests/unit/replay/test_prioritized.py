@@ -20,7 +20,7 @@ from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.codec import Chunk, Contract, decode, encode
 from surreal.replay import PrioritizedReplay
 from surreal.replay.prioritized import Prioritized
-from surreal.replay.store.priority_file import SavedPriorities, write_priorities
+from surreal.replay.store.priorities import SavedPriorities, write_priorities
 from tests.examples import examples
 
 ALPHA, EPSILON = 0.5, 1e-3

@@ -10,8 +10,7 @@ import pytest
 
 from surreal.base.specs import ArraySpec, ObsSpec
 from surreal.distributed.experience.codec import Contract
-from surreal.replay.store.compressed_rows import CompressedRows
-from surreal.replay.store.observations import MirroredRows
+from surreal.replay.store.rows import CompressedRows, MirroredRows
 
 ACTION = ArraySpec("action", (), np.dtype(np.int64))
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from surreal.replay.store.nstep import n_step
+from surreal.replay.store.storage import n_step
 from tests.examples import examples
 
 

@@ -13,7 +13,8 @@ from surreal.base.specs import ArraySpec, ObsSpec
 from surreal.base.types import SampleInfo
 from surreal.distributed.experience.codec import Contract
 from surreal.replay.engine.batches import to_batch
-from surreal.replay.store.observations import choose, rows_expected
+from surreal.replay.store.place import choose
+from surreal.replay.store.rows import rows_expected
 from surreal.replay.store.storage import Gathered
 
 ACTION = ArraySpec("action", (), np.dtype(np.int64))

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from surreal.base.specs import ArraySpec, ObsSpec
 from surreal.distributed.experience.codec import Contract, decode, encode
-from surreal.replay.store.observations import MirroredRows
-from surreal.replay.store.ring import Ring
+from surreal.replay.store.rows import MirroredRows, Ring
 from surreal.replay.store.storage import StoredChunk, TransitionStore
 from tests.examples import examples
 

@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surreal.replay.store import sum_tree
-from surreal.replay.store.sum_tree import MAX_VALUE, SumTree
+from surreal.replay.store import priorities
+from surreal.replay.store.priorities import MAX_VALUE, SumTree
 from tests.examples import examples
 
 
 @pytest.fixture(autouse=True)
 def _small_top(monkeypatch: pytest.MonkeyPatch) -> None:
     # With a small top, few leaves make many levels.
-    monkeypatch.setattr(sum_tree, "_TOP_SIZE", 4)
+    monkeypatch.setattr(priorities, "_TOP_SIZE", 4)
 
 
 def naive_find(leaves: list[float], prefix_sum: float) -> int:
@@ -120,9 +120,9 @@ def test_the_size_of_an_update_makes_no_difference(at_once: int) -> None:
 
 def test_prefixes_that_rise_where_a_leaf_is_zero_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     # What a matrix product could do that adds up some columns in another order, much exaggerated.
-    wrong = sum_tree._PREFIX.copy()
+    wrong = priorities._PREFIX.copy()
     wrong[:, 5] += 0.01
-    monkeypatch.setattr(sum_tree, "_PREFIX", wrong)
+    monkeypatch.setattr(priorities, "_PREFIX", wrong)
     tree = SumTree(64)
     values = np.where(np.arange(64) % 16 == 4, 0.0, 1.0)
     tree.set(np.arange(64), values)

@@ -1,0 +1,269 @@
+"""Observation rows in this process, as they are or compressed, in rings of preallocated columns.
+
+`TransitionStore` names rows by sequence numbers, which only grow. Batches are the same with each strategy:
+`MirroredRows`, `CompressedRows`, or `RemoteRows` (in `remote_rows`).
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from surreal.base.specs import ArraySpec
+from surreal.distributed.experience.codec import Chunk, Contract
+
+
+class Ring:
+    """Columns of equal length, addressed by sequence number: what has it stands in the slot `number % size`.
+
+    Args:
+        shapes: name -> (shape of a row, dtype).
+        size: rows allocated at first, >= 1.
+    """
+
+    def __init__(self, shapes: Mapping[str, tuple[tuple[int, ...], Any]], size: int) -> None:
+        self.size = max(size, 1)
+        self.head = 0  # next sequence number
+        self.tail = 0  # oldest live one
+        self.columns: dict[str, NDArray[Any]] = {
+            name: np.empty((self.size, *shape), dtype) for name, (shape, dtype) in shapes.items()
+        }
+
+    def __len__(self) -> int:
+        return self.head - self.tail
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes allocated."""
+        return sum(column.nbytes for column in self.columns.values())
+
+    def append(self, rows: Mapping[str, NDArray[Any]], count: int) -> int:
+        """Copy rows in; returns the first one's sequence number."""
+        if len(self) + count > self.size:
+            self._grow(len(self) + count)
+        first, begin = self.head, self.head % self.size
+        split = min(count, self.size - begin)
+        for name, column in self.columns.items():
+            values = rows[name]
+            column[begin : begin + split] = values[:split]
+            if split < count:
+                column[: count - split] = values[split:]
+        self.head += count
+        return first
+
+    def free_until(self, sequence: int) -> None:
+        """Forget everything before this sequence number."""
+        self.tail = sequence
+
+    def take(self, name: str, sequences: NDArray[np.int64]) -> NDArray[Any]:
+        """Copy the rows with these sequence numbers."""
+        return self.columns[name].take(sequences % self.size, axis=0)
+
+    def _grow(self, needed: int) -> None:
+        size = needed + needed // 4
+        live = np.arange(self.tail, self.head)
+        old_slots, new_slots = live % self.size, live % size
+        for name, column in self.columns.items():
+            grown = np.empty((size, *column.shape[1:]), column.dtype)
+            grown[new_slots] = column[old_slots]
+            self.columns[name] = grown
+        self.size = size
+
+
+logger = logging.getLogger(__name__)
+
+Place = Literal["mirrored", "compressed", "remote"]
+Mode = Literal["mirrored", "compressed", "remote", "auto"]
+MODES: tuple[Mode, ...] = ("mirrored", "compressed", "remote", "auto")
+
+#: Arrays of rows' sequence numbers, of any shape: those of observations, [B] or [B, stack], those of the next ones, ...
+Wanted = Sequence[NDArray[np.int64]]
+#: One array [*shape of the rows, *leaf_shape] a leaf.
+Leaves = list[NDArray[Any]]
+
+
+class Observations(ABC):
+    """Rows of observations, used by the replay's thread, which collects what it asked for in the same order.
+
+    first = insert(chunk); ...; ask(wanted); ...; collect(wanted); ...; free_until(row)
+    """
+
+    #: Batches that should be asked for ahead of the one collected, so that a wait for one serves the next.
+    asks_ahead = 0
+    #: Rows that were asked for and were gone.
+    gone_rows = 0
+
+    def __init__(self, contract: Contract) -> None:
+        self.contract = contract
+
+    @property
+    @abstractmethod
+    def head(self) -> int:
+        """Sequence number of the next row."""
+
+    @property
+    @abstractmethod
+    def nbytes(self) -> int:
+        """Bytes of observations in this process."""
+
+    @abstractmethod
+    def insert(self, chunk: Chunk) -> int:
+        """Take in a chunk's rows; returns the first one's sequence number."""
+
+    @abstractmethod
+    def free_until(self, sequence: int) -> None:
+        """Forget everything before this sequence number."""
+
+    @abstractmethod
+    def collect(self, wanted: Wanted) -> list[Leaves] | None:
+        """Copies of the rows that were asked for first, for each array of them; None if some are gone."""
+
+    def ask(self, wanted: Wanted) -> None:
+        """Say which rows will be collected."""
+
+    def fetch(self, rows: NDArray[np.int64]) -> Leaves:
+        """Ask and collect at once: [*rows.shape, *leaf_shape] for each leaf; nothing else may be asked for.
+
+        Raises:
+            LookupError: some are gone.
+        """
+        self.ask((rows,))
+        found = self.collect((rows,))
+        if found is None:
+            raise LookupError("some of the observations are gone from Redis")
+        return found[0]
+
+    def forget(self) -> None:
+        """Drop what was asked for and not collected."""
+
+    @property
+    def gone_until(self) -> int:
+        """All rows before this sequence number are gone."""
+        return 0
+
+    @property
+    def has_gone(self) -> bool:
+        """Whether any row is known to be gone that was not freed yet."""
+        return False
+
+    def are_gone(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which of these rows [B] are known to be gone."""
+        return np.zeros(len(rows), np.bool_)
+
+    def close(self) -> None:
+        """Give back connections."""
+
+
+class MirroredRows(Observations):
+    """Rows in preallocated arrays of this process.
+
+    Args:
+        contract: what the stream holds.
+        size: rows expected to be alive, a first size.
+    """
+
+    def __init__(self, contract: Contract, size: int) -> None:
+        super().__init__(contract)
+        self._names = [str(i) for i in range(len(contract.obs.leaves))]
+        shapes = {name: (leaf.shape, leaf.dtype) for name, leaf in zip(self._names, contract.obs.leaves, strict=True)}
+        self.ring = Ring(shapes, size)
+
+    @property
+    def head(self) -> int:
+        return self.ring.head
+
+    @property
+    def nbytes(self) -> int:
+        return self.ring.nbytes
+
+    def insert(self, chunk: Chunk) -> int:
+        if not chunk.leaves:
+            raise ValueError("a chunk came without its observations, which are to be mirrored")
+        return self.ring.append(dict(zip(self._names, chunk.leaves, strict=True)), chunk.num_rows)
+
+    def free_until(self, sequence: int) -> None:
+        self.ring.free_until(sequence)
+
+    def collect(self, wanted: Wanted) -> list[Leaves]:
+        take = self.ring.take
+        return [[take(name, rows) for name in self._names] for rows in wanted]
+
+
+def rows_expected(capacity: int) -> int:
+    """Observation rows to allocate for that many transitions: episodes and chunks have one more than steps."""
+    return capacity + capacity // 8 + 1024
+
+
+#: Without lz4's frame around it: a row's size is known, and the frame takes six times as long as a row.
+_CODEC = "lz4_raw"
+#: Rows of a leaf that are smaller are kept as they are.
+_LEAST_BYTES = 256
+
+
+class CompressedRows(Observations):
+    """Rows that take a fraction of their memory, and are decompressed when they are sampled.
+
+    Args:
+        contract: what the stream holds.
+        size: rows expected to be alive, a first size.
+    """
+
+    def __init__(self, contract: Contract, size: int) -> None:
+        super().__init__(contract)
+        self._codec = pa.Codec(_CODEC)
+        self._leaves = [(str(i), leaf, leaf.nbytes >= _LEAST_BYTES) for i, leaf in enumerate(contract.obs.leaves)]
+        shapes = {name: ((), object) if packed else (leaf.shape, leaf.dtype) for name, leaf, packed in self._leaves}
+        self._ring = Ring(shapes, size)
+        self._packed_bytes = 0
+
+    @property
+    def head(self) -> int:
+        return self._ring.head
+
+    @property
+    def nbytes(self) -> int:
+        return self._ring.nbytes + self._packed_bytes
+
+    def insert(self, chunk: Chunk) -> int:
+        if not chunk.leaves:
+            raise ValueError("a chunk came without its observations, which are to be kept")
+        values = {
+            name: self._pack(rows) if packed else rows
+            for (name, _, packed), rows in zip(self._leaves, chunk.leaves, strict=True)
+        }
+        return self._ring.append(values, chunk.num_rows)
+
+    def free_until(self, sequence: int) -> None:
+        places = np.arange(self._ring.tail, sequence) % self._ring.size
+        for name, _, packed in self._leaves:
+            if packed:
+                column = self._ring.columns[name]
+                self._packed_bytes -= sum(map(sys.getsizeof, column[places]))
+                column[places] = None
+        self._ring.free_until(sequence)
+
+    def collect(self, wanted: Wanted) -> list[Leaves]:
+        return [[self._take(name, leaf, packed, rows) for name, leaf, packed in self._leaves] for rows in wanted]
+
+    def _pack(self, rows: NDArray[Any]) -> NDArray[np.object_]:
+        packed = np.empty(len(rows), np.object_)
+        for i, row in enumerate(np.ascontiguousarray(rows).reshape(len(rows), -1)):
+            packed[i] = self._codec.compress(row, asbytes=True)
+        self._packed_bytes += sum(map(sys.getsizeof, packed))
+        return packed
+
+    def _take(self, name: str, leaf: ArraySpec, packed: bool, rows: NDArray[np.int64]) -> NDArray[Any]:
+        found = self._ring.take(name, rows)
+        if not packed:
+            return found
+        out = np.empty((rows.size, leaf.nbytes), np.uint8)
+        for target, row in zip(out, found.ravel(), strict=True):
+            target[:] = np.frombuffer(self._codec.decompress(row, leaf.nbytes), np.uint8)
+        return out.view(leaf.dtype).reshape(*rows.shape, *leaf.shape)

@@ -40,8 +40,8 @@ from surreal.run.evaluation import EpisodeScore, EvaluationRound
 from surreal.run.process import registry
 from surreal.run.process.liveness.claims import Claim
 from surreal.run.self_play.exchange import Games, LeagueExchange
-from surreal.run.session.scoring.book import ScoreBook
-from surreal.run.session.scoring.sharing import ScoreCollector, ScoreSender
+from surreal.run.session.score_sharing import ScoreCollector, ScoreSender
+from surreal.run.session.scores import RoundFile
 from surreal.run.view.live.top import Follower
 from surreal.run.view.reader import RunReader
 
@@ -117,7 +117,7 @@ class PartsOfARun:
         for queue in self.queues:
             queue.expect(GRADIENT)
         self.call_server = CallServer(learner, Target())
-        self.book = ScoreBook(folder / "eval")
+        self.book = RoundFile(folder / "eval")
         self.scores = ScoreCollector(learner, folder / "learner" / "eval")
         self.collector = Collector(learner, folder / "learner", tensorboard=False)
         self.league = LeagueExchange(learner, "default")

@@ -32,7 +32,7 @@ MODULES = (
     "surreal.run.roles.agent",
     "surreal.run.roles.eval",
     "surreal.run.roles.learner",
-    "surreal.run.session.leading.offline",
+    "surreal.run.session.offline",
     "surreal.run.roles.rlx_client",
     "surreal.run.roles.rlx_server",
     "surreal.run.commands.play",

@@ -24,7 +24,7 @@ from surreal.replay import UniformReplay
 from surreal.replay.archive import ReplayArchive, export_replay, transfer
 from surreal.replay.archive.files import ArchiveWriter
 from surreal.replay.stream.info import replay_info
-from surreal.run.session.leading.offline import fill_replay, offline_overrides, offline_settings
+from surreal.run.session.offline import fill_replay, offline_overrides, offline_settings
 
 STEPS = 200
 

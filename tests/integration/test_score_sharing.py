@@ -14,9 +14,9 @@ from surreal.base.checkpoint import load_checkpoint
 from surreal.base.errors import BusyError
 from surreal.distributed.connection.client import RedisClient
 from surreal.run.evaluation import EpisodeScore, EvaluationRound
-from surreal.run.session.scoring import sharing
-from surreal.run.session.scoring.book import ScoreBook
-from surreal.run.session.scoring.sharing import ScoreCollector, ScoreSender, claim_scores
+from surreal.run.session import score_sharing as sharing
+from surreal.run.session.score_sharing import ScoreCollector, ScoreSender, claim_scores
+from surreal.run.session.scores import RoundFile
 
 
 def refuse(*_: Any, **__: Any) -> None:
@@ -25,7 +25,7 @@ def refuse(*_: Any, **__: Any) -> None:
 
 def play(
     client: RedisClient,
-    book: ScoreBook,
+    book: RoundFile,
     episode_return: float,
     sender: ScoreSender | None = None,
     *,
@@ -41,7 +41,7 @@ def play(
 def test_rounds_that_redis_did_not_take_go_with_the_next_one(
     client: RedisClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    book, mine = ScoreBook(tmp_path / "there"), tmp_path / "here"
+    book, mine = RoundFile(tmp_path / "there"), tmp_path / "here"
     sender = ScoreSender(client, book)
     with monkeypatch.context() as away:
         away.setattr(client.redis, "xadd", refuse)
@@ -54,7 +54,7 @@ def test_rounds_that_redis_did_not_take_go_with_the_next_one(
 
 
 def test_rounds_arrive_once_and_the_best_policy_with_them(client: RedisClient, tmp_path: Path) -> None:
-    book, mine = ScoreBook(tmp_path / "there"), tmp_path / "here"
+    book, mine = RoundFile(tmp_path / "there"), tmp_path / "here"
     for episode_return in (3.0, 7.0, 5.0):
         play(client, book, episode_return)
         ScoreCollector(client, mine).step()  # one that begins anew each time
@@ -69,7 +69,7 @@ def test_rounds_arrive_once_and_the_best_policy_with_them(client: RedisClient, t
 
 def test_rounds_arrive_after_redis_lost_the_last_of_them(client: RedisClient, tmp_path: Path) -> None:
     """The clock of the server that was promoted is behind: its ids are below those that were read."""
-    book, mine, scores = ScoreBook(tmp_path / "there"), tmp_path / "here", client.run_keys.scores
+    book, mine, scores = RoundFile(tmp_path / "there"), tmp_path / "here", client.run_keys.scores
     collector = ScoreCollector(client, mine)
     client.redis.execute_command("XGROUP", "CREATE", scores, "any", "$", "MKSTREAM")
     client.redis.execute_command("XSETID", scores, f"{1 << 45}-0")
@@ -86,7 +86,7 @@ def test_rounds_arrive_after_redis_lost_the_last_of_them(client: RedisClient, tm
 
 def test_where_the_evaluation_writes_itself_nothing_is_brought(client: RedisClient, tmp_path: Path) -> None:
     lock = claim_scores(tmp_path)
-    book = ScoreBook(tmp_path)
+    book = RoundFile(tmp_path)
     play(client, book, 3.0)
     before = (tmp_path / "scores.jsonl").read_bytes()
     ScoreCollector(client, tmp_path).step()

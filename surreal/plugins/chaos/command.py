@@ -26,7 +26,7 @@ from surreal.plugins.chaos.report import Report
 from surreal.plugins.chaos.subjects.joining import join
 from surreal.plugins.chaos.subjects.starting import StartedRun
 from surreal.plugins.chaos.subjects.subject import Keeps, Subject
-from surreal.run.build.kept import round_lines
+from surreal.run.build.checkpoints import round_lines
 from surreal.run.process import registry
 from surreal.run.process.ending import ExitCode
 

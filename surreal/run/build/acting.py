@@ -23,8 +23,8 @@ from surreal.distributed.experience.sender import ExpSender
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.distributed.parameters.listener import TorchListener
 from surreal.envs import EnvPool
+from surreal.run.build.checkpoints import OWN_WORDS
 from surreal.run.build.construct import Recipe, Setting, construct, refused
-from surreal.run.build.earlier import OWN_WORDS
 from surreal.run.build.environments import Spaces
 from surreal.run.build.saved_policy import policy_file, policy_header, policy_tensors
 from surreal.run.evaluation import Evaluator

@@ -1,18 +1,10 @@
-"""The evaluation loop: an agent plays whole episodes without exploring, and every episode counts the same.
-
-Called by the evaluation process (`main/eval.py`), by `surreal play`, and by `surreal run --verify`. Nothing here knows
-Redis: who calls `Evaluator.play` decides which parameters the agent's model holds, and they do not change meanwhile.
-
-Why each environment has a quota: whoever runs k environments side by side and takes the first E episodes that end takes
-too many short ones, because long episodes are still under way. Here each of the k environments plays E/k episodes to
-their end, however long the others have been finished.
-"""
+"""Whole episodes of an agent that does not explore, over several environments at once."""
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import gymnasium
@@ -20,14 +12,129 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surreal.agent.exploring.sampler import Sampler
-from surreal.base.errors import StoppedError
+from surreal.base.errors import EnvError, StoppedError
+from surreal.base.specs import ObsSpec
 from surreal.base.types import Action, Obs
-from surreal.envs.actions import ActionAdapter, mask_width
+from surreal.base.values import describe_unsound, is_sound
+from surreal.envs.actions import ActionAdapter, flat_mask, mask_width
 from surreal.envs.pools.base import FaultCounter, describe_observations
-from surreal.run.evaluation.rounds import EpisodeScore
-from surreal.run.evaluation.seat import Seat
+from surreal.run.evaluation.scores import EpisodeScore
 
 logger = logging.getLogger(__name__)
+
+_NO_REWARD = np.zeros(())
+
+
+class EvaluationSlot:
+    """One environment of a round.
+
+    Args:
+        index: of the environment.
+        env: reset and stepped here.
+        spec: of its observations.
+        mask_width: discrete actions, 0 of other spaces.
+        max_steps: after which an episode is cut; None: never.
+        faults: counts impossible numbers, and ends the run when there are too many.
+        redraw: gives a seed in place of one whose episode does not count.
+
+    Attributes:
+        seeds: of its episodes.
+        scores: of those that were played.
+        leaves: of the newest observation.
+        mask: [mask_width] actions that are legal.
+        has_mask: whether the environment says what is legal.
+        length: env steps of the running episode.
+        player: of a game of several, who is to act; else 0.
+        is_first: whether that one has not acted yet in this episode.
+    """
+
+    def __init__(
+        self,
+        index: int,
+        env: gymnasium.Env[Any, Any],
+        spec: ObsSpec,
+        *,
+        mask_width: int,
+        max_steps: int | None,
+        faults: FaultCounter,
+        redraw: Callable[[], int],
+    ) -> None:
+        self.index = index
+        self.seeds: list[int] = []
+        self.scores: list[EpisodeScore] = []
+        self.leaves: list[NDArray[Any]] = []
+        self.mask = np.ones(mask_width, np.bool_)
+        self.has_mask = False
+        self.length = 0
+        self.player = 0
+        self._acted: set[int] = set()  # players that acted in this episode
+        self._env = env
+        self._spec = spec
+        self._max_steps = max_steps
+        self._faults = faults
+        self._redraw = redraw
+        self._return = 0.0
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether all of its episodes were played."""
+        return len(self.scores) == len(self.seeds)
+
+    @property
+    def is_first(self) -> bool:
+        return self.player not in self._acted
+
+    def next_episode(self) -> None:
+        """Begin the next episode.
+
+        Raises:
+            EnvError: as `Evaluator.play`.
+        """
+        while True:
+            self.length = 0
+            self._acted.clear()
+            self._return = 0.0
+            obs, info = self._env.reset(seed=self.seeds[len(self.scores)])
+            if self._see(obs, _NO_REWARD, info):
+                return
+
+    def step(self, action: Any) -> None:
+        """Take a step, and begin the next episode if this one is over; raises as `next_episode`."""
+        self._acted.add(self.player)
+        obs, reward, terminated, truncated, info = self._env.step(action)
+        if not self._see(obs, np.asarray(reward), info):
+            self.next_episode()
+            return
+        self.length += 1
+        self._return += float(reward)
+        has_ended = terminated or truncated
+        if has_ended or self.length == self._max_steps:
+            self._faults.clear()
+            seed = self.seeds[len(self.scores)]
+            self.scores.append(EpisodeScore(self._return, self.length, seed, is_cut=not has_ended))
+            if not self.is_finished:
+                self.next_episode()
+
+    def _see(self, obs: Obs, reward: NDArray[Any], info: Mapping[str, Any]) -> bool:
+        """Keep what the agent needs of an observation; false if the episode cannot count and another is to begin."""
+        try:
+            # A copy: environments reuse their buffers, and this one is stacked with others later.
+            self.leaves = [np.array(leaf) for leaf in self._spec.flatten(obs)]
+        except ValueError as error:
+            raise EnvError(f"{self._env} gave an observation that its space does not describe: {error}") from error
+        self.player = info.get("player_number", 0)
+        if len(self.mask) and (self.has_mask or "action_mask" in info):
+            mask = info.get("action_mask")
+            self.has_mask = True
+            self.mask = np.ones_like(self.mask) if mask is None else flat_mask(mask, len(self.mask))
+        if is_sound(reward) and all(is_sound(leaf) for leaf in self.leaves):
+            return True
+        names = [f"observation {leaf.name}".rstrip() for leaf in self._spec.leaves]
+        shown = {"reward": reward, **dict(zip(names, self.leaves, strict=True))}
+        self._faults.add(f"{self._env}, evaluation: {describe_unsound(shown)}")
+        self.seeds[len(self.scores)] = self._redraw()
+        return False
+
 
 #: Steps of an episode in an environment that has no time limit of its own; half an hour of an Atari game.
 DEFAULT_MAX_STEPS = 27_000
@@ -91,7 +198,7 @@ class Evaluator:
         self._spec = describe_observations(envs[0].observation_space)
         self._adapter = ActionAdapter(envs[0].action_space)
         self._fault_counters = [FaultCounter() for _ in envs]  # beyond a round: faults in a row may be in two of them
-        self._seats: list[Seat] = []
+        self._seats: list[EvaluationSlot] = []
         self.env_steps = 0
         self.void_episodes = 0
         agent.set_mode("sample" if sample else "eval")
@@ -122,7 +229,7 @@ class Evaluator:
         count = min(len(self._envs), episodes)
         width = mask_width(self._adapter.space)
         seats = [
-            Seat(
+            EvaluationSlot(
                 index, env, self._spec, mask_width=width, max_steps=self._max_steps, faults=faults, redraw=self._redraw
             )
             for index, (env, faults) in enumerate(zip(self._envs[:count], self._fault_counters[:count], strict=True))
@@ -153,7 +260,7 @@ class Evaluator:
         for env in self._envs:
             env.close()
 
-    def _step(self, seats: Sequence[Seat]) -> None:
+    def _step(self, seats: Sequence[EvaluationSlot]) -> None:
         columns = [np.stack(rows) for rows in zip(*(seat.leaves for seat in seats), strict=True)]
         has_mask = any(seat.has_mask for seat in seats)
         action = self._agent.act_batch(

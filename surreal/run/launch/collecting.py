@@ -27,7 +27,7 @@ from surreal.base.errors import SurrealError
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.telemetry.collector import Collector
 from surreal.run.launch.starting import Process, Starter
-from surreal.run.observers.sinks.feeding import STATE_NAME
+from surreal.run.observers.feeding import STATE_NAME
 from surreal.run.process import registry
 from surreal.run.process.arguments import DEFAULT_REDIS, REDIS_VARIABLE
 from surreal.run.process.interrupts import set_at_signals

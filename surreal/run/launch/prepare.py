@@ -55,7 +55,7 @@ def prepare(options: RunOptions) -> PreparedRun:
     overrides = options.overrides
     config = load_config(source, overrides)
     if options.offline is not None:
-        from surreal.run.session.leading.offline import offline_settings  # brings Arrow
+        from surreal.run.session.offline import offline_settings  # brings Arrow
 
         overrides = (*overrides, *offline_settings(config, options.offline))
         config = load_config(source, overrides)

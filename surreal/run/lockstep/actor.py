@@ -1,21 +1,42 @@
-"""Actor: one of a run's agents with its environments, as a process that only acts has it, a turn at a time."""
+"""The actor of the lockstep mode, and single steps of its replay."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from typing import Any
 
 from surreal.agent import AgentLoop, Rounds
 from surreal.agent.loop import EpisodeCallback
 from surreal.base.errors import ReplayFullError
+from surreal.base.types import Batch, TrajectoryBatch
 from surreal.config import Config
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.envs import EnvPool
+from surreal.replay import Replay
 from surreal.run.build.acting import build_agent, build_listener, build_model, build_remote_server, build_sender
 from surreal.run.build.environments import Spaces, build_pool
 from surreal.run.build.lockstep import turn_rows, turn_trajectories
 from surreal.run.process.role import RoleProcess, role_rng
 from surreal.run.process.roles import RandomStream
+
+
+def take_in(replay: Replay[Any]) -> None:
+    """Have a replay take in what was sent since the last turn."""
+    replay.owner.refresh()
+    queue = replay.pointer_queue
+    while queue.enqueue_step(waits=False):
+        while len(queue) and replay.step(0.0):
+            pass
+
+
+def next_batch(replay: Replay[Any]) -> Batch | TrajectoryBatch | None:
+    """Give the next batch, made only now: with the priorities that came of the one before. None if none is allowed."""
+    while not len(replay.fetcher_queue):
+        if not replay.step(0.0):
+            return None
+    batch: Batch | TrajectoryBatch | None = replay.dequeue(0.0)
+    return batch
 
 
 class Actor:

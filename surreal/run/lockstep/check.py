@@ -25,8 +25,8 @@ from surreal.envs import LocalEnvPool
 from surreal.learner import GradientLearner, Learner
 from surreal.run.build.acting import build_model
 from surreal.run.build.check import check_machine, check_names, naming_setting
+from surreal.run.build.checkpoints import OWN_WORDS, earlier_checkpoint
 from surreal.run.build.construct import check, refused
-from surreal.run.build.earlier import OWN_WORDS, earlier_checkpoint
 from surreal.run.build.environments import agent_spaces, build_env, build_spaces, find_spaces
 from surreal.run.build.learning import LEARNER, build_checkpoints, build_learner, build_replay
 from surreal.run.build.saved_policy import policy_file, policy_header, policy_tensors

@@ -28,9 +28,8 @@ from surreal.learner import GradientLearner
 from surreal.replay import Replay
 from surreal.run.build.learning import build_gradient_learner, build_gradient_sender, build_replay
 from surreal.run.build.lockstep import gradients_config
-from surreal.run.lockstep.actor import Actor
-from surreal.run.lockstep.outgoing import Outgoing, Waiting
-from surreal.run.lockstep.turn import next_batch, take_in
+from surreal.run.lockstep.actor import Actor, next_batch, take_in
+from surreal.run.lockstep.gradient_buffer import GradientBuffer, Waiting
 from surreal.run.process.role import RoleProcess
 from surreal.run.session.waiting import AgentWaits
 
@@ -94,7 +93,7 @@ class GradientAgent:
         stack.callback(sender.close)
         self._sender = sender
         loop = self._actor.loop
-        self._outgoing = Outgoing(
+        self._outgoing = GradientBuffer(
             self._learner,
             sender,
             self._actor.listener,

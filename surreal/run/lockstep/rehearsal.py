@@ -22,7 +22,7 @@ from surreal.run.build.acting import build_agent, build_model, build_sender
 from surreal.run.build.environments import Spaces, build_pool
 from surreal.run.build.learning import build_learner, build_replay, check_replay, replay_arguments
 from surreal.run.build.lockstep import gradients_config
-from surreal.run.lockstep.turn import next_batch, take_in
+from surreal.run.lockstep.actor import next_batch, take_in
 
 #: Environments of the rehearsal, at most: enough for trajectories of several lanes.
 _MOST_ENVS = 8

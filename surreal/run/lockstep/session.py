@@ -12,10 +12,10 @@ import torch
 from surreal.base.errors import SurrealError
 from surreal.base.metrics import EpisodeStatistics, Histogram, RateMeter, Reading
 from surreal.run.build.learning import build_checkpoints
-from surreal.run.lockstep.stretch import Stretch
+from surreal.run.lockstep.learner import LockstepLearner
 from surreal.run.process.ending import Counts
 from surreal.run.process.role import RoleProcess
-from surreal.run.session.limits import Limits
+from surreal.run.session.waiting import Limits
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ class LockstepSession:
         self._score_newest = score
         self._episodes = EpisodeStatistics("agent")
         self._rates = RateMeter("agent/env_steps_per_s"), RateMeter("learner/updates_per_s")
-        self._stretch: Stretch | None = None
+        self._learner: LockstepLearner | None = None
         self._counts = Counts()
         self._scored_version = 0
         self._readings: list[Reading] = []
@@ -77,15 +77,15 @@ class LockstepSession:
         Raises:
             DivergedError: nothing was learned since the checkpoint before.
         """
-        if self._stretch is not None:
-            if lost := self._stretch.count_unsaved():
+        if self._learner is not None:
+            if lost := self._learner.count_unsaved():
                 logger.warning("%d updates since the last checkpoint are dropped; --resume does them again", lost)
-            self._stretch.learner.check_learned()
+            self._learner.learner.check_learned()
 
     def counts(self) -> Counts:
         """How far the run came."""
-        if self._stretch is not None:
-            self._counts = self._stretch.counts()
+        if self._learner is not None:
+            self._counts = self._learner.counts()
         return self._counts
 
     def give_up(self, error: SurrealError) -> None:
@@ -93,17 +93,19 @@ class LockstepSession:
         if not self.process.arguments.supervised:
             self._request_stop(f"learner failed: {error}")
 
-    def _next(self, *, is_resumed: bool) -> Stretch:
+    def _next(self, *, is_resumed: bool) -> LockstepLearner:
         self.counts()
         self._readings = self._take_readings()
-        self._stretch = None
+        self._learner = None
         self._stack.close()
-        self._stretch = Stretch(self.process, self._store, self._stack, self._add_episode, is_resumed=is_resumed)
-        return self._stretch
+        self._learner = LockstepLearner(
+            self.process, self._store, self._stack, self._add_episode, is_resumed=is_resumed
+        )
+        return self._learner
 
     def _go_through(self) -> bool:
         """Go through the stretch that is next; returns whether the run ends with it."""
-        if self._stretch is None or self._stretch.run(self._score):
+        if self._learner is None or self._learner.run(self._score):
             return True
         reason = self._end_reason()
         if reason and not self._score():
@@ -131,7 +133,7 @@ class LockstepSession:
 
     def _metrics(self) -> dict[str, float]:
         """Of what acts and learns now, with rates over all stretches; on the telemetry's thread."""
-        stretch, values = self._stretch, dict[str, float]()
+        stretch, values = self._learner, dict[str, float]()
         for meter, total in zip(self._rates, self.counts()[:2], strict=True):
             meter.total = total
             values |= meter.metrics()
@@ -140,11 +142,11 @@ class LockstepSession:
 
     def _take_readings(self) -> list[Reading]:
         """Of the updates since the last call, those of stretches that are over included."""
-        stretch, (kept, self._readings) = self._stretch, (self._readings, [])
+        stretch, (kept, self._readings) = self._learner, (self._readings, [])
         return kept if stretch is None else kept + stretch.learner.readings.take()
 
     def _histograms(self) -> dict[str, Histogram]:
-        stretch = self._stretch
+        stretch = self._learner
         return {} if stretch is None else stretch.learner.histograms.take()
 
 

@@ -10,10 +10,9 @@ from typing import Any, TypeVar
 from surreal.base.errors import ConfigError
 from surreal.config import Config, accepted_names, check_args, import_class
 from surreal.config.schema.fields import ClassSection
-from surreal.run.observers.callback import Callback
-from surreal.run.observers.calling import Callbacks
-from surreal.run.observers.sinks.base import MetricSink
-from surreal.run.observers.sinks.feeding import SinkFeeder
+from surreal.run.observers.callback import Callback, Callbacks
+from surreal.run.observers.feeding import SinkFeeder
+from surreal.run.observers.files import MetricSink
 
 T = TypeVar("T")
 

@@ -27,8 +27,8 @@ from surreal.run.process import registry
 from surreal.run.process.progress import has_learned, read_progress
 from surreal.run.process.role import RoleProcess, run_role
 from surreal.run.process.roles import EVAL
-from surreal.run.session.scoring.book import ScoreBook
-from surreal.run.session.scoring.sharing import ScoreSender, claim_scores
+from surreal.run.session.score_sharing import ScoreSender, claim_scores
+from surreal.run.session.scores import RoundFile
 
 logger = logging.getLogger("surreal.run.roles.eval")  # __name__ is __main__ in a process of its own
 
@@ -62,7 +62,7 @@ class EvaluationSession:
         stack.callback(self.listener.close)
         (process.run_dir / "eval").mkdir(parents=True, exist_ok=True)
         stack.callback(claim_scores(process.run_dir / "eval").release)
-        self.book = ScoreBook(process.run_dir / "eval", keep=config.checkpoint.best_checkpoints_to_keep)
+        self.book = RoundFile(process.run_dir / "eval", keep=config.checkpoint.best_checkpoints_to_keep)
         is_elsewhere = process.role is EVAL and not process.arguments.supervised
         self._sender = ScoreSender(process.client, self.book, is_elsewhere=is_elsewhere)
         stack.callback(self._sender.send_waiting)

@@ -36,18 +36,16 @@ from surreal.run.process.role import RoleProcess, run_role
 from surreal.run.process.roles import LEARNER
 from surreal.run.process.run_folder import RunFolder
 from surreal.run.roles.eval import EvaluationSession
-from surreal.run.session.checkpointing import Checkpointing
-from surreal.run.session.leading.lead import lead
-from surreal.run.session.leading.offline import run_offline_learner
-from surreal.run.session.leading.torch_threads import set_torch_threads
-from surreal.run.session.limits import Limits
-from surreal.run.session.priorities import PrioritiesSaver
+from surreal.run.session.checkpointing import Checkpointing, PrioritiesSaver
+from surreal.run.session.leading_rank import lead
+from surreal.run.session.learner_process import set_torch_threads
+from surreal.run.session.offline import run_offline_learner
 from surreal.run.session.publishing import Intake, Publishing
 from surreal.run.session.ranks.following import follow_first_rank
 from surreal.run.session.ranks.group import RankGroup, join_ranks
 from surreal.run.session.ranks.replay import RankReplay
 from surreal.run.session.rollback import Rollback
-from surreal.run.session.waiting import ExperienceWaits
+from surreal.run.session.waiting import ExperienceWaits, Limits
 
 logger = logging.getLogger("surreal.run.roles.learner")  # __name__ is __main__ in a process of its own
 

@@ -37,7 +37,7 @@ from surreal.run.lockstep.check import try_update
 from surreal.run.process.role import RoleProcess, run_role
 from surreal.run.process.roles import PARAMETER_SERVER
 from surreal.run.roles.learner import Batches, LearnerSession
-from surreal.run.session.leading.lead import lead, work
+from surreal.run.session.leading_rank import lead, work
 
 logger = logging.getLogger("surreal.run.roles.parameter_server")  # __name__ is __main__ in a process of its own
 

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from surreal.base.errors import ConfigError
 from surreal.base.system.files import parse_json
-from surreal.run.build.kept import round_lines
+from surreal.run.build.checkpoints import round_lines
 from surreal.run.process.finding import is_run_folder, is_written_to
 from surreal.run.process.run_folder import METRICS_NAME, RESULT_NAME, RUNS_FOLDER, RunFolder, read_result, tail
-from surreal.run.session.scoring.best import read_best
+from surreal.run.session.scores import read_best
 
 if TYPE_CHECKING:
     from surreal.distributed.connection.client import RedisClient

@@ -25,10 +25,10 @@ from surreal.plugins.doctor.run.faults import (
     UNTRAINED,
 )
 from surreal.plugins.doctor.run.look import Look
-from surreal.run.build.kept import round_lines
+from surreal.run.build.checkpoints import round_lines
 from surreal.run.process.roles import LEARNER
 from surreal.run.process.run_folder import RESULT_NAME, last_metric, read_result, tail
-from surreal.run.session.scoring.best import is_finite, read_best
+from surreal.run.session.scores import is_finite, read_best
 
 #: Lives of a name in the ten minutes that heartbeats are kept, from which on it is not an accident.
 _MANY_LIVES = 2

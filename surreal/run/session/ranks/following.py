@@ -15,8 +15,8 @@ from surreal.run.build.acting import build_model
 from surreal.run.build.environments import build_spaces
 from surreal.run.build.learning import build_learner, build_replay
 from surreal.run.process.role import RoleProcess
-from surreal.run.session.leading.torch_cache import keep_torch_out_of_tmp
-from surreal.run.session.priorities import PrioritiesSaver
+from surreal.run.session.checkpointing import PrioritiesSaver
+from surreal.run.session.learner_process import keep_torch_out_of_tmp
 from surreal.run.session.ranks.group import RankGroup, join_ranks
 from surreal.run.session.ranks.replay import RankReplay
 

@@ -12,7 +12,7 @@ import pytest
 from surreal.base.checkpoint.store import CheckpointStore
 from surreal.base.errors import CheckpointError
 from surreal.config import Config, load_config
-from surreal.run.build.earlier import earlier_checkpoint, go_back
+from surreal.run.build.checkpoints import earlier_checkpoint, go_back
 
 NAME = "0000000100.safetensors"
 

@@ -11,7 +11,7 @@ from surreal.replay.archive import Manifest
 from surreal.run.build.learning import build_gradient_learner, check_gradients
 from surreal.run.build.lockstep import gradients_config, server_config, turn_rows, turn_trajectories
 from surreal.run.lockstep.gradient_agent import waiting_of
-from surreal.run.session.leading.offline import offline_overrides
+from surreal.run.session.offline import offline_overrides
 
 AGENTS = "learner.gradients=agents"
 

@@ -18,7 +18,7 @@ from surreal.base.types import Batch, SampleInfo, TrajectoryBatch
 from surreal.learner import A2CLearner, DDPGLearner, DQNLearner, GradientLearner, Gradients, PPOLearner
 from surreal.model import ActorCritic, DeterministicActorCritic, QFunction
 from surreal.model.filters import COUNTS, FilterCounts
-from surreal.run.lockstep.outgoing import Outgoing, Waiting
+from surreal.run.lockstep.gradient_buffer import GradientBuffer, Waiting
 from surreal.run.process.progress import write_progress
 
 OBS = ObsSpec.from_obs(np.zeros(4, np.float32))
@@ -146,7 +146,7 @@ def ddpg() -> DDPGLearner:
 
 def connect(
     make: Callable[[], GradientLearner], waiting: Waiting = NEVER, **options: Any
-) -> tuple[GradientLearner, Server, Outgoing]:
+) -> tuple[GradientLearner, Server, GradientBuffer]:
     agent, twin = make(), make()
     server = Server(twin, agent.model, **options)
     counts = {"steps": 0}
@@ -157,7 +157,7 @@ def connect(
 
     agent.become_ready()
     stop = threading.Event()
-    outgoing = Outgoing(agent, server, server, waiting=waiting, counts=count, stop=stop, check_stop=lambda: None)
+    outgoing = GradientBuffer(agent, server, server, waiting=waiting, counts=count, stop=stop, check_stop=lambda: None)
     return agent, server, outgoing
 
 

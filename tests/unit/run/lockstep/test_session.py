@@ -25,7 +25,7 @@ def stretch(*steps: int) -> Any:
 
 def test_readings_of_stretches_that_telemetry_missed_are_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
     coming = iter([stretch(1, 2), stretch(3), stretch(4)])
-    monkeypatch.setattr(session, "Stretch", lambda *_, **__: next(coming))
+    monkeypatch.setattr(session, "LockstepLearner", lambda *_, **__: next(coming))
     lockstep: Any = session.LockstepSession.__new__(session.LockstepSession)
     vars(lockstep).update(_stretch=None, _counts=None, _readings=[], _stack=ExitStack(), process=None, _store=None)
     for _ in range(3):

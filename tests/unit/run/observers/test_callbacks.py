@@ -10,7 +10,7 @@ import pytest
 from surreal.base.errors import ConfigError, StoppedError, UserCodeError
 from surreal.config import load_config
 from surreal.run.observers import Callback
-from surreal.run.observers.calling import Callbacks
+from surreal.run.observers.callback import Callbacks
 from surreal.run.observers.making import check_observers, make_callbacks
 
 MODULE = """

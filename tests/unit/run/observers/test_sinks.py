@@ -13,8 +13,8 @@ import pytest
 
 from surreal.config import load_config
 from surreal.run.observers import ConsoleSink, CsvSink, MetricSink, MlflowSink, Numbers, WandbSink
+from surreal.run.observers.feeding import SinkFeeder
 from surreal.run.observers.making import make_feeder
-from surreal.run.observers.sinks.feeding import SinkFeeder
 
 HISTOGRAM = '{"time": 1.0, "process": "learner", "step": 1, "histograms": {}}\n'
 

@@ -8,7 +8,7 @@ import pytest
 from tensorboardX.proto import event_pb2, plugin_hparams_pb2
 
 from surreal.config import load_config
-from surreal.run.session.leading.describing import describe_run, hyperparameters
+from surreal.run.session.learner_process import describe_run, hyperparameters
 
 
 def events_of(file: Path) -> list[event_pb2.Event]:

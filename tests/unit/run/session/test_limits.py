@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from surreal.config import load_config
-from surreal.run.session.limits import Limits
+from surreal.run.session.waiting import Limits
 from tests.unit.run.session.fakes import Clock
 
 

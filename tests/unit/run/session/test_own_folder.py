@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from surreal.base.errors import CheckpointError
-from surreal.run.session.leading.own_folder import OwnFolder
+from surreal.run.session.learner_process import OwnFolder
 
 
 def learner(folder: Path, restore: str | None, *, resume: bool = True) -> Any:

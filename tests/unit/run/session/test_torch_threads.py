@@ -10,8 +10,8 @@ import torch
 
 from surreal.base.system.process import count_cores
 from surreal.config.schema.learning import LearnerConfig
-from surreal.run.session.leading import torch_threads
-from surreal.run.session.leading.torch_threads import set_torch_threads
+from surreal.run.session import learner_process as torch_threads
+from surreal.run.session.learner_process import set_torch_threads
 
 
 @pytest.fixture(autouse=True)

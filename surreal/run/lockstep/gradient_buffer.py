@@ -1,4 +1,4 @@
-"""`Outgoing`: the gradients of an agent's learner on their way to the parameter servers, and what comes of them."""
+"""`GradientBuffer`: gradients of an agent's learner on their way to the parameter servers, and the replies."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Waiting(NamedTuple):
     timeout_s: float  #: of a wait
 
 
-class Outgoing:
+class GradientBuffer:
     """Pushes what a learner's updates come to, in place of its own steps; used by one thread.
 
     The gradients of an update go together when it is done. Those of a learner that takes several steps go one by one,

@@ -1,8 +1,4 @@
-"""`SinkFeeder`: hands the lines of a run's `metrics.jsonl` to its sinks, each once.
-
-The collector writes that file exactly once whatever dies, so what a sink was given is a place in it, which `sinks.json`
-in the run's folder says for each. A sink that fails is behind, and nobody waits for it.
-"""
+"""Feeding sinks with the metrics of a run's file."""
 
 from __future__ import annotations
 
@@ -15,9 +11,10 @@ from typing import Any
 
 from surreal.base.system.files import write_whole
 from surreal.distributed.telemetry.render import METRICS_PATH
-from surreal.run.observers.sinks.base import MetricSink, Numbers
+from surreal.run.observers.files import MetricSink, Numbers
 
 logger = logging.getLogger(__name__)
+
 
 STATE_NAME = "sinks.json"
 #: Read at once, bytes.

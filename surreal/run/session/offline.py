@@ -1,8 +1,4 @@
-"""Training from an archive: `surreal run PRESET --offline PATH` and `surreal learner PRESET --offline PATH`.
-
-The archive is imported into the run's own stream before the learner begins, and there are no agents. So everything else
-is as in any run: replay, sampling, evaluation, checkpoints, and a learner that is killed finds its replay again.
-"""
+"""Offline learning: a learner whose replay is filled from an archive."""
 
 from __future__ import annotations
 
@@ -29,6 +25,7 @@ from surreal.run.process.ending import exit_code_of, print_error
 from surreal.run.process.role import RoleProcess
 
 logger = logging.getLogger(__name__)
+
 
 #: What goes with the agents.
 _WITHOUT_AGENTS: Mapping[str, int | None] = {

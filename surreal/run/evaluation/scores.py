@@ -1,4 +1,4 @@
-"""What an evaluation finds out: the score of an episode, and what those of a round say of a version."""
+"""Scores of episodes and rounds of evaluation."""
 
 from __future__ import annotations
 

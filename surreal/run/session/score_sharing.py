@@ -1,9 +1,4 @@
-"""Scores of a run in Redis, for whoever watches it; and those of an evaluation elsewhere, with its best policy, brought
-into the learner's run folder.
-
-An evaluation holds `eval/eval.lock` in the folder that it writes. Where that is the learner's folder as well, there is
-nothing to bring. Videos stay where they were made.
-"""
+"""Scores that evaluations on other machines send to the learner."""
 
 from __future__ import annotations
 
@@ -21,11 +16,11 @@ from surreal.base.errors import BusyError, CheckpointError
 from surreal.base.system.files import FileLock, write_whole
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.pointer_queue import parse_entry_id
-from surreal.run.build.kept import round_lines
-from surreal.run.session.scoring.best import BEST_NAME, is_finite, read_best
-from surreal.run.session.scoring.book import ScoreBook, append_lines
+from surreal.run.build.checkpoints import round_lines
+from surreal.run.session.scores import BEST_NAME, RoundFile, append_lines, is_finite, read_best
 
 logger = logging.getLogger(__name__)
+
 
 LOCK_NAME = "eval.lock"
 #: Rounds that wait in Redis, the most bytes of one, and of a policy that is sent.
@@ -61,7 +56,7 @@ class ScoreSender:
         is_elsewhere: whether the learner's folder is another one, which gets the episodes, and the best policy.
     """
 
-    def __init__(self, client: RedisClient, book: ScoreBook, *, is_elsewhere: bool = True) -> None:
+    def __init__(self, client: RedisClient, book: RoundFile, *, is_elsewhere: bool = True) -> None:
         self._client = client
         self._book = book
         self._is_elsewhere = is_elsewhere

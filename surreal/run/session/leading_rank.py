@@ -1,4 +1,4 @@
-"""`lead`: what a process does that improves a run's parameters, around the improving: for the run and its folder."""
+"""The process of a run's learner or parameter server: collecting, scores, and the loop of updates."""
 
 from __future__ import annotations
 
@@ -12,16 +12,14 @@ from surreal.base.errors import DivergedError, FolderError, StoppedError, Surrea
 from surreal.base.system.threads import Supervisor
 from surreal.distributed.telemetry.collector import Collector
 from surreal.distributed.telemetry.heartbeats import live_processes
+from surreal.run.observers.feeding import SinkFeeder
 from surreal.run.observers.making import make_feeder
-from surreal.run.observers.sinks.feeding import SinkFeeder
 from surreal.run.process.ending import Counts
 from surreal.run.process.role import RoleProcess
 from surreal.run.process.roles import EVAL
-from surreal.run.session.leading.describing import describe_run
-from surreal.run.session.leading.offline import fill_replay
-from surreal.run.session.leading.own_folder import OwnFolder
-from surreal.run.session.leading.torch_cache import keep_torch_out_of_tmp
-from surreal.run.session.scoring.sharing import ScoreCollector
+from surreal.run.session.learner_process import OwnFolder, describe_run, keep_torch_out_of_tmp
+from surreal.run.session.offline import fill_replay
+from surreal.run.session.score_sharing import ScoreCollector
 
 logger = logging.getLogger("surreal.run.roles.learner")
 

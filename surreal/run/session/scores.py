@@ -1,12 +1,4 @@
-"""The evaluation's book-keeping on disk: every score, which policy is the best, and the best policies themselves.
-
-    eval/scores.jsonl       a line for each episode, then one for its round
-    eval/best.json          the best round
-    eval/best.safetensors   its policy: parameters and configuration, all that `surreal play` needs
-    eval/best-VERSION.safetensors   further policies, with `checkpoint.best_checkpoints_to_keep` > 1
-
-An evaluation that is started again goes on where the files end.
-"""
+"""The scores of a run: the file of rounds, the best policy, and its order."""
 
 from __future__ import annotations
 
@@ -22,13 +14,31 @@ from torch import Tensor
 
 from surreal.base.checkpoint import save_checkpoint
 from surreal.base.errors import FolderError
-from surreal.base.system.files import write_whole
-from surreal.run.build.kept import round_lines
+from surreal.base.system.files import parse_json, write_whole
+from surreal.run.build.checkpoints import round_lines
 from surreal.run.evaluation import EvaluationRound
-from surreal.run.session.scoring.best import BEST_NAME, is_finite, read_best
+
+BEST_NAME = "best.json"
 
 
-class ScoreBook:
+def read_best(folder: Path) -> dict[str, Any] | None:
+    """The best round of an evaluation's folder, `eval` in that of its run; None if there is none."""
+    try:
+        data = parse_json((folder / BEST_NAME).read_text())
+    except (OSError, ValueError):
+        return None
+    return data if isinstance(data, dict) and is_finite(data.get("mean_return")) else None
+
+
+def is_finite(value: object) -> bool:
+    """Whether a value out of a file is a finite number."""
+    try:
+        return isinstance(value, int | float) and math.isfinite(value)
+    except OverflowError:  # an integer of hundreds of digits
+        return False
+
+
+class RoundFile:
     """Scores of one run.
 
     Args:

@@ -1,4 +1,4 @@
-"""Stretch: what acts and learns from one checkpoint to the next, made anew each time."""
+"""LockstepLearner: acts and learns from one checkpoint to the next; it is made again for each."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ from surreal.run.build.acting import build_model
 from surreal.run.build.environments import build_spaces
 from surreal.run.build.learning import build_broadcaster, build_learner, build_replay
 from surreal.run.build.lockstep import lockstep_config, stretch_progress
-from surreal.run.lockstep.actor import Actor
-from surreal.run.lockstep.turn import next_batch, take_in
+from surreal.run.lockstep.actor import Actor, next_batch, take_in
 from surreal.run.process.ending import Counts
 from surreal.run.process.role import RoleProcess
 from surreal.run.session.checkpointing import Checkpointing
@@ -34,7 +33,7 @@ from surreal.run.session.publishing import Publishing
 _ROUNDS = 5
 
 
-class Stretch:
+class LockstepLearner:
     """What acts and learns from one checkpoint to the next: `run`, once.
 
     Args:

@@ -27,7 +27,7 @@ def test_readings_of_stretches_that_telemetry_missed_are_reported_once(monkeypat
     coming = iter([stretch(1, 2), stretch(3), stretch(4)])
     monkeypatch.setattr(session, "LockstepLearner", lambda *_, **__: next(coming))
     lockstep: Any = session.LockstepSession.__new__(session.LockstepSession)
-    vars(lockstep).update(_stretch=None, _counts=None, _readings=[], _stack=ExitStack(), process=None, _store=None)
+    vars(lockstep).update(_learner=None, _counts=None, _readings=[], _stack=ExitStack(), process=None, _store=None)
     for _ in range(3):
         lockstep._next(is_resumed=False)
     assert [reading.step for reading in lockstep._take_readings()] == [1, 2, 3, 4]

@@ -53,10 +53,11 @@ class LocalEnvPool(EnvPool):
     Args:
         envs: functions that make one gymnasium environment each, or a gymnasium vector environment in any of its
             autoreset modes.
-        seed: entropy from which every environment gets its own seed. explore: whether the agent may explore in these
-        environments. record: whether their steps are sent as experience. on_error: "end" raises the exceptions of
-        environments; "restart" cuts the episode and makes the environment again
-            (not those of a vector environment).
+        seed: entropy from which every environment gets its own seed.
+        explore: whether the agent may explore in these environments.
+        record: whether their steps are sent as experience.
+        on_error: "end" raises the exceptions of environments; "restart" cuts the episode and makes the environment
+            again (not those of a vector environment).
 
     Raises:
         EnvError: the environments cannot be made, or their spaces differ or are not supported.

@@ -45,12 +45,15 @@ class ServerSettings:
         token: what `init` must bring; None: nothing.
         origins: where else web pages may come from, such as "https://example.org"; "*": from anywhere. Pages of this
             machine, and those of this server under a numeric address, always may.
-        limits: on what clients send; None: what `message_limits` gives for the observation space. admission: decides
-        which sessions may be opened. rewards: makes scalars of rewards. is_exploiting: whether all sessions exploit,
-        whatever they ask for. tls: certificate and key; None: no TLS. static_dir: folder whose files are served over
-        HTTP; None: none. pages_dir: another one, served under `/app/`. status: returns further entries of
-        `/status.json`, which every client that reaches the port can read; called on the
-            server's thread. None: no entries.
+        limits: limits on messages of clients; None: those of `message_limits` for the observation space.
+        admission: decides which sessions may be opened.
+        rewards: makes scalars of rewards.
+        is_exploiting: whether all sessions exploit, whatever they ask for.
+        tls: certificate and key; None: no TLS.
+        static_dir: folder whose files are served over HTTP; None: none.
+        pages_dir: another folder, served under `/app/`.
+        status: returns further entries of `/status.json`, which every client that reaches the port can read; called on
+            the server's thread. None: no entries.
         on_metric: takes clients' metrics, all of them under "client/"; None drops them.
     """
 

@@ -33,9 +33,10 @@ class Recovery:
         killed: id of the life that was ended; "" for none.
 
     Attributes:
-        ended_s: when it was over; None while it lasts. recovered_s: when the run was itself again; None before.
+        ended_s: when it was over; None while it lasts.
+        recovered_s: when the run had recovered; None before.
         downtime: downtime of the process that was killed; None before its next life works, or where that is on another
-        machine.
+            machine.
     """
 
     number: int

@@ -66,7 +66,7 @@ def run(redis_server: Any, run_id: str, tmp_path: Path, monkeypatch: pytest.Monk
             with ExitStack() as stack:
                 session = LockstepSession(process, stack, lambda: False)
                 session.begin()
-                stretch = session._stretch
+                stretch = session._learner
                 assert stretch is not None
                 if stop_at:
                     optimize, updates = type(stretch.learner).optimize, [0]

@@ -50,7 +50,7 @@ def build_model(config: Config, spaces: Spaces) -> Module:
 
 
 def restore_model(config: Config, model: Module) -> None:
-    """Let an agent's or an evaluation's model begin with `checkpoint.restore`, if that file is here.
+    """Start an agent's or an evaluation's model from `checkpoint.restore`, if that file is on this machine.
 
     It is a start only: the learner's parameters, which begin with the same file, replace it.
     """
@@ -137,7 +137,7 @@ def build_sender(
 ) -> ExpSender:
     """Make the sender of process number `index`; `on_full` wins over `sender.on_full`.
 
-    `is_limited` says whether the limiter holds it back, if there is one.
+    `is_limited` returns whether the limiter holds it back, if there is one.
     """
     return ExpSender(
         shards,
@@ -161,9 +161,10 @@ def build_rounds(config: Config, should_stop: Callable[[], bool], *, sessions: i
     """Make what lets agents wait for parameters, if `agent.round_steps` wants it.
 
     Args:
-        config: of the run.
+        config: config of the run.
         should_stop: ends a wait.
-        sessions: of an RLX server, trajectories of a round; None: the agent has the configuration's environments.
+        sessions: sessions of an RLX server, trajectories of a round; None: the agent has the configuration's
+            environments.
     """
     if config.agent.round_steps is None:
         return None

@@ -1,4 +1,4 @@
-"""What a configuration names, checked without making anything; `surreal.run.lockstep.check` makes and tries it."""
+"""Check the names in a configuration without making anything; `surreal.run.lockstep.check` makes and tries it."""
 
 from __future__ import annotations
 

@@ -21,12 +21,12 @@ CHECKPOINTS_NAME = "checkpoints"
 
 
 def checkpoint_folders(config: Config, run_dir: Path, *, index: int = 0) -> tuple[str | None, list[str]]:
-    """Where a run's checkpoints go: in its own folder, None if not there, and elsewhere.
+    """Return where a run's checkpoints go: the folder in the run's folder (None: not there), and other places.
 
     Args:
-        config: of the run.
+        config: config of the run.
         run_dir: its folder, whose name tells it from other runs in the same place.
-        index: of the parameter server, of several.
+        index: index of the parameter server, of several.
     """
     run_dir, name = run_dir.absolute(), f"{CHECKPOINTS_NAME}-{index}" if index else CHECKPOINTS_NAME
     own = str(run_dir / name) if RUN_STORE in config.checkpoint.stores else None
@@ -41,7 +41,7 @@ def checkpoint_places(config: Config, run_dir: Path) -> list[CheckpointStore]:
 
 
 def scored_rounds(run_dir: Path) -> list[Round]:
-    """The rounds of the evaluation in a run's folder that say how good a learner was, after how many updates, >= 1."""
+    """Read the rounds of evaluation in a run's folder, which score a learner after some number of updates, >= 1."""
     found = []
     for line in round_lines(run_dir / "eval" / "scores.jsonl", warns=False):
         values = line.get("time"), line.get("updates"), line.get("mean_return")
@@ -54,7 +54,7 @@ def round_lines(path: Path, *, warns: bool = True) -> list[dict[str, Any]]:
     """The lines of whole rounds in a file of scores.
 
     Args:
-        path: of the file; without one there are none.
+        path: path of the file; without one there are none.
         warns: whether to say that a line was cut off, and passed over.
     """
     if not path.exists():
@@ -80,7 +80,7 @@ def earlier_checkpoint(config: Config, run_dir: Path) -> str | None:
     """The checkpoint of the run that `checkpoint.restore` names: by its file name, by its path or URL, or as `best`.
 
     Args:
-        config: of the run.
+        config: config of the run.
         run_dir: its folder.
 
     Returns:
@@ -100,7 +100,7 @@ def earlier_checkpoint(config: Config, run_dir: Path) -> str | None:
         return None
     if not any(name in place.names() for place in places):
         folders = " or ".join(place.folder for place in places)
-        raise CheckpointError(f"{name} does not exist in {folders}, so the run cannot go on from there")
+        raise CheckpointError(f"{name} does not exist in {folders}, so the run cannot continue from there")
     return name
 
 
@@ -108,7 +108,7 @@ def go_back(config: Config, run_dir: Path) -> str:
     """Make the checkpoint that `checkpoint.restore` names the newest one, in all places; once for each resume.
 
     Args:
-        config: of the run that is resumed.
+        config: config of the run that is resumed.
         run_dir: its folder.
 
     Returns:
@@ -122,7 +122,7 @@ def go_back(config: Config, run_dir: Path) -> str:
         return ""
     asides = [place.set_later_aside(step_of(name)) for place in checkpoint_places(config, run_dir)]
     found = " and ".join(filter(None, asides))
-    return f"going on from {name}" + (f"; later checkpoints are now in {found}" if found else "")
+    return f"continuing from {name}" + (f"; later checkpoints are now in {found}" if found else "")
 
 
 def _best(places: list[CheckpointStore], run_dir: Path) -> int:

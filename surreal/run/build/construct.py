@@ -24,7 +24,7 @@ class Setting(NamedTuple):
 
 @dataclass(frozen=True)
 class Recipe(Generic[T]):
-    """How the class of one section is built.
+    """A recipe for building the class of one section.
 
     Args:
         section: `model`, `agent`, `learner` or `replay`.
@@ -34,7 +34,8 @@ class Recipe(Generic[T]):
             left out, so a user's class needs only the parameters it cares for.
         replaceable: offered names that `args` may give another value for.
         renamed: names in the configuration to names of parameters.
-        settings: whose arguments are offered too; a class that lacks one refuses the setting, if it is given.
+        settings: settings that are offered as arguments too; a class without the argument refuses the setting, if
+            given.
     """
 
     section: str
@@ -51,7 +52,7 @@ def check(config: Config, recipe: Recipe[T], offered: Collection[str] | None = N
 
     Args:
         config: the whole configuration.
-        recipe: of the section.
+        recipe: recipe of the section.
         offered: names of the values there are; None: all of the recipe's.
 
     Returns:
@@ -83,7 +84,7 @@ def construct(config: Config, recipe: Recipe[T], collaborators: tuple[object, ..
 
     Args:
         config: the whole configuration.
-        recipe: of the section.
+        recipe: recipe of the section.
         collaborators: the first parameters of the constructor.
         offered: values of the recipe's `offered`, or of some of them.
 
@@ -104,7 +105,7 @@ def construct(config: Config, recipe: Recipe[T], collaborators: tuple[object, ..
 
 
 def value_of(config: Config, key: str) -> tuple[Any, Any]:
-    """Give the value of a setting, by its dotted key, and its default."""
+    """Return the value of a setting, by its dotted key, and its default."""
     section, _, name = key.rpartition(".")
     settings = getattr(config, section) if section else config
     return getattr(settings, name), type(settings).model_fields[name].default

@@ -23,7 +23,7 @@ from surreal.run.build.wrapping import EnvSpaces, explicit_spaces, remote_wrappe
 
 
 class Spaces(NamedTuple):
-    """What a model needs to know of an environment."""
+    """Facts about an environment that a model needs."""
 
     obs_spec: ObsSpec | None  #: None: states of any form, as RLX clients send them
     action_space: gymnasium.Space[Any]  #: as agents see it: flat, discrete actions counted from 0
@@ -54,17 +54,17 @@ def build_env(config: Config, *, training: bool, render_mode: str | None = None)
 
 
 def build_spaces(config: Config, *, training: bool = True) -> Spaces:
-    """Give the spaces that are written down, or find them out by making an environment.
+    """Return the spaces that are written down, or find them out by making an environment.
 
     Args:
-        config: of the run.
+        config: config of the run.
         training: whether wrappers for training only are to be checked as well.
     """
     return agent_spaces(find_spaces(config, training=training))
 
 
 def find_spaces(config: Config, *, training: bool = True) -> EnvSpaces:
-    """Give the environment's own spaces; arguments as for `build_spaces`."""
+    """Return the environment's own spaces; arguments as for `build_spaces`."""
     given = written_spaces(config, training=training)
     if given is not None:
         return given
@@ -82,7 +82,9 @@ def agent_spaces(spaces: EnvSpaces) -> Spaces:
 
 
 def written_spaces(config: Config, *, training: bool = False) -> EnvSpaces | None:
-    """Give the spaces that are written down, behind the wrappers and the stacking of frames; None if there are none."""
+    """Return the spaces that are written down, behind the wrappers and the stacking of frames; None if there are
+    none.
+    """
     given = explicit_spaces(config.env)
     if given is None or given.observation is None:
         return given

@@ -40,7 +40,7 @@ LEARNER = Recipe(
 )
 
 _REPLAY_SETTINGS = (
-    Setting("samples_per_insert", "replay.samples_per_insert", ": agents would wait for a limiter that nobody keeps"),
+    Setting("samples_per_insert", "replay.samples_per_insert", ": agents would wait for a limiter without a process"),
     Setting("is_owner", "replay.follow", ": it would own the stream all the same"),
     Setting("max_age_s", "replay.max_age_s", ": nothing would leave for its age"),
     *(Setting(key.rpartition(".")[2], key) for key in (
@@ -83,7 +83,7 @@ def check_replay(config: Config) -> type[Replay[Any]]:
 
 
 def replay_arguments(config: Config) -> dict[str, Any]:
-    """What the replay's class has of the run's settings, by the constructor's names: as given, or by its defaults.
+    """Return the run's settings that the replay's class takes, by the constructor's names: as given, or its defaults.
 
     Raises:
         ConfigError: the class is not found, does not fit, or has no such arguments.
@@ -137,7 +137,7 @@ def _part_of_rank(arguments: Mapping[str, Any], num_shards: int, rank: int, rank
 
 
 def _offered(config: Config) -> dict[str, Any]:
-    """What the run has for a replay; what is unset is left to the class."""
+    """Return the settings of a replay; the class has the defaults of unset ones."""
     values = {setting.argument: value_of(config, setting.key)[0] for setting in _REPLAY_SETTINGS}
     values["is_owner"] = not config.replay.follow
     values["in_rounds"] = config.has_exact_rounds or None
@@ -175,7 +175,7 @@ def build_gradient_learner(config: Config, model: Module, replay: Replay[Any] | 
     check_gradients(config)
     learner = build_learner(config, model, replay)
     if not isinstance(learner, GradientLearner):
-        raise TypeError(f"{type(learner).__name__} was checked, and is no GradientLearner")
+        raise TypeError(f"{type(learner).__name__} was checked, and is not a GradientLearner")
     return learner
 
 
@@ -189,7 +189,7 @@ def check_gradients(config: Config) -> None:
     if not (issubclass(cls, GradientLearner) and cls.only_steps_down_gradients):
         problem = (
             f"is agents, but learner.class, {config.learner.class_path!r}, does more to the model than step down "
-            "gradients, so nobody else can do it; set gradients to learner, or choose another learner"
+            "gradients, so a parameter server cannot do it; set gradients to learner, or choose another learner"
         )
         raise refused(config, "learner.gradients", problem)
     wanted, agents = config.learner.num_gradients, config.num_agents
@@ -203,7 +203,7 @@ def check_gradients(config: Config) -> None:
     for name in ("normalize_obs", "normalize_rewards"):
         if config.model.args.get(name) and config.learner.gradients_dtype != "float32":
             problem = (
-                f"is {config.learner.gradients_dtype}, in which the counts of model.args.{name}, which travel beside "
+                f"is {config.learner.gradients_dtype}, in which the counts of model.args.{name}, which travel with "
                 "gradients, are too coarse; set gradients_dtype to float32, or leave the filter out"
             )
             raise refused(config, "learner.gradients_dtype", problem)
@@ -213,8 +213,8 @@ def build_gradient_sender(config: Config, shards: ReplayShards, made: GradientLe
     """Make an agent's way to the parameter servers.
 
     Args:
-        config: of the run.
-        shards: of the run: its env steps are counted at the first.
+        config: config of the run.
+        shards: shards of the run: its env steps are counted at the first.
         made: the agent's learner; it is ready.
     """
     learner = config.learner

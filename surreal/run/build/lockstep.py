@@ -1,4 +1,4 @@
-"""What acting and learning in turn, in one process, changes in a configuration: nothing may wait for time or threads.
+"""Changes to a configuration for acting and learning in turn in one process: nothing may wait for time or threads.
 
 So it is in runs in lockstep (`run.deterministic`), and in agents that compute gradients (`learner.gradients: agents`).
 """
@@ -16,22 +16,22 @@ from surreal.run.build.learning import REPLAY, replay_arguments
 
 #: "Never", s, where a setting must be a number.
 _NEVER_S = 1e9
-#: Whoever waits for room waits for its own thread: an error is the only end of that.
+#: A wait for room would be a wait for the same thread, so only an error could end it.
 _NO_WAIT_S = 1.0
 #: Checkpoints of a run, where only its env steps are known: each cuts the episodes under way.
 _CHECKPOINTS = 4
 
 
 def lockstep_config(config: Config, *, begun_updates: int = 0) -> Config:
-    """Give the settings for one stretch of a run in lockstep.
+    """Return the settings for one part of a run in lockstep.
 
     Args:
-        config: of the run.
-        begun_updates: of the checkpoint that the stretch begins with, 0 without one. The seed comes from the run's and
-            this number, so that no stretch repeats the random numbers of another.
+        config: config of the run.
+        begun_updates: begun updates of the checkpoint that the stretch begins with, 0 without one. The seed comes from
+            the run's and this number, so that no stretch repeats the random numbers of another.
 
     Raises:
-        ConfigError: the replay could sample as often as it likes, so the order would be nobody's.
+        ConfigError: the replay could sample as often as it likes, so the order would be undefined.
     """
     cls, _ = check(config, REPLAY)
     if cls.stream_mode == "window":
@@ -46,13 +46,13 @@ def lockstep_config(config: Config, *, begun_updates: int = 0) -> Config:
 
 
 def gradients_config(config: Config) -> Config:
-    """Give the settings for an agent that computes gradients of its own experience.
+    """Return the settings for an agent that computes gradients from its own experience.
 
     Raises:
         ConfigError: the replay could sample as often as it likes, so the agent would never act again.
     """
     cls, _ = check(config, REPLAY)
-    if cls.hands_out in ("transitions", "sequences"):  # fresh trajectories set a pace of their own
+    if cls.hands_out in ("transitions", "sequences"):  # fresh trajectories set their own pace
         _require_ratio(config, "learner.gradients: agents")
     config = _in_turn(config)
     if cls.stream_mode == "consume" and config.agent.round_steps is None:  # whole trajectories of one version
@@ -62,7 +62,7 @@ def gradients_config(config: Config) -> Config:
 
 
 def server_config(config: Config) -> Config:
-    """Give the settings for a parameter server: the next gradients need the parameters of each update."""
+    """Return the settings for a parameter server: the next gradients need the parameters of each update."""
     return config.model_copy(update={"broadcast": _changed(config, "broadcast", {"interval_updates": 1})})
 
 
@@ -70,16 +70,16 @@ def _require_ratio(config: Config, rule: str) -> None:
     """Refuse a replay that would hand out batches without end.
 
     Args:
-        config: of the run.
+        config: config of the run.
         rule: the setting that asks for an end.
     """
     if replay_arguments(config).get("samples_per_insert") is None:
-        problem = f"is not set, but with {rule} it says how many updates follow how many env steps; set it"
+        problem = f"is not set, but with {rule} it sets the ratio of updates to env steps; set it"
         raise refused(config, "replay.samples_per_insert", problem)
 
 
 def _in_turn(config: Config) -> Config:
-    """Give settings of replay and sender for one who uses both in turn."""
+    """Return settings of replay and sender for one who uses both in turn."""
     cls, args = check(config, REPLAY)
     accepted = accepted_names(cls).keys() - args.keys()
     in_args = {"lease_s": _NEVER_S, "piece_timeout_s": None}
@@ -102,12 +102,12 @@ def turn_rows(config: Config) -> int:
 
 
 def turn_trajectories(config: Config) -> int:
-    """Sessions that play so many rows each before the learner has its turn, of any number: a batch, or a chunk."""
+    """Return the rows that sessions play before the learner's turn, for any number of sessions: a batch, or a chunk."""
     return 1 if config.agent.round_steps is None else config.learner.batch_size
 
 
 def stretch_progress(config: Config, updates: int, env_steps: int) -> float:
-    """Say what part of a stretch is done, with so many updates and env steps since its checkpoint: 1 is all of it."""
+    """Return the done share of a part of a run, 0..1, by the updates and env steps since its checkpoint."""
     if not updates:
         return 0.0
     if config.checkpoint.interval_updates is not None:

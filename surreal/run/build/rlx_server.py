@@ -1,4 +1,4 @@
-"""From configuration to the objects of an RLX server; beside `build`, under the same rules."""
+"""Build the objects of an RLX server from a configuration."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from surreal.run.build.wrapping import EnvSpaces, client_specs, explicit_spaces,
 
 @dataclass(frozen=True)
 class ServerOptions:
-    """What one process was told beside the configuration."""
+    """Options of one process in addition to the configuration."""
 
     is_exploiting: bool = False
     reuses_port: bool = False
@@ -34,7 +34,7 @@ def port_owner(client: RedisClient) -> str:
 
 
 def client_spaces(config: Config) -> EnvSpaces:
-    """Give the spaces as clients know them: with the wrappers that they apply, frames not stacked."""
+    """Return the spaces as clients know them: with the wrappers that they apply, frames not stacked."""
     given = explicit_spaces(config.env)
     if given is not None:
         return given
@@ -72,10 +72,10 @@ def build_server_settings(
     """Collect what the server is told.
 
     Args:
-        config: of the run.
-        options: of this process.
+        config: config of the run.
+        options: options of this process.
         on_metric: takes clients' metrics.
-        reader: of their states, whose size says how long messages may be; None: states may be anything.
+        reader: reads their states, whose size limits messages; None: states may be anything.
 
     Raises:
         ConfigError: a file that is named is missing or empty.
@@ -112,7 +112,7 @@ def _load_tls(config: Config) -> ssl.SSLContext | None:
 
 
 def pages_folder(config: Config) -> Path | None:
-    """Give the folder of a user's own pages.
+    """Return the folder of the user's pages.
 
     Raises:
         ConfigError: there is none.
@@ -127,7 +127,7 @@ def pages_folder(config: Config) -> Path | None:
 
 
 def demo_folder() -> Path:
-    """Find the JavaScript client and its example: inside the package, or beside it in a checkout.
+    """Find the JavaScript client and its example: inside the package, or next to it in a checkout.
 
     Raises:
         ConfigError: they were not installed.

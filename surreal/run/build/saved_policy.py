@@ -1,6 +1,6 @@
 """A saved policy: the evaluation's `best.safetensors`, what a learner's whole checkpoint holds of it, or an export.
 
-Read by `surreal play`, by the check after a run, and by whoever starts from `checkpoint.restore`.
+Read by `surreal play`, by the check after a run, and by processes that start from `checkpoint.restore`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from surreal.run.build.trust import trusted_config
 from surreal.run.process.finding import named_folder, require_folder
 from surreal.run.process.run_folder import newest_checkpoint
 
-#: Of a run's folder.
+#: Files of a run's folder.
 BEST_POLICY = Path("eval") / "best.safetensors"
 _KINDS = ("policy", "learner")
 _MODEL_PREFIX = "model/"
@@ -68,7 +68,7 @@ def load_policy(source: str | os.PathLike[str], *, trust: bool = False) -> Polic
 
 
 def policy_file(source: str | os.PathLike[str]) -> str:
-    """Give the file to read: of a run (folder, name or id), the best policy, or else the newest checkpoint.
+    """Return the file to read: of a run (folder, name or id), the best policy, or else the newest checkpoint.
 
     Any other path or URL is given back as it is.
 
@@ -92,7 +92,7 @@ def policy_file(source: str | os.PathLike[str]) -> str:
 def _read_config(path: str, metadata: Mapping[str, Any], *, trust: bool) -> Config:
     plain = metadata.get("config")
     if not isinstance(plain, dict):
-        raise CheckpointError(f"{path} has no configuration, so nobody knows what to play it with")
+        raise CheckpointError(f"{path} has no configuration, so its environment is unknown")
     try:
         config = Config.model_validate(plain)
     except ValidationError as error:
@@ -102,7 +102,7 @@ def _read_config(path: str, metadata: Mapping[str, Any], *, trust: bool) -> Conf
 
 
 def policy_tensors(checkpoint: Checkpoint) -> dict[str, Tensor]:
-    """Give the model's parameters in a checkpoint of either kind.
+    """Return the model's parameters in a checkpoint of either kind.
 
     Raises:
         CheckpointError: it is neither a policy nor a learner's checkpoint.
@@ -120,7 +120,7 @@ def policy_tensors(checkpoint: Checkpoint) -> dict[str, Tensor]:
 
 
 def policy_header(checkpoint: Checkpoint) -> dict[str, Any]:
-    """Give the model's header in a checkpoint of either kind, {} if it has none."""
+    """Return the model's header in a checkpoint of either kind, {} if it has none."""
     metadata = checkpoint.metadata
     holder = metadata.get("state") if metadata.get("kind") == "learner" else metadata
     header = holder.get("model") if isinstance(holder, dict) else None

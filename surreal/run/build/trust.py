@@ -16,7 +16,7 @@ _BRIDGES = ("GymV21Environment", "GymV26Environment")
 
 
 def imports_of(config: Config) -> Iterator[tuple[str, str]]:
-    """Give each setting that names code outside of Surreal and of what gymnasium has registered, and its value."""
+    """Return each setting that names code outside of Surreal and of what gymnasium has registered, and its value."""
     for name in ("model", "agent"):
         path = getattr(config, name).class_path
         if not path.startswith(f"surreal.{name}."):
@@ -33,7 +33,7 @@ def imports_of(config: Config) -> Iterator[tuple[str, str]]:
 
 
 def trusted_config(config: Config, what: str, *, trust: bool) -> Config:
-    """Give the configuration, without its `python_path` unless the user trusts it.
+    """Return the configuration, without its `python_path` unless the user trusts it.
 
     Args:
         config: which came with a file, or from a run.

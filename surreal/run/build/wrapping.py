@@ -18,14 +18,14 @@ from surreal.rlx.pool.wrapping import RemoteWrappers, check_remote
 
 
 class EnvSpaces(NamedTuple):
-    """What an environment shows and takes."""
+    """Spaces of an environment."""
 
     observation: gymnasium.Space[Any] | None  #: None: states of any form
     action: gymnasium.Space[Any]
 
 
 def explicit_spaces(env: EnvConfig) -> EnvSpaces | None:
-    """Give the spaces that are written down; None if there are none."""
+    """Return the spaces that are written down; None if there are none."""
     if env.action_space is None:
         return None
     observation = env.observation_space
@@ -65,7 +65,7 @@ def remote_wrappers(config: Config, found: EnvSpaces, *, training: bool = True) 
     """Make the wrappers that an RLX server applies; None: there are none.
 
     Args:
-        config: of the run.
+        config: config of the run.
         found: spaces of the environments as clients know them.
         training: False leaves out the wrappers that are for training only.
 
@@ -98,7 +98,7 @@ def check_wrappers(config: Config, *, training: bool = True) -> None:
 
 
 def value_limits(config: Config) -> ValueLimits:
-    """Give the limits on numbers that clients send."""
+    """Return the limits on numbers that clients send."""
     rlx = config.rlx
     return ValueLimits(rlx.largest_state, rlx.largest_reward, keeps_bounds=rlx.outside_bounds == "refuse")
 

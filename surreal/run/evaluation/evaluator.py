@@ -29,22 +29,22 @@ class EvaluationSlot:
     """One environment of a round.
 
     Args:
-        index: of the environment.
+        index: index of the environment.
         env: reset and stepped here.
-        spec: of its observations.
+        spec: spec of its observations.
         mask_width: discrete actions, 0 of other spaces.
         max_steps: after which an episode is cut; None: never.
         faults: counts impossible numbers, and ends the run when there are too many.
         redraw: gives a seed in place of one whose episode does not count.
 
     Attributes:
-        seeds: of its episodes.
-        scores: of those that were played.
-        leaves: of the newest observation.
+        seeds: seeds of its episodes.
+        scores: scores of those that were played.
+        leaves: leaves of the newest observation.
         mask: [mask_width] actions that are legal.
-        has_mask: whether the environment says what is legal.
+        has_mask: whether the environment has a mask of legal actions.
         length: env steps of the running episode.
-        player: of a game of several, who is to act; else 0.
+        player: player of a game of several, who is to act; else 0.
         is_first: whether that one has not acted yet in this episode.
     """
 
@@ -136,12 +136,12 @@ class EvaluationSlot:
         return False
 
 
-#: Steps of an episode in an environment that has no time limit of its own; half an hour of an Atari game.
+#: Steps of an episode in an environment without its own time limit; half an hour of an Atari game.
 DEFAULT_MAX_STEPS = 27_000
 
 
 class EvaluatedAgent(Protocol):
-    """What the evaluation needs of an agent (see `surreal.agent.Agent`)."""
+    """An agent as the evaluation uses it (see `surreal.agent.Agent`)."""
 
     @property
     def sampler(self) -> Sampler | None: ...
@@ -171,8 +171,8 @@ class Evaluator:
         envs: gymnasium environments (5-value `step`), used and reset here, closed by `close`. More of them make a round
             faster, because the model sees larger batches; more than the episodes of a round are not used.
         rng: draws the seed of every episode; may be replaced between rounds.
-        max_episode_steps: env steps after which an episode is cut and counts as it is; None: no bound for environments
-            with a time limit of their own, and `DEFAULT_MAX_STEPS` for others.
+        max_episode_steps: env steps after which an episode is cut and counted; None: no bound for environments with
+            their own time limit, and `DEFAULT_MAX_STEPS` for others.
         sample: whether the agent draws its actions from the policy's distribution, with seeds from `rng`.
 
     Attributes:
@@ -266,7 +266,7 @@ class Evaluator:
         action = self._agent.act_batch(
             self._spec.unflatten(columns),
             np.zeros(len(seats), dtype=np.bool_),
-            # Each player of a game has a slot of its own, for what a recurrent policy remembers.
+            # Each player of a game has its own slot, for what a recurrent policy remembers.
             np.array([seat.index + seat.player * len(self._envs) for seat in seats], dtype=np.int64),
             np.array([seat.is_first for seat in seats], dtype=np.bool_),
             np.stack([seat.mask for seat in seats]) if has_mask else None,
@@ -282,7 +282,7 @@ class Evaluator:
 
 
 def _step_bound(env: gymnasium.Env[Any, Any], asked: int | None) -> int | None:
-    """How long an episode may take: as asked, else as long as it likes where the environment has a limit of its own."""
+    """Return the limit of an episode's length: as given, or none if the environment has its own limit."""
     if asked is not None:
         return asked
     inner: Any = env

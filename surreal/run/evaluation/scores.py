@@ -44,7 +44,7 @@ class EvaluationRound:
 
     @property
     def standard_error(self) -> float:
-        """Of the mean: `std / sqrt(n)`."""
+        """Standard error of the mean: `std / sqrt(n)`."""
         return self.std_return / math.sqrt(len(self.scores))
 
     @property
@@ -68,7 +68,7 @@ class EvaluationRound:
 
     @property
     def problem(self) -> str:
-        """Why this round says nothing about its policy; "" if it does."""
+        """Reason why this round does not score its policy; "" if it does."""
         for score in self.scores:
             if not math.isfinite(score.episode_return):
                 return f"the evaluation's return is not finite: {score.episode_return} with seed {score.seed}"

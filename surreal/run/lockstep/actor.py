@@ -22,7 +22,7 @@ from surreal.run.process.roles import RandomStream
 
 
 def take_in(replay: Replay[Any]) -> None:
-    """Have a replay take in what was sent since the last turn."""
+    """Insert the experience that was sent since the last turn."""
     replay.owner.refresh()
     queue = replay.pointer_queue
     while queue.enqueue_step(waits=False):
@@ -31,7 +31,9 @@ def take_in(replay: Replay[Any]) -> None:
 
 
 def next_batch(replay: Replay[Any]) -> Batch | TrajectoryBatch | None:
-    """Give the next batch, made only now: with the priorities that came of the one before. None if none is allowed."""
+    """Return the next batch, made only now, with the priorities of the last one. None if the limiter allows
+    none.
+    """
     while not len(replay.fetcher_queue):
         if not replay.step(0.0):
             return None
@@ -44,12 +46,12 @@ class Actor:
 
     Args:
         process: the frame.
-        config: of a stretch in lockstep.
+        config: config of a stretch in lockstep.
         stack: closes what is opened here.
-        index: of the agent.
+        index: index of the agent.
         on_episode: called with return, length and environment of each episode.
         shards: where experience goes; None: to the run's replay.
-        pool: of sessions, which come and go; None: the configuration's environments.
+        pool: pool of sessions, which come and go; None: the configuration's environments.
 
     Attributes:
         model: acts, with the parameters that the listener loaded last.

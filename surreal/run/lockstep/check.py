@@ -1,4 +1,4 @@
-"""Whether a run is possible: its objects are made, and one update is done with them, in this process.
+"""Check that a run is possible: make its objects and do one update with them, in this process.
 
 `surreal run --check` and the start of every run ask for it; no process, Redis or file of the run is needed.
 """
@@ -45,7 +45,7 @@ def check_run(config: Config, *, resumed: Path | None = None) -> None:
     """Make environment, model, agent, replay and learner, and do one update on random rows that fit the spaces.
 
     Args:
-        config: of the run.
+        config: config of the run.
         resumed: folder of a run that continues; None for a new run.
 
     Raises:
@@ -58,7 +58,7 @@ def check_parts(config: Config, *, resumed: Path | None = None) -> EnvSpaces:
     """Make environment, model, replay and learner, with all of their settings, and what they are to begin with.
 
     Args:
-        config: of the run.
+        config: config of the run.
         resumed: folder of a run that continues; None for a new run.
 
     Returns:
@@ -92,11 +92,11 @@ def check_parts(config: Config, *, resumed: Path | None = None) -> EnvSpaces:
 
 
 def try_update(config: Config, spaces: EnvSpaces | None = None) -> None:
-    """Act on random rows, and learn from them once; torch's global generator stays as it is.
+    """Act on random rows, and learn from them once; torch's global generator stays unchanged.
 
     Args:
-        config: of the run.
-        spaces: of its environment; None: they are found out. Without an observation space, nothing is tried.
+        config: config of the run.
+        spaces: spaces of its environment; None: they are found out. Without an observation space, nothing is tried.
 
     Raises:
         SurrealError: a class of the run does not take them.
@@ -128,7 +128,7 @@ def _try_rows(config: Config, env: RandomEnv) -> None:
 
 
 def _on_cpu(config: Config) -> Config:
-    """Give the settings for a learner on the CPU, if its class has devices at all."""
+    """Return the settings for a learner on the CPU, if its class has devices."""
     cls, _ = check(config, LEARNER)
     return config.model_copy(update={"device": "cpu"}) if "device" in accepted_names(cls) else config
 
@@ -137,7 +137,7 @@ class _Calls:
     """Notes the observations that a model is in the middle of computing with.
 
     Attributes:
-        shape: of the first leaf, while `forward` runs or after it has raised; None otherwise.
+        shape: shape of the first leaf, while `forward` runs or after it has raised; None otherwise.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -155,7 +155,7 @@ class _Calls:
 
 @contextmanager
 def _explaining(config: Config, section: str, does: str, calls: _Calls) -> Iterator[None]:
-    """Say which class of the run failed, at what, and where in its code.
+    """Explain which class of the run failed, at what, and where in its code.
 
     Raises:
         ConfigError: anything but a `SurrealError` was raised, which explains itself.

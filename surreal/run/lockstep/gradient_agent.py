@@ -35,7 +35,7 @@ from surreal.run.session.waiting import AgentWaits
 
 logger = logging.getLogger(__name__)
 
-#: Of one look for the first parameters, s.
+#: Time of one look for the first parameters, s.
 _FIRST_PARAMETERS_S = 1.0
 _CHECK_INTERVAL_S = 0.1
 #: An agent ends with its turn, s.
@@ -54,10 +54,10 @@ class GradientAgent:
         process: the frame.
         config: see `gradients_config`.
         stack: closes what is opened here.
-        index: of the agent among all of the run.
+        index: index of the agent among all of the run.
         on_episode: called with return, length and environment of each episode, on the agent's thread.
         threads: one of them takes the agent's turns.
-        pool: of sessions; None: the configuration's environments.
+        pool: pool of sessions; None: the configuration's environments.
 
     Raises:
         StoppedError: the process is to stop.
@@ -83,7 +83,7 @@ class GradientAgent:
         self._replay: Replay[Any] = build_replay(config, self._shards, seed=self._seed)
         stack.callback(self._replay.join)
         stack.callback(self._replay.stop)
-        # Noise and the order of minibatches are each agent's own; the model is made already, and everybody's.
+        # Noise and the order of minibatches are each agent's own; the model exists already, and all agents share it.
         own = config.model_copy(update={"seed": self._seed})
         self._learner: GradientLearner = build_gradient_learner(own, self._actor.model, self._replay)
         self._batches = 0
@@ -115,7 +115,7 @@ class GradientAgent:
 
     @property
     def version(self) -> int:
-        """Of the parameters that act."""
+        """Version of the parameters that act."""
         return self._actor.listener.version
 
     @property
@@ -147,7 +147,7 @@ class GradientAgent:
             self._replay.commit(self._learner.version)
 
     def metrics(self) -> dict[str, float]:
-        """Of everything here."""
+        """Metrics of the agent and its learner."""
         actor = self._actor
         sources = (
             *(self._learner.metrics, self._replay.metrics, self._sender.metrics, self._outgoing.metrics),
@@ -172,12 +172,12 @@ class GradientAgent:
 
 
 class GradientSession:
-    """The agents of one process, each on a thread of its own: one that waits for parameters holds up no other.
+    """The agents of one process, each on its own thread: one that waits for parameters holds up no other.
 
     Args:
         process: the frame, of an agent or an RLX server.
         stack: closes what is opened here.
-        pool: of a server's sessions, which one agent plays; None: each agent has environments of its own.
+        pool: pool of a server's sessions, which one agent plays; None: each agent has its own environments.
 
     Raises:
         StoppedError, SurrealError: as from `GradientAgent`.
@@ -251,7 +251,7 @@ class GradientSession:
             raise
 
     def status(self) -> dict[str, Any]:
-        """Say which run this is, and which parameters act; from any thread."""
+        """Explain which run this is, and which parameters act; from any thread."""
         return {"run": self._process.client.run, "version": self._agents[0].version, "exploration": None}
 
     def _close(self) -> None:
@@ -272,7 +272,7 @@ class GradientSession:
 
 
 def waiting_of(config: Config) -> Waiting:
-    """Say when agents wait for what came of their gradients.
+    """Return when agents wait for the parameters that their gradients led to.
 
     Where a mean is taken, each gives its part of it first: with fewer agents, several gradients of one version.
     """

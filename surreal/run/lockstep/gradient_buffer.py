@@ -18,12 +18,12 @@ from surreal.run.process.progress import read_applied
 
 logger = logging.getLogger(__name__)
 
-#: Waits in vain between two warnings.
+#: Waits without success between two warnings.
 _WARN_EVERY = 100
 
 
 class Pushed(Protocol):
-    """What a sender says of a push; see `surreal.distributed.gradients.sender`."""
+    """A sender's report of a push; see `surreal.distributed.gradients.sender`."""
 
     @property
     def status(self) -> str:
@@ -51,7 +51,7 @@ class Sender(Protocol):
         updates: int = 1,
         stop: threading.Event | None = None,
     ) -> Pushed:
-        """Push the gradients of one update."""
+        """Push gradients, with the counts of one update."""
 
 
 class Listener(Protocol):
@@ -69,23 +69,23 @@ class Listener(Protocol):
 
 
 class Waiting(NamedTuple):
-    """How far an agent goes ahead of parameters that hold what it has pushed, before it waits for them."""
+    """Limits on how far an agent continues without parameters that include its gradients."""
 
     ahead: int  #: gradients of its own that are not in its parameters, >= 0
-    most: int  #: after a wait in vain, >= `ahead`: others may be dead, whose gradients a mean waits for
+    most: int  #: after a wait without success, >= `ahead`: others may be dead, whose gradients a mean waits for
     timeout_s: float  #: of a wait
 
 
 class GradientBuffer:
-    """Pushes what a learner's updates come to, in place of its own steps; used by one thread.
+    """Pushes the gradients of a learner's updates instead of stepping; used by one thread.
 
     The gradients of an update go together when it is done. Those of a learner that takes several steps go one by one,
     for each step begins where the one before ended: it waits for these parameters.
 
     Args:
-        learner: whose gradients these are, from now on.
+        learner: the learner whose gradients are pushed from now on.
         sender: to the parameter servers.
-        listener: of the learner's model.
+        listener: listener of the learner's model.
         waiting: when to wait.
         counts: gives the env steps and episodes of this agent so far.
         stop: ends a push that waits.
@@ -129,7 +129,7 @@ class GradientBuffer:
         """Push what the update has come to, and take newer parameters, or wait for them.
 
         Raises:
-            SurrealError: the servers cannot be reached, or took nothing for too long.
+            SurrealError: the servers cannot be reached, or accepted nothing for too long.
         """
         if self._collected:
             self._push()
@@ -137,7 +137,7 @@ class GradientBuffer:
         self._wait(self._waiting.most if self._was_in_vain else self._waiting.ahead)
 
     def metrics(self) -> dict[str, float]:
-        """How long this agent has waited, and how often in vain."""
+        """Metrics: how long this agent has waited, and how often without success."""
         return {
             "agent/gradient_wait_s_total": self._waited_s,
             "agent/gradient_timeouts_total": float(self._timeouts),
@@ -182,7 +182,7 @@ class GradientBuffer:
             self._check_stop()
             if time.monotonic() - started >= self._waiting.timeout_s:
                 if self._timeouts % _WARN_EVERY == 0:
-                    what = "no parameters came of a gradient within %g s; going on without"
+                    what = "no parameters followed a gradient within %g s; continuing without them"
                     logger.warning(what, self._waiting.timeout_s)
                 self._timeouts += 1
                 self._was_in_vain = True

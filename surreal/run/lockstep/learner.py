@@ -34,11 +34,11 @@ _ROUNDS = 5
 
 
 class LockstepLearner:
-    """What acts and learns from one checkpoint to the next: `run`, once.
+    """Acts and learns from one checkpoint to the next: `run`, once.
 
     Args:
         process: the frame.
-        store: of the run's checkpoints.
+        store: store of the run's checkpoints.
         stack: closes what is opened here.
         on_episode: called with return, length and environment of each episode of the agents.
         is_resumed: whether checkpoints in the run's folder are its own.
@@ -76,7 +76,7 @@ class LockstepLearner:
         if begun and self.learner.updates != begun:
             raise CheckpointError(
                 f"the newest checkpoint in {self._store.folder} cannot be used; "
-                "`--set checkpoint.restore=NAME` goes on from an earlier one"
+                "`--set checkpoint.restore=NAME` continues from an earlier one"
             )
         self._clear()
         if begun:
@@ -119,7 +119,7 @@ class LockstepLearner:
         return has_reached_goal
 
     def counts(self) -> Counts:
-        """How far the run is."""
+        """Counts of the run so far."""
         learner = self.learner
         skipped = learner.skipped_updates
         return Counts(self.replay.global_step, learner.updates, self.broadcaster.version, skipped_updates=skipped)
@@ -129,7 +129,7 @@ class LockstepLearner:
         return 0 if self._is_saved else self.learner.updates - self._begun.updates
 
     def metrics(self) -> dict[str, float]:
-        """Of everything here; of several agents, of the first."""
+        """Metrics of all parts; of several agents, those of the first."""
         first = self._actors[0]
         sources = (
             *(self.learner.metrics, self.replay.metrics, self.broadcaster.metrics, self._publishing.metrics),
@@ -209,7 +209,7 @@ class LockstepLearner:
 
 
 def _seed(seed: int) -> None:
-    """Seed what is global in this process, for whoever draws from there."""
+    """Seed the global generators of this process, for code that draws from them."""
     random.seed(seed)
-    np.random.seed(seed)  # noqa: NPY002 - not ours to draw from, but a user's environment may
+    np.random.seed(seed)  # noqa: NPY002 - a user's environment may draw from it
     torch.manual_seed(seed)

@@ -18,8 +18,8 @@ class RandomEnv(gymnasium.Env[Any, Any]):
     """Draws observations from a space. A tenth of the steps end their episode, half of these by truncation.
 
     Args:
-        observation_space: of the environment whose place it takes.
-        action_space: of that environment.
+        observation_space: observation space of the environment whose place it takes.
+        action_space: action space of that environment.
     """
 
     def __init__(self, observation_space: gymnasium.Space[Any], action_space: gymnasium.Space[Any]) -> None:

@@ -26,8 +26,8 @@ from surreal.run.lockstep.actor import next_batch, take_in
 
 #: Environments of the rehearsal, at most: enough for trajectories of several lanes.
 _MOST_ENVS = 8
-#: Of the smallest rehearsal: rows of a batch of transitions at most, trajectories or sequences of any other batch, rows
-#: of these, and transitions that the replay keeps. A user's class may count on the size of usual batches.
+# Limits of the smallest rehearsal: rows of a batch of transitions at most, trajectories or sequences of any other batch,
+# rows of these, and transitions that the replay keeps. A user's class may count on the size of usual batches.
 _ROWS, _LANES = 256, 4
 _LENGTHS = {"trajectory_steps": 8, "sequence_length": 12, "burn_in": 4}
 _CAPACITY = 2048
@@ -42,7 +42,7 @@ class Rehearsal:
     """Acts, and learns from it.
 
     Args:
-        config: of the run, made small by `small_config` or `smallest_config`.
+        config: config of the run, made small by `small_config` or `smallest_config`.
         stack: closes what is opened here.
         pool: environments to act in, which the stack closes; None: the configuration's.
 
@@ -84,7 +84,7 @@ class Rehearsal:
 
     @property
     def env_steps_per_s(self) -> float:
-        """How quick acting is, environments included."""
+        """Rate of acting, with environments."""
         return self.env_steps / max(self._acted_s, 1e-9)
 
     def act(self) -> None:
@@ -96,12 +96,12 @@ class Rehearsal:
         self._acted_s += time.perf_counter() - began_s
 
     def next_batch(self) -> Any:
-        """Give a batch of what was sent; None if it is not enough for one."""
+        """Return a batch of what was sent; None if it is not enough for one."""
         take_in(self._replay)
         return next_batch(self._replay)
 
     def learn(self, batch: Any) -> float:
-        """Do an update; returns how long it took, s."""
+        """Perform an update; returns its duration, s."""
         began_s = time.perf_counter()
         self.learner.optimize(self._batches, batch)
         self._batches += 1
@@ -110,7 +110,7 @@ class Rehearsal:
 
 
 def small_config(config: Config) -> Config:
-    """Give the settings of a rehearsal: one process, few environments, batches as soon as there is anything."""
+    """Return the settings of a rehearsal: one process, few environments, batches as soon as there is anything."""
     changes: dict[str, dict[str, Any]] = {
         "env": {"num_envs": min(config.env.num_envs, _MOST_ENVS), "num_workers": None},
         "agent": {"show_ui": False, "round_steps": None},
@@ -130,7 +130,7 @@ def small_config(config: Config) -> Config:
 
 
 def smallest_config(config: Config) -> Config:
-    """Give the settings for one update that takes milliseconds: few rows, short trajectories, one gathered batch."""
+    """Return the settings for one update that takes milliseconds: few rows, short trajectories, one gathered batch."""
     given = replay_arguments(config)
     most = _ROWS if check_replay(config).hands_out == "transitions" else _LANES
     batch_size = min(config.learner.batch_size, most)

@@ -61,7 +61,7 @@ class LockstepSession:
         telemetry.watch(version=lambda: self.counts().version, global_step=lambda: self.counts().env_steps)
 
     def run(self) -> None:
-        """Go through stretches until the run ends.
+        """Run part after part until the run ends.
 
         Raises:
             StoppedError: the process is to stop.
@@ -72,7 +72,7 @@ class LockstepSession:
         self.process.telemetry.step()  # hears why the run ends, which without a launcher is the result's reason
 
     def end(self) -> None:
-        """Say what an interrupted run will do again; the rest is in its last checkpoint.
+        """Explain what an interrupted run will do again; the rest is in its last checkpoint.
 
         Raises:
             DivergedError: nothing was learned since the checkpoint before.
@@ -83,13 +83,13 @@ class LockstepSession:
             self._learner.learner.check_learned()
 
     def counts(self) -> Counts:
-        """How far the run came."""
+        """Counts of the run so far."""
         if self._learner is not None:
             self._counts = self._learner.counts()
         return self._counts
 
     def give_up(self, error: SurrealError) -> None:
-        """Have the run end for this reason; under a launcher, this process's exit code does that."""
+        """End the run for this reason; under a launcher, this process's exit code does that."""
         if not self.process.arguments.supervised:
             self._request_stop(f"learner failed: {error}")
 
@@ -104,7 +104,7 @@ class LockstepSession:
         return self._learner
 
     def _go_through(self) -> bool:
-        """Go through the stretch that is next; returns whether the run ends with it."""
+        """Run the next part; returns whether the run ends with it."""
         if self._learner is None or self._learner.run(self._score):
             return True
         reason = self._end_reason()
@@ -132,7 +132,7 @@ class LockstepSession:
         self.process.callbacks.on_episode(episode_return, length)
 
     def _metrics(self) -> dict[str, float]:
-        """Of what acts and learns now, with rates over all stretches; on the telemetry's thread."""
+        """Metrics of the present part, with rates over all parts; on the telemetry's thread."""
         stretch, values = self._learner, dict[str, float]()
         for meter, total in zip(self._rates, self.counts()[:2], strict=True):
             meter.total = total
@@ -141,7 +141,7 @@ class LockstepSession:
         return values if stretch is None else {**stretch.metrics(), **values}
 
     def _take_readings(self) -> list[Reading]:
-        """Of the updates since the last call, those of stretches that are over included."""
+        """Metrics of the updates since the last call, including those of earlier parts."""
         stretch, (kept, self._readings) = self._learner, (self._readings, [])
         return kept if stretch is None else kept + stretch.learner.readings.take()
 
@@ -151,7 +151,7 @@ class LockstepSession:
 
 
 def _use_deterministic_algorithms() -> None:
-    """Have torch refuse what it cannot compute the same way twice, as some operations on a GPU."""
+    """Make torch refuse operations that are not deterministic, as some are on a GPU."""
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when CUDA is first used
     torch.set_deterministic_debug_mode("error")  # `use_deterministic_algorithms`, without importing a compiler
     torch.backends.cudnn.benchmark = False

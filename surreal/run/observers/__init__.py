@@ -1,4 +1,4 @@
-"""What watches a run from inside, named in a configuration like any class: callbacks, and sinks of its metrics.
+"""Callbacks and metric sinks of a run, which a configuration names like any class.
 
 Who builds processes (`surreal.run`) imports this; nothing else of the package does.
 """

@@ -21,13 +21,13 @@ if TYPE_CHECKING:  # an agent's process needs neither
 
 
 class Callback:
-    """Base of all callbacks. A subclass overrides what it wants to hear of.
+    """Base of all callbacks. A subclass overrides the events that it needs.
 
         class BestOnly(Callback):
             def on_evaluation(self, result):
                 print(result.version, result.mean_return)
 
-    The configuration names it, and each process of the run makes one of its own, which hears what happens there:
+    The configuration names it, and each process of the run makes its own one, which gets the events there:
 
         callbacks:
           - class: my_callbacks.BestOnly
@@ -49,7 +49,7 @@ class Callback:
         """An update is done: `learner.updates`, `learner.global_step`, `learner.model`, `learner.reading`."""
 
     def on_broadcast(self, version: int, updates: int) -> None:
-        """Parameters of this version, after so many updates, are on their way to the agents."""
+        """Called when parameters of a version, after some number of updates, are on their way to the agents."""
 
     def on_checkpoint(self, path: str, updates: int) -> None:
         """The state after so many updates is written to this file; on its way to other places, if there are any."""
@@ -68,12 +68,12 @@ _HOOKS = ("on_update", "on_broadcast", "on_checkpoint", "on_episode", "on_evalua
 
 
 class Callbacks:
-    """Calls those that override a method, in their order; a method that nobody overrides costs nothing to speak of.
+    """Calls those that override a method, in their order; a method without an override costs almost nothing.
 
     What one raises is wrapped into a `UserCodeError` that names the method, its file and line.
 
     Args:
-        callbacks: of this process.
+        callbacks: callbacks of this process.
     """
 
     def __init__(self, callbacks: Sequence[Callback] = ()) -> None:

@@ -28,8 +28,8 @@ class SinkFeeder:
 
     Args:
         run_dir: the run's folder.
-        makers: of the sinks, by the names of their classes; each is called when there is something to hand over first,
-            since one may take seconds. None leaves a sink to another process.
+        makers: makers of the sinks, by the names of their classes; each is called when there is something to hand over
+            first, since one may take seconds. None leaves a sink to another process.
         clock: seconds, monotonic.
     """
 
@@ -124,5 +124,5 @@ def _parse(line: bytes) -> Numbers | None:
         record = json.loads(line)
         values = {name: float(value) for name, value in record["metrics"].items()}
         return Numbers(float(record["time"]), str(record["process"]), int(record["step"]), values)
-    except (ValueError, KeyError, TypeError, AttributeError):  # histograms, or a line of somebody else
+    except (ValueError, KeyError, TypeError, AttributeError):  # histograms, or a line of another program
         return None

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 
 class Numbers(NamedTuple):
-    """What a process told at one moment."""
+    """Metrics of a process at one moment."""
 
     time: float  #: seconds since 1970, of the Redis server's clock
     process: str  #: such as "learner" or "agent-0"
@@ -48,7 +48,7 @@ class MetricSink(ABC):
         """Check that what this kind of sink needs is installed.
 
         Raises:
-            ImportError: it is not; says how to install it.
+            ImportError: it is not installed; the message has the command.
         """
 
     @classmethod
@@ -61,7 +61,7 @@ class MetricSink(ABC):
         """Take some numbers, one at least."""
 
     def close(self) -> None:
-        """Take note that nothing follows from this process; another one may go on."""
+        """Take note that nothing follows from this process; another one may continue."""
 
 
 class ConsoleSink(MetricSink):
@@ -96,7 +96,7 @@ class CsvSink(MetricSink):
 
     Args:
         run_dir: the run's folder.
-        path: of the file, from that folder.
+        path: path of the file, from that folder.
     """
 
     def __init__(self, run_dir: Path, path: str = "metrics.csv") -> None:

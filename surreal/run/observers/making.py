@@ -40,7 +40,7 @@ def make_callbacks(config: Config, **offered: Any) -> Callbacks:
     """Make the callbacks of a process.
 
     Args:
-        config: of the run.
+        config: config of the run.
         offered: `run`, `process`, `run_dir` and `seed`.
 
     Raises:
@@ -58,7 +58,7 @@ def make_feeder(config: Config, run_dir: Path, *, is_last: bool, **offered: Any)
     """Make what feeds the sinks of a run's metrics.
 
     Args:
-        config: of the run.
+        config: config of the run.
         run_dir: the run's folder.
         is_last: whether no other process feeds them later; else those that wait for the end are left to it.
         offered: `run` and `process`.

@@ -12,7 +12,7 @@ from surreal.run.observers.files import MetricSink, Numbers
 
 
 class WandbSink(MetricSink):
-    """Logs to Weights & Biases (extra `wandb`), by env steps; a run that is resumed goes on there as well.
+    """Logs to Weights & Biases (extra `wandb`), by env steps; a run that is resumed continues there as well.
 
     Names are those of `metrics.jsonl`; of several agents, with the process in front: `agent-1/agent/episode_return`.
 
@@ -21,7 +21,7 @@ class WandbSink(MetricSink):
         run_dir: the run's folder, in which files for a later upload are kept.
         project: where the run is listed.
         entity: user or team; None takes the user's own.
-        group: of runs that belong together, such as seeds of one configuration.
+        group: group of runs that belong together, such as seeds of one configuration.
         mode: online, or offline: keep all in the run's folder, for `wandb sync`. Each process that logs offline makes
             a folder, so in a run with a launcher one process logs everything when the run ends.
     """
@@ -74,7 +74,9 @@ class WandbSink(MetricSink):
 
 
 def with_process(numbers: Numbers) -> dict[str, float]:
-    """Name metrics so that those of one process do not hide those of another: agents after the first say which."""
+    """Name metrics so that those of one process do not hide those of another: agents after the first have their number
+    in the name.
+    """
     is_one_of_many = numbers.process.rpartition("-")[2].isdecimal() and not numbers.process.endswith("-0")
     prefix = f"{numbers.process}/" if is_one_of_many else ""
     return {f"{prefix}{name}": value for name, value in numbers.values.items()}
@@ -85,9 +87,9 @@ _MOST = 1000
 
 
 class MlflowSink(MetricSink):
-    """Logs to an MLflow server, or into a folder or file of its own (extra `mlflow`), by env steps.
+    """Logs to an MLflow server, or to its own folder or file (extra `mlflow`), by env steps.
 
-    A run that is resumed goes on in the one of its name. Numbers that are not finite are left out, as MLflow's stores
+    A run that is resumed continues in the one of its name. Numbers that are not finite are left out, as MLflow's stores
     do not take all of them.
 
     Args:

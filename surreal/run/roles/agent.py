@@ -1,6 +1,6 @@
 """An agent process: acts in its environments, sends experience, follows the parameters. It does no learning.
 
-With `learner.gradients: agents`, it computes gradients of its own experience, and sends these; see `GradientSession`.
+With `learner.gradients: agents`, it computes gradients from its own experience, and sends these; see `GradientSession`.
 
     python -m surreal.run.roles.agent cartpole-dqn --run my-run --redis 127.0.0.1:6379 --index 0
 
@@ -23,7 +23,7 @@ from surreal.run.process.role import RoleProcess, run_role
 from surreal.run.process.roles import AGENT
 from surreal.run.session.acting import ActingSession
 
-logger = logging.getLogger("surreal.run.roles.agent")  # __name__ is __main__ in a process of its own
+logger = logging.getLogger("surreal.run.roles.agent")  # __name__ is __main__ in a separate process
 
 
 def body(process: RoleProcess) -> None:

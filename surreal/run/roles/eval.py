@@ -1,4 +1,4 @@
-"""The evaluation process: follows the parameters on its own and keeps score of the policy.
+"""The evaluation process: follows the parameters and scores the policy.
 
     python -m surreal.run.roles.eval cartpole-dqn --run my-run --redis 127.0.0.1:6379
 
@@ -30,7 +30,7 @@ from surreal.run.process.roles import EVAL
 from surreal.run.session.score_sharing import ScoreSender, claim_scores
 from surreal.run.session.scores import RoundFile
 
-logger = logging.getLogger("surreal.run.roles.eval")  # __name__ is __main__ in a process of its own
+logger = logging.getLogger("surreal.run.roles.eval")  # __name__ is __main__ in a separate process
 
 _POLL_INTERVAL_S = 0.2
 _UPDATE_TIMEOUT_S = 1.0
@@ -98,7 +98,7 @@ class EvaluationSession:
         return True
 
     def score_newest(self) -> bool:
-        """Play a round with the newest parameters now, whoever scored them before; returns whether they reach the goal.
+        """Play a round with the newest parameters now, even if they have a score; returns whether they reach the goal.
 
         Raises:
             StoppedError: the process is to stop.
@@ -147,7 +147,8 @@ class EvaluationSession:
         """Play a round; returns it, and whether it reaches the goal."""
         settings, goal = self.config.eval, self.config.run.stop_at_return
         version = self.model.version
-        # Of the version, not of this process: a run that is resumed plays the same episodes as one that was not.
+        # The seed is of the version, not of this process: a run that is resumed plays the same episodes as one that was
+        # not.
         self.evaluator.rng = self.process.rng(1, version)
         scores = self.evaluator.play(settings.episodes, stop=stop, on_step=self._on_step)
         result = EvaluationRound(self.book.rounds, version, tuple(scores))

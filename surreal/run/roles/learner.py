@@ -47,7 +47,7 @@ from surreal.run.session.ranks.replay import RankReplay
 from surreal.run.session.rollback import Rollback
 from surreal.run.session.waiting import ExperienceWaits, Limits
 
-logger = logging.getLogger("surreal.run.roles.learner")  # __name__ is __main__ in a process of its own
+logger = logging.getLogger("surreal.run.roles.learner")  # __name__ is __main__ in a separate process
 
 _DEQUEUE_TIMEOUT_S = 0.2
 _CHECK_INTERVAL_S = 0.1
@@ -62,25 +62,25 @@ class Batches(Intake, Protocol):
         """Begin."""
 
     def dequeue(self, timeout_s: float) -> Any:
-        """What comes next; None if nothing came in time."""
+        """Return the next batch; None if none came in time."""
 
     def stop(self) -> None:
-        """Hand out no more."""
+        """Stop handing out batches."""
 
     def join(self, timeout_s: float = 5.0) -> bool:
         """Wait until all has ended."""
 
 
 class LearnerSession:
-    """Everything that goes on around `Learner.optimize`: publishing, checkpoints, limits.
+    """Everything that continues around `Learner.optimize`: publishing, checkpoints, limits.
 
     A parameter server has the same around its steps; it gives `make` and `update`.
 
     Args:
         process: the frame.
         stack: closes what is opened here.
-        collector: of the run's folder; where it has no room, the run ends. None where another process has it.
-        config: of the run, or what this process changes in it.
+        collector: collector of the run's folder; where it has no room, the run ends. None where another process has it.
+        config: config of the run, or what this process changes in it.
     """
 
     def __init__(self, process: RoleProcess, stack: ExitStack, collector: Collector | None, config: Config) -> None:
@@ -114,7 +114,7 @@ class LearnerSession:
         self._waits = ExperienceWaits(lambda: self.replay.is_starved)
 
     def make(self, model: Module, stack: ExitStack) -> tuple[Learner, Batches]:
-        """Make what improves the model, and what that comes of."""
+        """Make what improves the model, and what that results from."""
         seed = int(self.process.rng().integers(2**31))
         replay: Replay[Any] = build_replay(self.config, self.process.replay, seed=seed)
         self._group = join_ranks(self.process, stack)
@@ -126,12 +126,12 @@ class LearnerSession:
         return learner, replay
 
     def update(self, i: int, batch: Any) -> bool:
-        """Do an update with what came as number `i`; returns whether the parameters changed."""
+        """Update from batch number `i`; returns whether the parameters changed."""
         self.learner.optimize(i, batch)
         return True
 
     def go_back(self, error: DivergedError) -> None:
-        """Go back to a good state.
+        """Restore a good state.
 
         Raises:
             DivergedError: there is none, or it was tried before.
@@ -139,7 +139,7 @@ class LearnerSession:
         self.rollback.after(error)
 
     def begin(self) -> None:
-        """Restore, take over the policy, and let everyone have the parameters."""
+        """Restore, take over the policy, and publish the parameters."""
         is_resumed = self.process.arguments.resume or self.publishing.has_parameters()
         self.settle(has_checkpoint=self.checkpoints.restore(is_resumed=is_resumed))
         self.checkpoints.begin()
@@ -161,7 +161,7 @@ class LearnerSession:
         self.process.startup.mark_restored()
 
     def settle(self, *, has_checkpoint: bool) -> None:
-        """Decide which parameters to go on from."""
+        """Decide which parameters to continue from."""
         if self.publishing.take_over(has_checkpoint=has_checkpoint) and not has_checkpoint:
             logger.warning(
                 "no checkpoint to resume from: continuing from the parameters of version %d, without the state of the "
@@ -202,13 +202,13 @@ class LearnerSession:
         self.learner.check_learned()
 
     def counts(self) -> Counts:
-        """How far the run came."""
+        """Counts of the run so far."""
         learner = self.learner
         skipped = learner.skipped_updates
         return Counts(self.replay.global_step, learner.updates, self.broadcaster.version, skipped_updates=skipped)
 
     def give_up(self, error: SurrealError) -> None:
-        """Have the run end for this reason; under a launcher, this process's exit code does that."""
+        """End the run for this reason; under a launcher, this process's exit code does that."""
         if self._ranked is not None:
             self._ranked.end()
         if not self.process.arguments.supervised:

@@ -39,9 +39,9 @@ from surreal.run.process.roles import PARAMETER_SERVER
 from surreal.run.roles.learner import Batches, LearnerSession
 from surreal.run.session.leading_rank import lead, work
 
-logger = logging.getLogger("surreal.run.roles.parameter_server")  # __name__ is __main__ in a process of its own
+logger = logging.getLogger("surreal.run.roles.parameter_server")  # __name__ is __main__ in a separate process
 
-#: Of whom agents are told what of theirs was applied; of others, who were silent for longest, they do without.
+#: Number of senders whose acknowledgements are published; those that were silent for longest are left out.
 _MOST_SENDERS = 1024
 
 
@@ -51,7 +51,7 @@ class GradientIntake:
     Args:
         queue: where they wait.
         server: steps down them.
-        rng: of the process.
+        rng: rng of the process.
     """
 
     stream_mode = "window"
@@ -94,19 +94,19 @@ class GradientIntake:
         return {"global_step": self.global_step}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on counting from a checkpoint, where Redis was emptied."""
+        """Continue counting from a checkpoint, where Redis was emptied."""
         self._queue.on_global_step(checked_count(state["global_step"]))
 
     def metrics(self) -> dict[str, float]:
-        """Of the queue."""
+        """Metrics of the queue."""
         return {**self._queue.metrics(), "replay/env_steps_total": float(self.global_step)}
 
 
 class ServerSession(LearnerSession):
-    """What a learner has around its updates, around the steps of a parameter server.
+    """The session of a learner, around the steps of a parameter server.
 
-    Several go in step, each with a part of the model. When one restarts, all go on together from the newest parameters
-    that all of them have published; each keeps its optimizers, or has them from its own checkpoint.
+    Several go in step, each with a part of the model. When one restarts, all continue together from the newest
+    parameters that all of them have published; each keeps its optimizers, or has them from its own checkpoint.
     """
 
     def __init__(self, process: RoleProcess, stack: ExitStack, collector: Collector | None) -> None:
@@ -128,7 +128,7 @@ class ServerSession(LearnerSession):
         return learner, GradientIntake(queue, self._server, self.process.rng())
 
     def settle(self, *, has_checkpoint: bool) -> None:
-        """Go on from the checkpoint; several servers from what they have published last, which fits together."""
+        """Continue from the checkpoint; several servers continue from their last publication, which is consistent."""
         if self._servers is None:
             super().settle(has_checkpoint=has_checkpoint)
         else:
@@ -139,14 +139,14 @@ class ServerSession(LearnerSession):
         self.process.telemetry.add_source(self._server.metrics)
 
     def run(self) -> None:
-        """Step until the run ends; as one of several, join the others anew when one of them has restarted."""
+        """Step until the run ends; as one of several, join the others again when one of them has restarted."""
         while True:
             try:
                 return super().run()
             except GroupChangedError as error:
                 if self._servers is None:
                     raise
-                logger.warning("%s; going on together from the newest parameters", error)
+                logger.warning("%s; in progress together from the newest parameters", error)
                 self._join(self._servers, is_new=False)
                 self.publishing.publish()
 
@@ -161,7 +161,7 @@ class ServerSession(LearnerSession):
         return has_stepped
 
     def go_back(self, error: DivergedError) -> None:
-        """Go back to a good state; what was computed of the bad one is forgotten."""
+        """Restore a good state; gradients of the bad one are dropped."""
         self._server.reset()
         super().go_back(error)
 
@@ -169,7 +169,7 @@ class ServerSession(LearnerSession):
         self._server.reset()
         stop = self.process.stop
         formation = group.join([], self.broadcaster.newest_version(), is_new=is_new, stop=stop)
-        self.publishing.take_over()  # only now, when nobody publishes
+        self.publishing.take_over()  # only now, when no process publishes
         self.broadcaster.propose(formation.version)
 
 

@@ -76,7 +76,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 class _Switch:
-    """Whether the first environment is shown."""
+    """Return whether the first environment is shown."""
 
     def __init__(self, is_on: bool) -> None:
         self.is_on = is_on
@@ -164,7 +164,7 @@ def _wrapper(text: str) -> WrapperSpec:
         settings = yaml.safe_load(text)
         wrapper = WrapperConfig.model_validate({"name": settings} if isinstance(settings, str) else settings)
     except (yaml.YAMLError, ValueError) as error:
-        raise argparse.ArgumentTypeError(f"{text!r} is no wrapper: {error}") from error
+        raise argparse.ArgumentTypeError(f"{text!r} is not a wrapper: {error}") from error
     return WrapperSpec(wrapper.name or wrapper.class_path or "", wrapper.args, wrapper.training_only)
 
 

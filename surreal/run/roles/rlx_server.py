@@ -46,7 +46,7 @@ from surreal.run.process.roles import RLX_SERVER, RandomStream
 from surreal.run.session.acting import ActingSession, saved_agent
 from surreal.run.session.serving import end_server, say, start_server
 
-logger = logging.getLogger("surreal.run.roles.rlx_server")  # __name__ is __main__ in a process of its own
+logger = logging.getLogger("surreal.run.roles.rlx_server")  # __name__ is __main__ in a separate process
 
 
 def body(process: RoleProcess, options: ServerOptions) -> None:
@@ -60,7 +60,7 @@ def body(process: RoleProcess, options: ServerOptions) -> None:
             _compute(process, stack, pool, options)
             return
         spaces, is_greedy = build_spaces(config, training=not options.is_exploiting), options.is_exploiting
-        # Nobody knows how many sessions there will be: a round is a whole batch, whoever plays it.
+        # The number of sessions is unknown: a round is a whole batch from any sessions.
         can_wait = config.rlx.on_full == "wait" and not is_greedy
         rounds = build_rounds(config, process.should_stop, sessions=config.learner.batch_size) if can_wait else None
         session = ActingSession(
@@ -98,7 +98,7 @@ def serve_policy(
     """Serve a saved policy until `stop` is set.
 
     Args:
-        path: of the file.
+        path: path of the file.
         overrides: settings that win over the file's, `key.path=value` each.
         stop: set it to end.
         reuses_port: share the port with other servers of the same file.

@@ -1,6 +1,6 @@
 """`LeagueExchange`: a league in Redis. The learner writes its table and versions, agents read them and report games.
 
-A version's parameters are published like those of any policy, under a name of their own (`default.past.120`), so
+A version's parameters are published like those of any policy, under their own name (`default.past.120`), so
 agents on every machine get them the same way.
 """
 
@@ -37,7 +37,7 @@ class LeagueExchange:
     """The keys of one policy's league; every method is one or two round trips.
 
     Args:
-        client: of the run, at the parameter server.
+        client: client of the run, at the parameter server.
         policy: that learns.
     """
 
@@ -50,7 +50,7 @@ class LeagueExchange:
     # -- the learner -------------------------------------------------------------------------------------------------
 
     def write_table(self, table: Mapping[str, Any]) -> None:
-        """Let agents have the league's table; raises `RedisError`."""
+        """Publish the league's table to agents; raises `RedisError`."""
         self._client.redis.set(self._league, json.dumps(table))
 
     def publish(self, model: Module, version: int, stop: threading.Event | None = None) -> None:
@@ -65,7 +65,7 @@ class LeagueExchange:
         broadcaster.close()
 
     def find_missing(self, versions: Iterable[int]) -> list[int]:
-        """Which of these versions are not in Redis (any more); raises `RedisError`."""
+        """Return those of these versions that are not in Redis; raises `RedisError`."""
         wanted = list(versions)
         pipeline = self._client.redis.pipeline(transaction=False)
         for version in wanted:
@@ -103,10 +103,10 @@ class LeagueExchange:
         self._client.redis.xadd(self._games, entry, maxlen=_MAX_REPORTS, approximate=True)
 
     def fetch(self, version: int) -> Published | None:
-        """Read a version's parameters; None if they are not there (any more).
+        """Read a version's parameters; None if they are not in Redis.
 
         Raises:
-            CodecError: what is there are no parameters.
+            CodecError: the value is not parameters.
             RedisError: no answer.
         """
         return PublishedReader(self._client, [self._client.policy_keys(self._name(version))]).newest()
@@ -116,7 +116,7 @@ class LeagueExchange:
 
 
 def _read_report(text: bytes) -> list[Games]:
-    """What an agent reported; nothing if it is not what agents report."""
+    """Decode an agent's report; empty if it is malformed."""
     try:
         rows = json.loads(text) if len(text) <= _MAX_REPORT_BYTES else []
         games = [Games(int(version), float(score), int(count)) for version, score, count in rows]

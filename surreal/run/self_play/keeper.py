@@ -3,7 +3,7 @@
     self_play/VERSION.safetensors    a version: parameters and configuration, all that `surreal play` needs
     self_play/league.json            ratings and games of the learner and of each version
 
-A learner that is started again goes on where the files end, and publishes what Redis has lost.
+A learner that is started again continues where the files end, and publishes what Redis has lost.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class LeagueKeeper:
     Args:
         exchange: where agents find it.
         league: new; it takes over what the folder has.
-        folder: of its files; made if missing.
-        every_env_steps: of the run, after which the learner is kept as another version.
-        every_updates: of the learner, likewise; None: by env steps alone.
-        metadata: what a version's file says besides: the run, its configuration.
+        folder: folder of its files; made if missing.
+        every_env_steps: every env steps of the run, after which the learner is kept as another version.
+        every_updates: every updates of the learner, likewise; None: by env steps alone.
+        metadata: further entries of a version's file: the run, its configuration.
         stop: ends waits for Redis.
         clock: seconds, monotonic.
     """
@@ -93,10 +93,10 @@ class LeagueKeeper:
         """Keep the learner as it is now, if that is due, and see to the league now and then.
 
         Args:
-            model: of the learner.
-            version: of its parameters, as they were published last.
-            env_steps: of the run.
-            updates: of the learner.
+            model: model of the learner.
+            version: version of its parameters, as they were published last.
+            env_steps: env steps of the run.
+            updates: updates of the learner.
 
         Raises:
             DivergedError: its parameters are not finite.
@@ -172,7 +172,7 @@ class LeagueKeeper:
         try:
             copied.load_tensors(load_checkpoint(self._file(version)).tensors, version)
         except (CheckpointError, ContractError) as error:
-            logger.warning("version %d is no opponent any more: %s", version, error)
+            logger.warning("version %d is no longer an opponent: %s", version, error)
             self.league.versions = [each for each in self.league.versions if each.version != version]
             return
         self._exchange.publish(copied, version, self._stop)

@@ -29,12 +29,12 @@ class PastVersion:
     """A version of the policy, as it was.
 
     Attributes:
-        version: of its parameters, by which it is known.
-        env_steps: of the run when it was kept.
-        updates: of the learner then.
+        version: version of its parameters, by which it is known.
+        env_steps: env steps of the run when it was kept.
+        updates: updates of the learner then.
         rating: Elo.
         games: that were played against it and counted.
-        score: of the learner in the last of these games, 0..1; a new version begins with 0.5.
+        score: score of the learner in the last of these games, 0..1; a new version begins with 0.5.
     """
 
     version: int
@@ -70,8 +70,8 @@ class League:
     def add(self, version: int, *, env_steps: int, updates: int) -> list[int]:
         """Keep the learner as it is now, with its rating; returns the versions that are let go for it.
 
-        The oldest and the newest always stay. Of the others, that one goes whose neighbours are nearest to each other
-        in env steps, so that those that stay are spread evenly over the run.
+        The oldest and the newest always stay. The one whose neighbors are nearest to each other in
+        env steps is dropped, so that the rest are spread evenly over the run.
         """
         self.versions.append(PastVersion(version, env_steps, updates, self.rating))
         gone = []
@@ -82,7 +82,7 @@ class League:
         return gone
 
     def count(self, version: int, score: float, games: int) -> bool:
-        """Take note of the learner's score in games against a version; false if it is not kept any more."""
+        """Record the learner's score in games against a version; false if the version was dropped."""
         place = next((i for i, each in enumerate(self.versions) if each.version == version), None)
         if place is None:
             return False
@@ -96,7 +96,7 @@ class League:
         return True
 
     def weights(self, sampling: Sampling, *, exponent: float = 2.0) -> NDArray[np.float64]:
-        """How likely each version is drawn as opponent.
+        """Return the probability of each version to be drawn as opponent.
 
         - `pfsp`: (1 - x)^exponent, with x the learner's recent score: those who still win (prioritized fictitious
           self-play, Vinyals et al. 2019, doi:10.1038/s41586-019-1724-z, f_hard).
@@ -113,7 +113,7 @@ class League:
             weights = 4.0 * expected * (1.0 - expected)
         else:
             weights = np.ones(len(self.versions))
-        # Nobody is out of the question: ratings and scores are of another time.
+        # Each version keeps a chance, because ratings and scores are old.
         weights = np.maximum(weights, 1e-3)
         found: NDArray[np.float64] = weights / weights.sum()
         return found
@@ -135,7 +135,7 @@ class League:
             whole = [games, *(n for each in versions for n in (each.version, each.env_steps, each.updates, each.games))]
             is_sound = all(map(math.isfinite, numbers)) and all(type(n) is int and n >= 0 for n in whole)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise CodecError(f"this is no league: {error}") from None
+            raise CodecError(f"this is not a league: {error}") from None
         if not is_sound or len(versions) > _MAX_VERSIONS:
-            raise CodecError("this is no league: its numbers are impossible")
+            raise CodecError("this is not a league: its numbers are impossible")
         self.rating, self.games, self.versions = rating, games, versions

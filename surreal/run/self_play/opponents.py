@@ -1,7 +1,7 @@
 """`PastSelves`: the agents' end of self-play. Past versions of the policy play against the agent in its `GamePool`.
 
 A share of the games is between the agent and itself, with the newest parameters; in all others, one player is a past
-version that is drawn for this game. Its parameters come from Redis once. The learner hears of results once a second.
+version that is drawn for this game. Its parameters come from Redis once. Results are sent to the learner once a second.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _GAMES_IN_A_ROW = 16
 
 
 class Drawing(NamedTuple):
-    """How the other player of a game is chosen."""
+    """Options of choosing the other player of a game."""
 
     newest_share: float = 0.5  #: of games in which it is the newest version, the agent itself
     learns_both: bool = True  #: whether both sides of such a game are experience
@@ -52,7 +52,7 @@ class PastSelves:
 
     Args:
         exchange: where the league is.
-        make_agent: makes an agent with a model of its own, for a past version.
+        make_agent: makes an agent with its own model, for a past version.
         drawing: how opponents are chosen.
         rng: draws them.
         clock: seconds, monotonic.
@@ -140,7 +140,7 @@ class PastSelves:
             if table is not None:
                 self.league.load_json(table)
         except RedisError as error:
-            logger.debug("the league is not heard of: %s", error)
+            logger.debug("the league cannot be read: %s", error)
         except CodecError as error:
             logger.error("the league is of no use: %s", error)
         self._missing.clear()
@@ -213,6 +213,6 @@ class PastSelves:
         except RedisError as error:
             logger.debug("version %d is not to be had: %s", version, error)
         except (CodecError, ContractError) as error:
-            logger.error("version %d is no opponent: %s", version, error)
+            logger.error("version %d is not an opponent: %s", version, error)
         self._missing.add(version)
         return False

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import math
 
-#: Of a player nobody knows anything of.
+#: Rating of a player without games.
 FIRST_RATING = 1000.0
 _SCALE = 400.0 / math.log(10.0)
 
 
 def expected_score(rating: float, opponent: float) -> float:
-    """What a player is expected to score in a game, 0..1: 1 / (1 + 10^((opponent - rating) / 400))."""
+    """Return the expected score of a player in a game, 0..1: 1 / (1 + 10^((opponent - rating) / 400))."""
     return 1.0 / (1.0 + math.exp((opponent - rating) / _SCALE))
 
 
@@ -24,9 +24,9 @@ def rate(rating: float, opponent: float, score: float, games: int, step: float) 
     ratings by `step` times the difference from what was expected just before it.
 
     Args:
-        rating: of the one.
-        opponent: of the other.
-        score: of the one in all of these games: a win counts 1, a draw 0.5; 0..games.
+        rating: rating of the one.
+        opponent: opponent of the other.
+        score: score of the one in all of these games: a win counts 1, a draw 0.5; 0..games.
         games: how many, >= 0.
         step: points for a whole game unexpected, > 0 (Elo's K); higher follows a change sooner and shakes more.
 

@@ -1,4 +1,4 @@
-"""What runs beside a role's loop: the scores of evaluation, the saved priorities of a learner.
+"""Parts next to a role's loop: the scores of evaluation, checkpoints and publications of a learner.
 
 It knows `process` and `build`.
 """

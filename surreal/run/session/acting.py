@@ -49,7 +49,7 @@ class ActingSession:
         process: the frame.
         stack: closes what is opened here.
         pool: the environments.
-        spaces: of the environments, as the agent sees them.
+        spaces: spaces of the environments, as the agent sees them.
         is_greedy: act as well as the agent can, and record nothing.
         on_full: what to do with experience that a full replay does not take; None: as `sender.on_full` says.
         rounds: has the agent wait for parameters that learned from what it sent; None never waits.
@@ -137,7 +137,7 @@ class ActingSession:
                 check()
 
     def status(self) -> dict[str, Any]:
-        """Say which run this is, which parameters act, and how much is explored; from any thread."""
+        """Explain which run this is, which parameters act, and how much is explored; from any thread."""
         exploration = self._agent.metrics().get("agent/epsilon")
         return {"run": self._process.client.run, "version": self._listener.version, "exploration": exploration}
 
@@ -168,8 +168,8 @@ def saved_agent(policy: Policy, config: Config, spaces: Spaces, *, rng: np.rando
     Args:
         policy: what `load_policy` gave.
         config: the policy's, perhaps with other settings.
-        spaces: of the environments, as the agent sees them.
-        rng: of the agent.
+        spaces: spaces of the environments, as the agent sees them.
+        rng: rng of the agent.
 
     Raises:
         CheckpointError: the parameters do not fit the configuration's model, or the exported policy the spaces.

@@ -34,9 +34,9 @@ class PrioritiesSaver:
     """Saves a replay's priorities every few seconds and reads them again; does nothing for a replay without any.
 
     Args:
-        replay: of the learner.
+        replay: replay of the learner.
         run_dir: the run's folder.
-        rank: of the learner; each has a replay, and a file.
+        rank: rank of the learner; each has a replay, and a file.
     """
 
     def __init__(self, replay: object, run_dir: Path, *, rank: int = 0) -> None:
@@ -77,10 +77,10 @@ class Checkpointing:
 
     Args:
         config: the whole configuration.
-        learner: whose state is kept.
-        replay: keeps counts of its own.
+        learner: the learner that is saved.
+        replay: has its own counts.
         broadcaster: knows the version.
-        store: of this run.
+        store: store of this run.
         clock: seconds, monotonic.
 
     Attributes:
@@ -111,7 +111,7 @@ class Checkpointing:
         """Begin with the run's newest whole checkpoint, else with `checkpoint.restore`; returns whether there was one.
 
         Args:
-            is_resumed: whether the run goes on, so that checkpoints in its folder are its own.
+            is_resumed: whether the run continues, so that checkpoints in its folder are its own.
 
         Raises:
             ConfigError: the folder holds checkpoints of another run.
@@ -123,7 +123,7 @@ class Checkpointing:
         if found is None:
             return False
         if found.metadata.get("kind") != "learner":
-            # A policy alone: a start for the network, while all that is counted begins anew.
+            # A policy alone: a start for the network, while all that is counted starts again.
             self._learner.model.load_tensors(policy_tensors(found), header=policy_header(found))
             logger.info("beginning with the policy in %s", found.path)
             return True
@@ -182,11 +182,11 @@ class Checkpointing:
             self.save()
 
     def close(self) -> None:
-        """Wait up to `checkpoint.upload_timeout_s` for what is on its way elsewhere, and say what did not arrive."""
+        """Wait up to `checkpoint.upload_timeout_s` for uploads, and log those that did not arrive."""
         self._store.finish(self._config.checkpoint.upload_timeout_s)
 
     def metrics(self) -> dict[str, float]:
-        """What was saved and sent."""
+        """Metrics of saved and uploaded checkpoints."""
         return self._store.metrics()
 
     def _take_over_counts(self, found: Checkpoint) -> None:
@@ -204,11 +204,11 @@ class Checkpointing:
         self._go_on_drawing(found)
 
     def _go_on_drawing(self, found: Checkpoint) -> None:
-        """Take over the random generators' states, so that nothing is drawn twice; without them they begin anew."""
+        """Take over the random generators' states, so that nothing is drawn twice; without them they start again."""
         try:
             set_random_state(found.metadata["random"], self._replay.rng)
         except (KeyError, ValueError) as error:
-            logger.info("random generators begin anew: %s", error)
+            logger.info("random generators start again: %s", error)
 
     def _take_over(self, found: Checkpoint) -> None:
         self._learner.load_state_dict({"tensors": found.tensors, "state": found.metadata["state"]})
@@ -221,7 +221,7 @@ class Checkpointing:
                 return found
         elif self._store.names():
             raise ConfigError(
-                f"{self._store.folder} holds checkpoints of an earlier run; --resume goes on with it, "
+                f"{self._store.folder} holds checkpoints of an earlier run; --resume continues with it, "
                 "--run NAME or --run-dir DIR begins another",
                 key="--run-dir",
             )

@@ -32,10 +32,10 @@ _EVALUATION_S = 15.0
 
 
 class Session(Protocol):
-    """What improves the parameters."""
+    """Updates the parameters."""
 
     def begin(self) -> None:
-        """Restore what there is, and let everyone have the parameters."""
+        """Restore the newest state, and publish the parameters."""
 
     def run(self) -> None:
         """Improve them until the run ends."""
@@ -44,10 +44,10 @@ class Session(Protocol):
         """Hand out and keep what was learned last."""
 
     def counts(self) -> Counts:
-        """How far the run came."""
+        """Counts of the run so far."""
 
     def give_up(self, error: SurrealError) -> None:
-        """Have the run end for this reason."""
+        """End the run for this reason."""
 
 
 def lead(process: RoleProcess, make: Callable[[ExitStack, Collector], Session]) -> None:
@@ -112,7 +112,7 @@ def work(session: Session) -> None:
         raise
     except FolderError as error:
         with suppress(SurrealError):
-            session.end()  # what there is still room for
+            session.end()  # saves what still fits
         session.give_up(error)
         raise
 
@@ -123,7 +123,7 @@ def _collect_scores(scores: ScoreCollector, collecting: Supervisor) -> None:
 
 
 def _wait_for_evaluation(process: RoleProcess, scores: ScoreCollector) -> None:
-    """Where the run ends, and no launcher sees to the order: let evaluation score the last parameters."""
+    """Without a launcher, wait until evaluation has scored the last parameters."""
     is_over = process.telemetry.stop_reason is not None and not process.arguments.supervised
     deadline = time.monotonic() + (_EVALUATION_S if is_over else 0.0)
     while time.monotonic() < deadline and process.telemetry.is_connected:

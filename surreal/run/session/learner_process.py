@@ -28,14 +28,14 @@ logger = logging.getLogger(__name__)
 
 
 class OwnFolder:
-    """Claims the folder of a learner: `begin` when nothing can refuse any more, `finish` at the end, then `release`.
+    """Claims the folder of a learner: `begin` after all checks, `finish` at the end, then `release`.
 
     Args:
-        process: of the learner.
+        process: process of the learner.
 
     Raises:
         BusyError: another process writes there.
-        CheckpointError: the run is to go on from one of its checkpoints that is not there.
+        CheckpointError: the run is to continue from one of its checkpoints that is not there.
     """
 
     def __init__(self, process: RoleProcess) -> None:
@@ -50,7 +50,7 @@ class OwnFolder:
             raise
 
     def begin(self) -> None:
-        """Write down that the run begins, or goes on."""
+        """Write down that the run begins, or continues."""
         self._folder.begin(self._process.config, self._process.client.run, self._started)
 
     def finish(self, counts: Counts, error: Exception | None = None) -> None:
@@ -67,17 +67,17 @@ class OwnFolder:
         self._folder.write_result(result)
 
     def release(self) -> None:
-        """Let another writer in."""
+        """Release the folder for another writer."""
         self._folder.release()
 
     def _go_back(self) -> None:
-        """Make the checkpoint that a resumed run is to go on from its newest one."""
+        """Make the checkpoint that a resumed run is to continue from its newest one."""
         if self._process.arguments.resume and (words := go_back(self._process.config, self._process.run_dir)):
             logger.info("%s", words)
 
 
 _NAME = "events.out.tfevents.0.surreal-config"
-#: What curves differ by; the rest of a configuration says where and for how long.
+#: Sections that make a difference to curves; the others set places and limits.
 _SECTIONS = ("env", "model", "agent", "learner", "replay", "sender", "broadcast")
 #: What the table of hyperparameters shows of a run: folder and name.
 _RESULTS = (("eval", "eval/episode_return"), ("eval", "eval/episode_return_best"))
@@ -102,7 +102,9 @@ def describe_run(config: Config, run: str, run_dir: Path) -> None:
 
 
 def hyperparameters(config: Config) -> dict[str, float | str]:
-    """Give the settings that curves differ by, by their keys: numbers, words, and whether something is on (1 or 0)."""
+    """Return the settings that curves differ by, by their keys: numbers, words, and whether something is on (1 or
+    0).
+    """
     plain: dict[str, Any] = config.model_dump(mode="json", by_alias=True)
     found: dict[str, float | str] = {"seed": float(config.seed)}
     for section in _SECTIONS:
@@ -125,7 +127,7 @@ _VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
 
 
 def keep_torch_out_of_tmp(run_dir: Path, stack: ExitStack) -> None:
-    """Say where torch's optimizers make their compiler cache, unless the user did; removed if nobody compiles."""
+    """Set where torch's optimizers make their compiler cache, unless the user did; removed if it stays empty."""
     if _VARIABLE not in os.environ:
         folder = (run_dir / "torch-cache").absolute()
         os.environ[_VARIABLE] = str(folder)
@@ -138,11 +140,11 @@ def _remove_if_empty(folder: Path) -> None:
 
 
 def set_torch_threads(learner: LearnerConfig, variables: Mapping[str, str] = os.environ) -> None:
-    """Have torch compute with so many threads, if the configuration says how many; for the thread that learns.
+    """Set the number of torch's threads, if the configuration has it; for the thread that learns.
 
     Args:
         learner: its settings.
-        variables: of the environment; torchrun says there how many ranks share this machine.
+        variables: variables of the environment; torchrun says there how many ranks share this machine.
     """
     if learner.threads == "all":
         ranks_here = int(variables.get("LOCAL_WORLD_SIZE", learner.ranks))

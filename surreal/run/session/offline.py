@@ -36,12 +36,12 @@ _WITHOUT_AGENTS: Mapping[str, int | None] = {
 }
 #: Of these, what the number of updates is made of where no other end is given.
 _OF_THE_END = ("replay.samples_per_insert", "run.max_env_steps")
-#: Room beside the archive's bytes.
+#: Room next to the archive's bytes.
 _SPARE_SHARE = 1.1
 
 
 def offline_settings(config: Config, path: Path) -> list[str]:
-    """What a run changes in its configuration when it has this archive in place of agents; see `offline_overrides`.
+    """Return the overrides of a run that has this archive instead of agents; see `offline_overrides`.
 
     Raises:
         CodecError: there is no whole manifest.
@@ -51,7 +51,7 @@ def offline_settings(config: Config, path: Path) -> list[str]:
 
 
 def offline_overrides(config: Config, manifest: Manifest) -> list[str]:
-    """What a run changes in its configuration when it has an archive in place of agents.
+    """Return the overrides of a run that has an archive instead of agents.
 
     No agents, no limiter, no end by env steps; a replay, and memory, that hold the whole archive; and an end: where
     neither `learner.max_updates` nor `run.max_time_s` says so, the number of updates that a run with agents would make.
@@ -103,7 +103,7 @@ def run_offline_learner(arguments: RoleArguments, argv: Sequence[str], run: Call
 
     Args:
         arguments: parsed from argv; `offline` is set.
-        argv: of the learner.
+        argv: argv of the learner.
         run: runs the learner with an argv; returns its exit code.
     """
     extra: list[str] = []

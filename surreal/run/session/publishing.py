@@ -22,11 +22,12 @@ logger = logging.getLogger(__name__)
 
 
 class Intake(Protocol):
-    """Where a learner's updates come from: a replay, or the gradients that a parameter server is sent.
+    """The source of a learner's updates: a replay, or the gradients that a parameter server gets.
 
     Attributes:
         rng: that it draws by.
-        learned: of each sender, the number of its last chunk of which all complete trajectories were handed out.
+        learned: learned of each sender, the number of its last chunk of which all complete trajectories were handed
+            out.
     """
 
     rng: np.random.Generator
@@ -45,13 +46,13 @@ class Intake(Protocol):
         """Whether what it lacks to hand out more has to come from the agents."""
 
     def commit(self, version: int | None = None) -> None:
-        """Take note that parameters of this version were broadcast, which came of all that was handed out."""
+        """Record the broadcast of a version that includes all that was handed out."""
 
     def state_dict(self) -> dict[str, Any]:
         """Counters for a checkpoint."""
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on counting from a checkpoint."""
+        """Continue counting from a checkpoint."""
 
     def metrics(self) -> dict[str, float]:
         """Numbers for the run's telemetry."""
@@ -60,16 +61,16 @@ class Intake(Protocol):
 class Publishing:
     """Broadcasts a learner's parameters every `broadcast.interval_updates`, but not within `broadcast.interval_s`.
 
-    What a consuming stream handed out is committed after the broadcast that came of it, so a learner that dies takes
-    nothing along.
+    What a consuming stream handed out is committed after the broadcast that includes it, so a learner that dies loses
+    nothing.
 
     Args:
         config: the whole configuration.
-        client: of the run, at the parameter server.
+        client: client of the run, at the parameter server.
         model: what is published.
         learner: improves it.
         replay: where the batches come from.
-        broadcaster: of the model.
+        broadcaster: broadcaster of the model.
         clock: seconds, monotonic.
 
     Attributes:
@@ -101,7 +102,7 @@ class Publishing:
         self._last_updates = 0
 
     def has_parameters(self) -> bool:
-        """Whether somebody has published parameters of this policy in this run."""
+        """Whether a process has published parameters of this policy in this run."""
         keys = self._client.policy_keys(self._config.published_policy)
         return bool(self._client.redis.hexists(keys.params, "version"))
 
@@ -130,7 +131,7 @@ class Publishing:
         return f"the parameters of version {self._model.version}"
 
     def begin(self, beats: Iterable[Heartbeat]) -> None:
-        """Let everyone have the parameters, under a version newer than any that is in use."""
+        """Publish the parameters under a version newer than any in use."""
         self._broadcaster.propose(newest_version(beats, self._broadcaster.newest_version()))
         if self._model.is_materialized:
             self.publish()

@@ -1,4 +1,4 @@
-"""Rollback: what a learner that diverged goes on from, and when going on is no use any more."""
+"""Rollback: the state that a diverged learner continues from, and the limit after which the run ends."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Rollback:
     """Takes a diverged learner back to its newest good state. Counts of updates and versions never go back.
 
     Args:
-        learner: whose state it is.
+        learner: the learner to restore.
         checkpoints: asked first.
-        publishing: asked if there is no checkpoint; publishes what the learner goes on with.
+        publishing: asked if there is no checkpoint; publishes what the learner continues with.
 
     Attributes:
         count: how often the learner went back.
@@ -37,7 +37,7 @@ class Rollback:
         self._updates = 0
 
     def after(self, error: DivergedError) -> None:
-        """Go back, and let everyone have the parameters that the learner goes on with.
+        """Restore a good state, and publish the parameters that the learner continues with.
 
         Raises:
             DivergedError: the learner did so before, to the same checkpoint or too few updates ago; or there is nothing
@@ -57,7 +57,7 @@ class Rollback:
         self._publishing.publish()
 
     def _stay(self) -> str:
-        """Go on with the parameters as they are, if they are good: what diverged is then the optimizer's state."""
+        """Continue with the present parameters, if they are good: then the optimizer's state diverged."""
         if not self._learner.is_ready or name_not_finite(self._learner.model.tensors()):
             return ""
         self._learner.rebuild()

@@ -1,4 +1,4 @@
-"""What tells an agent that the newest parameters have learned from its round: the listener, and its messages."""
+"""Tells an agent that the newest parameters have learned from its round, by the listener's messages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ListenedParameters:
         self._listener.hold()
 
     def release(self) -> None:
-        """Let newer parameters come."""
+        """Wait for newer parameters."""
         self._updates = self._count_updates()
         self._listener.release()
 

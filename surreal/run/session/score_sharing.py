@@ -32,7 +32,7 @@ _LOCK_TIMEOUT_S = 5.0
 
 
 def claim_scores(folder: Path) -> FileLock:
-    """Become the one evaluation that writes into a folder; the lock ends with the process.
+    """Claim a folder for the only evaluation that writes into it; the lock ends with the process.
 
     Raises:
         BusyError: another one does.
@@ -51,8 +51,8 @@ class ScoreSender:
     """Sends the rounds of an evaluation; what Redis does not take goes with the next one.
 
     Args:
-        client: of the run.
-        book: of the evaluation.
+        client: client of the run.
+        book: book of the evaluation.
         is_elsewhere: whether the learner's folder is another one, which gets the episodes, and the best policy.
     """
 
@@ -98,7 +98,7 @@ class ScoreCollector:
     """Follows the scores of a run into the folder of its learner.
 
     Args:
-        client: of the run.
+        client: client of the run.
         folder: `eval` in the learner's run folder; made with the first round.
     """
 

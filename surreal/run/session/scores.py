@@ -46,7 +46,7 @@ class RoundFile:
         keep: how many of the best policies to keep, >= 1.
 
     Attributes:
-        newest_lines: of the round that was added last, as they are in the file.
+        newest_lines: newest lines of the round that was added last, as they are in the file.
     """
 
     def __init__(self, folder: Path, *, keep: int = 1) -> None:
@@ -75,7 +75,7 @@ class RoundFile:
 
     @property
     def best_policy(self) -> Path:
-        """File of the best policy."""
+        """The file of the best policy, relative to the folder."""
         return self.folder / "best.safetensors"
 
     def add(

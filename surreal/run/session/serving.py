@@ -31,15 +31,15 @@ def start_server(
     on_metric: MetricSink | None,
     status: StatusSource | None = None,
 ) -> RlxServer:
-    """Listen, and say where.
+    """Listen, and report the address.
 
     Args:
         config: with the section `rlx`.
         pool: gets the sessions.
-        options: what the process was told beside the configuration.
+        options: what the process was told next to the configuration.
         stack: closes the server.
         on_metric: gets what clients report.
-        status: gives what `/status.json` says beside the number of sessions.
+        status: gives what `/status.json` says next to the number of sessions.
 
     Raises:
         ConfigError, RlxServerError: a file or the address cannot be used.
@@ -64,14 +64,14 @@ def start_server(
 
 
 def end_server(server: RlxServer, loop: AgentLoop) -> None:
-    """Let the clients go, and hear from them a last time: their episodes are cut in order."""
+    """Close the clients' sessions in order; their episodes are cut."""
     server.close()
     for _ in range(2):
         loop.step(timeout_s=0.0)
 
 
 def say(text: str) -> None:
-    """Tell whoever started the server, also through a pipe."""
+    """Report the address to the parent process, also through a pipe."""
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 

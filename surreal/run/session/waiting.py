@@ -28,13 +28,13 @@ class Limits:
         self._started_s = clock()
 
     def updates_reason(self, updates: int) -> str:
-        """Why the learner is done, "" if it is not."""
+        """Reason why the learner is done, "" if it is not."""
         if self._max_updates is None or updates < self._max_updates:
             return ""
         return f"max_updates: {updates} updates were done"
 
     def run_reason(self, env_steps: int) -> str:
-        """Why the run is over, "" if it is not."""
+        """Reason why the run is over, "" if it is not."""
         if self._max_env_steps is not None and env_steps >= self._max_env_steps:
             return f"max_env_steps: {env_steps} env steps were done"
         seconds = self._clock() - self._started_s
@@ -45,12 +45,12 @@ class Limits:
 
 T = TypeVar("T")
 
-#: What shares of the time are shares of, s: a few rounds of the limiter, and little enough to act upon.
+#: Window of the shares of time, s: a few rounds of the limiter, and short enough to act on.
 WINDOW_S = 10.0
 
 
 class ExperienceWaits:
-    """Counts how long a learner waits for experience, from its first update on: a replay that fills is no want.
+    """Counts how long a learner waits for experience, from its first update on: a replay that fills is not a want.
 
     Args:
         is_starved: whether what is waited for has to come from the agents.
@@ -74,13 +74,13 @@ class ExperienceWaits:
         return taken
 
     def metrics(self) -> dict[str, float]:
-        """How long it waited, and the share of the last seconds; nothing before the first update."""
+        """Metrics: total wait and its share of the last seconds; empty before the first update."""
         meter = self._meter
         return {} if meter is None else {"learner/wait_s_total": meter.total, **meter.metrics()}
 
 
 class AgentWaits:
-    """Says which share of its time an agent waits for the learner, and which it is busy.
+    """Measures the shares of time in which an agent waits for the learner, and is busy.
 
     Before it begins it is neither, so an agent that has just come is busy for a part of the last seconds only: then
     the sum over all agents is what they did together, also while their number changes.

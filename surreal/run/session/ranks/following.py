@@ -1,4 +1,4 @@
-"""`follow_first_rank`: what a rank other than rank 0 does: updates, when all ranks do one, and nothing beside them."""
+"""`follow_first_rank`: what a rank other than rank 0 does: updates, when all ranks do one, and nothing next to them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _OWN_END_S = 5.0
 
 
 class OwnEnd:
-    """Whether this process was told to end, and rank 0 was not, which else would end all ranks and say why.
+    """Detects that this process was told to end and rank 0 was not, so that rank 0 can end all ranks with the reason.
 
     Args:
         stop: set where this process is to end.

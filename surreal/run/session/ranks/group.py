@@ -32,11 +32,11 @@ _TERMINATE_S = 5.0
 
 
 class RankProcesses:
-    """Starts them, each as a Python of its own; they end with this process, however it ends. From the main thread only.
+    """Starts them, each as its own Python; they end with this process, however it ends. From the main thread only.
 
     Args:
-        module: whose `main` a rank is.
-        arguments: of rank 0; the others get the same.
+        module: the module whose `main` a rank runs.
+        arguments: arguments of rank 0; the others get the same.
         count: how many ranks there are, rank 0 included.
     """
 
@@ -66,7 +66,7 @@ class RankProcesses:
             time.sleep(_CHILD_POLL_INTERVAL_S)
 
     def stop(self, timeout_s: float) -> None:
-        """Wait for all of them to end; who takes longer is told to, and then killed."""
+        """Wait for all ranks to end; a rank that takes longer gets SIGTERM, and then SIGKILL."""
         self._wait(timeout_s)
         for process in self._running():
             process.terminate()
@@ -94,7 +94,7 @@ _MEET = timedelta(seconds=60)
 
 
 def join_ranks(process: RoleProcess, stack: ExitStack) -> RankGroup | None:
-    """Become one of a learner's ranks, after rank 0 has started those that nobody else started.
+    """Join a learner's ranks, after rank 0 has started those that no other launcher started.
 
     Returns:
         The group, which `stack` leaves; None if the learner is one process.
@@ -120,10 +120,10 @@ class RankGroup:
     """The ranks, seen from one of them.
 
     Args:
-        process: of this rank.
+        process: process of this rank.
 
     Attributes:
-        ranks: of `meet`.
+        ranks: ranks of `meet`.
     """
 
     def __init__(self, process: RoleProcess) -> None:
@@ -202,14 +202,14 @@ def _ended_error(rank: int, code: int) -> RankError:
 
 
 def _choose_gpu(process: RoleProcess) -> None:
-    """Give each rank of a machine a GPU of its own."""
+    """Assign each rank of a machine its own GPU."""
     if not _uses_gpu(process.config):
         return
     local_rank = 0 if process.arguments.place is None else process.arguments.place.local_rank
     count = torch.cuda.device_count()
     if local_rank >= count:
         raise ConfigError(
-            f"rank {process.rank} of the learner needs a GPU of its own, and there are {count} here; lower"
+            f"rank {process.rank} of the learner needs its own GPU, and there are {count} here; lower"
             " learner.ranks, or set device to cpu",
             key="learner.ranks",
         )

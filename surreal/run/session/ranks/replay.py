@@ -2,7 +2,7 @@
 
 Before each update the ranks tell each other in one short exchange what they must agree on: whether all have a batch,
 and, by the word of rank 0, the env steps of the run, the newest version, whether its state is to be taken over, and
-whether that was all. So nobody waits in an update for a rank that has nothing to learn from, or has ended.
+whether that was all. So no rank waits in an update for one without a batch, or for one that has ended.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from surreal.replay import Replay
 
 logger = logging.getLogger(__name__)
 
-#: A rank without a batch lets the others go on after this, s.
+#: A rank without a batch lets the others continue after this, s.
 _WAIT_S = 0.05
 
 
 class _Word(NamedTuple):
-    """What ranks tell each other, summed up over them; rank 0 alone says what comes last."""
+    """A message between ranks, summed over them; the last fields are rank 0's alone."""
 
     ready: float  #: ranks that have a batch
     ending: float  #: ranks that are to end
-    anew: float  #: 1 where all take over rank 0's state
+    again: float  #: 1 where all take over rank 0's state
     global_step: float
     version: float
 
@@ -42,7 +42,7 @@ class RankReplay:
 
     Args:
         ranks: which learn together.
-        replay: of this rank.
+        replay: replay of this rank.
         stop: asked on other ranks than rank 0, whether this process was told to end.
         version: asked on rank 0, for the version of the parameters that were published last.
     """
@@ -109,22 +109,22 @@ class RankReplay:
         if word.ending:
             self._is_over = True
             raise StoppedError("the learner's ranks are to end")
-        if self._failure is not None and not word.anew:
+        if self._failure is not None and not word.again:
             raise self._failure
         self._failure = None
         if word.ready < self._ranks.count:
             return None
         batch: Batch | TrajectoryBatch | None = self._replay.dequeue(timeout_s)
-        if batch is not None and word.anew:
+        if batch is not None and word.again:
             self._take_over(batch)
         return batch
 
     def take_over_anew(self) -> None:
-        """Have all ranks take over the state of rank 0, whose learner has another one by now; for rank 0."""
+        """Make all ranks take over the changed state of rank 0's learner; for rank 0."""
         self._is_current = False
 
     def after(self, error: DivergedError) -> None:
-        """Take note that the learner diverged; for ranks other than rank 0, which says what becomes of it."""
+        """Record that the learner diverged; for ranks other than rank 0, which decides the reaction."""
         self._failure = error
 
     def end(self) -> None:
@@ -144,7 +144,7 @@ class RankReplay:
         if self._ranks.is_first:
             self._global_step = max(self._global_step, self._replay.global_step)
             mine = mine._replace(
-                anew=float(not self._is_current), global_step=float(self._global_step), version=float(self._version())
+                again=float(not self._is_current), global_step=float(self._global_step), version=float(self._version())
             )
         word = _Word(*self._ranks.sum(mine))
         self._global_step = int(word.global_step)

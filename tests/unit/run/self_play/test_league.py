@@ -116,7 +116,7 @@ def test_a_league_survives_json_and_anything_else_is_refused() -> None:
         {**good, "versions": 3},
     ]
     for bad in impossible:
-        with pytest.raises(CodecError, match="this is no league"):
+        with pytest.raises(CodecError, match="this is not a league"):
             other.load_json(bad)
     assert other.versions == league.versions
 

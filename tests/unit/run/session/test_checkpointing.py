@@ -139,7 +139,7 @@ def test_policy_alone_is_a_start_for_the_network_only(tmp_path: Path) -> None:
 def test_checkpoints_of_an_earlier_run_are_not_gone_on_with_by_accident(tmp_path: Path) -> None:
     first = Bench(tmp_path)
     first.checkpoints.save()
-    with pytest.raises(ConfigError, match="holds checkpoints of an earlier run; --resume goes on with it"):
+    with pytest.raises(ConfigError, match="holds checkpoints of an earlier run; --resume continues with it"):
         Bench(tmp_path).checkpoints.restore(is_resumed=False)
 
 

@@ -26,8 +26,8 @@ from surreal.run.lockstep.actor import next_batch, take_in
 
 #: Environments of the rehearsal, at most: enough for trajectories of several lanes.
 _MOST_ENVS = 8
-# Limits of the smallest rehearsal: rows of a batch of transitions at most, trajectories or sequences of any other batch,
-# rows of these, and transitions that the replay keeps. A user's class may count on the size of usual batches.
+# Limits of the smallest rehearsal: rows of a batch of transitions, trajectories or sequences of any other batch, rows
+# of these, and transitions that the replay keeps. A user's class may count on the size of usual batches.
 _ROWS, _LANES = 256, 4
 _LENGTHS = {"trajectory_steps": 8, "sequence_length": 12, "burn_in": 4}
 _CAPACITY = 2048

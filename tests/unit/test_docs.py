@@ -109,6 +109,13 @@ def test_the_architecture_page_names_every_package() -> None:
     assert packages and [name for name in packages if f"`{name}/`" not in page] == []
 
 
+def test_the_files_that_the_architecture_page_names_are_there() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    named = re.findall(r"`(surreal/[\w/]+(?:\.py)?)/?`", page.partition("## Where to find things")[2])
+    assert len(named) >= 10
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
 def blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", page.read_text(), re.DOTALL)
 

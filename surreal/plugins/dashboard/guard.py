@@ -81,7 +81,7 @@ class Guard:
 
         Args:
             server: it.
-            script_hashes: script hashes of the scripts that stand in its page itself.
+            script_hashes: hashes of the inline scripts of its page.
         """
         policy = f"{_POLICY}; script-src 'self' {' '.join(script_hashes)}"
 

@@ -27,8 +27,8 @@ def lockstep_config(config: Config, *, begun_updates: int = 0) -> Config:
 
     Args:
         config: config of the run.
-        begun_updates: begun updates of the checkpoint that the stretch begins with, 0 without one. The seed comes from
-            the run's and this number, so that no stretch repeats the random numbers of another.
+        begun_updates: updates of the checkpoint that this part of the run begins with, 0 without one. The seed comes
+            from the run's and this number, so that no stretch repeats the random numbers of another.
 
     Raises:
         ConfigError: the replay could sample as often as it likes, so the order would be undefined.

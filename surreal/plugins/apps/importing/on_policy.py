@@ -33,7 +33,7 @@ def begin_on_policy(learner: str, arguments: dict[str, Any], activation: str, li
 
     Args:
         learner: name of the class.
-        arguments: arguments of it, where the ancestor's defaults are others than ours.
+        arguments: its arguments, where RELAAX has other defaults.
         activation: activation of the layers.
         limit: env steps of the run.
         batch: steps of a batch.

@@ -38,7 +38,7 @@ class StartedRun:
 
     Args:
         source: source of the configuration.
-        overrides: overrides of it.
+        overrides: settings that replace those of the configuration.
         run_dir: the run's folder; None: a new one.
         guard: ends the run, should this process be killed.
 

@@ -55,7 +55,7 @@ class Request:
         source: YAML file or preset.
         overrides: settings that win over it.
         image: image of all containers.
-        gpu_image: gpu image of those that have GPUs; None: the same.
+        gpu_image: image of the containers with GPUs; None: the same.
         run: the run's id; None: the configuration's name.
         namespace: one that exists; None: `surreal-RUN`, which comes along.
         agents: how many; None: as the configuration says.

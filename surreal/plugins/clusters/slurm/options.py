@@ -33,12 +33,12 @@ class JobOptions:
         run: id of the run, which a further job of the same script continues with; None: one for each job.
         folder: on the shared file system, for the folders of runs; None: `runs` where `sbatch` is called.
         partition, account, qos, time: as `sbatch` takes them, for the whole job.
-        agent_partition: agent partition of the agents' nodes, if it is another.
-        cpus: cpus of the first node: Redis, the learner and the evaluation.
+        agent_partition: partition of the agents' nodes, if it is another.
+        cpus: CPUs of the first node: Redis, the learner and the evaluation.
         memory: memory of the first node; None: what Redis may take, and 4 GiB.
-        gpus: gpus of the first node.
-        agent_cpus: agent cpus of each agent.
-        agent_memory: agent memory of each agent's CPU.
+        gpus: GPUs of the first node.
+        agent_cpus: CPUs of each agent.
+        agent_memory: memory of each agent's CPU.
         agent_nodes: how many nodes the agents are spread over; None: as few as there is room on.
         has_array: whether agents are an array of jobs, which the first one hands in, and not a part of it.
         activate: a command that makes `surreal` known on a node.

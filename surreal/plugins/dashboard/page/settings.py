@@ -27,7 +27,7 @@ def settings_table(
 
     Args:
         runs: to compare.
-        settings: settings of each.
+        settings: settings of each run.
         contains: text that must be in a setting's name, in any case.
         only_different: leave out what all agree on.
     """

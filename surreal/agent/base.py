@@ -44,7 +44,7 @@ _NO_EXTRAS: Mapping[str, NDArray[Any]] = MappingProxyType({})
 
 
 class ActContext(NamedTuple):
-    """What an agent may want to know of its N rows beside the observations."""
+    """Information about the N rows that an agent acts for, in addition to the observations."""
 
     slots: NDArray[np.int64]  #: [N] slot of each row: where its recurrent state and its noise are kept
     is_first: NDArray[np.bool_]  #: [N] rows that begin an episode: what is kept for their slots is over
@@ -112,12 +112,13 @@ class Agent(ABC):
             context: the rows' slots, which of them begin an episode, and which actions are legal.
 
         Returns:
-            Actions [N, *action_shape], an array or tensor of its own memory; or `Acted(actions, extras)`.
+            Actions [N, *action_shape], an array or tensor that shares no memory with others; or `Acted(actions,
+            extras)`.
         """
 
     @property
     def env_step(self) -> int:
-        """What schedules go by: env steps of the whole run if they are known, else the agent's own."""
+        """Env steps for schedules: those of the whole run if known, else this agent's."""
         return self.steps if self.global_step is None else self.global_step
 
     def compute(self, obs: Obs, context: ActContext) -> tuple[Any, dict[str, Any]]:
@@ -151,11 +152,11 @@ class Agent(ABC):
         """Release what `initialize` took; called by the agent's owner at the end."""
 
     def metrics(self) -> dict[str, float]:
-        """Give numbers for the run's telemetry, named `agent/what_unit`; called from any thread."""
+        """Return numbers for the run's telemetry, named `agent/what_unit`; called from any thread."""
         return {}
 
     def expect_actions(self, space: gymnasium.Space[Any]) -> None:
-        """Have the actions of the first turns compared with this space, so that a misfit is an error and no garbage."""
+        """Check the actions of the first turns against this space, so that a mismatch is an error."""
         self._expected = space
         self._turns_to_check = _CHECKED_TURNS
 

@@ -36,7 +36,7 @@ class DeterministicAgent(Agent):
         noise: gaussian; ornstein_uhlenbeck, which goes in one direction for some steps; or parameter, on the actor's
             parameters, which adapts until actions differ as much as `exploration` says. See
             `surreal.agent.exploring`.
-        noise_theta: of Ornstein-Uhlenbeck noise: its pull towards 0 in each step, in (0, 1].
+        noise_theta: pull of Ornstein-Uhlenbeck noise toward 0 in each step, in (0, 1].
         random_steps: env steps of the run, >= 0, in which rows that explore take uniformly random actions.
         rng: draws all of it; None seeds one from the operating system.
         obs_spec: see `Agent`.
@@ -85,7 +85,7 @@ class DeterministicAgent(Agent):
     def _explored(
         self, obs: Obs, output: Tensor, context: ActContext, sigma: float | NDArray[np.float64]
     ) -> NDArray[Any]:
-        """Give actions [N, n] with noise of a standard deviation, or of one for each slot; perhaps out of bounds."""
+        """Return actions [N, n] with noise of a standard deviation, or of one for each slot; perhaps out of bounds."""
         if self._noise is None:
             self._noise = ParameterNoise(cast(DeterministicActorCritic, self.model), self._rng)
         if isinstance(self._noise, ParameterNoise):
@@ -98,7 +98,7 @@ class DeterministicAgent(Agent):
         return np.asarray(output.cpu().numpy() + noise)
 
     def metrics(self) -> dict[str, float]:
-        """Give the standard deviation of the noise, the mean over the environments."""
+        """Return the mean over the environments of the noise's standard deviation."""
         if self.exploration is None or self.mode == "eval":
             return {"agent/noise_sigma": 0.0}
         return {"agent/noise_sigma": float(np.mean(self.exploration(self.env_step)))}

@@ -28,7 +28,7 @@ _FIRST = int(StepKind.FIRST)
 
 
 class StepPool(Protocol):
-    """What the loop needs of a pool (see `surreal.envs.pools.base.EnvPool`)."""
+    """The part of a pool that the loop uses (see `surreal.envs.pools.base.EnvPool`)."""
 
     def recv(self, timeout_s: float = ...) -> StepBatch:
         """Wait for rows."""
@@ -38,7 +38,7 @@ class StepPool(Protocol):
 
 
 class StepSender(Protocol):
-    """Where experience goes (see `surreal.distributed.experience.sender.ExpSender`)."""
+    """Destination of experience (see `surreal.distributed.experience.sender.ExpSender`)."""
 
     @property
     def global_step(self) -> int:
@@ -138,7 +138,7 @@ class AgentLoop:
         self._last_action = Action(np.zeros(0, dtype=np.int64), {}, 0)
 
     def run(self, stop: threading.Event | None = None, max_env_steps: int | None = None) -> None:
-        """Step until `stop` is set, or `max_env_steps` were taken since this loop was made (None: for ever)."""
+        """Step until `stop` is set, or `max_env_steps` were taken since this loop was made (None: forever)."""
         while not (stop and stop.is_set()) and (max_env_steps is None or self.env_steps < max_env_steps):
             self.step()
 
@@ -176,14 +176,14 @@ class AgentLoop:
                 else:
                     sender.flush_due()
             return 0
-        # First the environments, which can go on while the experience is encoded: the batch stays valid until recv.
+        # First the environments, which can continue while the experience is encoded: the batch stays valid until recv.
         action = self._act(_Rows.acting(batch))
         if sender is not None:
             sender.send_batch(batch, action)
         return num_rows - num_last
 
     def metrics(self) -> dict[str, float]:
-        """Give counters of the loop, the version that acts, and the agent's own metrics; from any thread."""
+        """Return counters of the loop, the version that acts, and the agent's own metrics; from any thread."""
         return {
             "agent/env_steps_total": float(self.env_steps),
             "agent/episodes_total": float(self.episodes),
@@ -242,13 +242,13 @@ class AgentLoop:
             return
         lengths = batch.info["episode_length"]
         for row in range(batch.num_last):
-            # nan: the row cuts the experience, but the environment's episode goes on.
+            # nan: the row cuts the experience, but the environment's episode continues.
             if not np.isnan(returns[row]):
                 self.episodes += 1
                 if self._on_episode is not None:
                     self._on_episode(float(returns[row]), int(lengths[row]), int(batch.env_ids[row]))
 
     def _no_action(self) -> Action:
-        """Give actions for a batch without acting rows: none, but with the columns that all actions have."""
+        """Return actions for a batch without acting rows: none, but with the columns that all actions have."""
         last = self._last_action
         return Action(last.actions[:0], {name: column[:0] for name, column in last.extras.items()}, last.version)

@@ -19,11 +19,11 @@ from surreal.model import NoisyQFunction
 class NoisyQAgent(QAgent):
     """An agent over a `NoisyQFunction` (Fortunato et al. 2018, arXiv:1706.10295).
 
-    Rows that explore share the noise of a turn, which is drawn anew in each; all others are computed without any.
+    Rows that explore share the noise of a turn, which is drawn again in each; all others are computed without any.
 
     Args:
         q_model: a `NoisyQFunction`.
-        exploration: probability of a random action beside the noise, as in `QAgent`; None: none, as in the paper.
+        exploration: probability of a random action next to the noise, as in `QAgent`; None: none, as in the paper.
         rng: draws all of it; None seeds one from the operating system.
         obs_spec: see `Agent`.
     """

@@ -63,7 +63,7 @@ class QAgent(Agent):
         return Acted(self._chooser.choose(greedy, epsilon, explore, context.action_mask), extras)
 
     def metrics(self) -> dict[str, float]:
-        """Give the exploration rate, the mean over the environments."""
+        """Return the exploration rate, the mean over the environments."""
         if self.exploration is None or self.mode == "eval":
             return {"agent/epsilon": 0.0}
         return {"agent/epsilon": float(np.mean(self.exploration(self.env_step)))}

@@ -26,7 +26,7 @@ class RunningReturns:
         self._memory = SlotMemory((), torch.device("cpu"))
 
     def carry(self, slots: NDArray[np.int64], is_first: NDArray[np.bool_], reward: NDArray[Any]) -> NDArray[Any]:
-        """Give what the rewards before a step add to its return: `gamma * (return of the step before)`.
+        """Return what the rewards before a step add to its return: `gamma * (return of the step before)`.
 
         Args:
             slots: [N] each >= 0.

@@ -17,18 +17,18 @@ logger = logging.getLogger(__name__)
 
 #: How often a waiting agent checks whether to continue, s.
 _POLL_S = 0.01
-#: Waits in vain between two warnings.
+#: Waits that timed out between two warnings.
 _WARN_EVERY = 100
 
 
 class RoundParameters(Protocol):
-    """Where newer parameters come from (see `surreal.run.session.rounds.ListenedParameters`)."""
+    """Source of newer parameters (see `surreal.run.session.rounds.ListenedParameters`)."""
 
     def hold(self) -> None:
         """Keep the parameters as they are."""
 
     def release(self) -> None:
-        """Let newer parameters come."""
+        """Allow newer parameters to arrive."""
 
     def has_learned(self, sender: str, sequence: int) -> bool:
         """Whether the parameters learned from a sender's chunks up to this one."""
@@ -51,18 +51,18 @@ class Rounds:
     agent waits for the next update, because the batch can be complete before the last chunk of its round arrives.
 
     Args:
-        steps: of a trajectory, >= 1: `trajectory_steps` of the replay.
-        trajectories: of a round, >= 1: the environments, which all take part.
+        steps: steps of a trajectory, >= 1: `trajectory_steps` of the replay.
+        trajectories: trajectories of a round, >= 1: the environments, which all take part.
         is_shared: whether they come and go, or step only all at once, and so do not rest.
         parameters: where newer ones come from; None: the caller loads them between two rounds.
-        timeout_s: of a wait; then the agent continues with what it has, so that an agent or a learner that died does
-            not stop all others. Raising it waits longer for one that is restarted.
+        timeout_s: timeout of a wait; then the agent continues with what it has, so that an agent or a learner that died
+            does not stop all others. Raising it waits longer for one that is restarted.
         should_stop: asked while waiting; True ends the wait.
 
     Attributes:
         done: rounds that are over.
         waited_s: for parameters, in all.
-        timeouts: waits that were in vain.
+        timeouts: waits that timed out.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class Rounds:
         self._complete = int(np.count_nonzero(self._counts >= self._steps))
 
     def resting(self, env_ids: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Say of each of these environments [N] whether its next action belongs to the next round."""
+        """Report of each of these environments [N] whether its next action belongs to the next round."""
         if self._is_shared:
             return np.full(len(env_ids), self.is_over)
         return self._counts[env_ids] >= self._steps
@@ -123,7 +123,7 @@ class Rounds:
         """Begin the next round when the parameters have learned from this one, or waiting longer is useless.
 
         Args:
-            model: whose parameters are replaced.
+            model: model whose parameters are replaced.
             sent_through: name of the sender, and the number of its last chunk.
 
         Returns:
@@ -156,7 +156,7 @@ class Rounds:
         return has_learned
 
     def _begin_again(self, batch: StepBatch) -> None:
-        """Let environments that lost their episode begin their trajectory again.
+        """Restart the trajectory of environments that lost their episode.
 
         Environments that step together cannot rest for one that is behind, so those that stepped with it begin again.
         """
@@ -166,5 +166,5 @@ class Rounds:
         self._counts[batch.env_ids[np.isin(self._counts[batch.env_ids], behind + 1)]] = 0
 
     def metrics(self) -> dict[str, float]:
-        """Give numbers for the run's telemetry; from any thread."""
+        """Return numbers for the run's telemetry; from any thread."""
         return {"agent/round_wait_s_total": self.waited_s, "agent/round_timeouts_total": float(self.timeouts)}

@@ -70,10 +70,10 @@ class AgentSession(ABC):
 
     @abstractmethod
     def update(self, reward: float | None, state: Any, terminal: bool) -> Any:
-        """Take what came of the last action, and choose the next one.
+        """Take the result of the last action, and choose the next one.
 
         Args:
-            reward: of the last action; None in the first state of an episode.
+            reward: reward of the last action; None in the first state of an episode.
             state: [*obs_shape] array, or nested dicts and tuples of them; a copy.
             terminal: whether the episode ends here.
 
@@ -149,7 +149,7 @@ class SessionAgent(Agent):
         model: the learner's model, whose parameters follow it.
         session: import path of the class.
         server: calls methods of the learner; None outside of a run.
-        action_space: of the environment.
+        action_space: action space of the environment.
         obs_spec: kind of one observation.
     """
 
@@ -193,7 +193,7 @@ class SessionAgent(Agent):
                 self._sessions.pop(slot)[0].reset()
 
     def metrics(self) -> dict[str, float]:
-        """Give what sessions reported."""
+        """Return what sessions reported."""
         return dict(self._metrics.values)
 
     def _act(self, obs: Obs, explore: NDArray[np.bool_], context: ActContext) -> Any:

@@ -12,7 +12,7 @@ class SlotMemory:
     """One tensor for each slot of a pool: recurrent state, correlated noise. It grows as the pool does.
 
     Args:
-        shape: of one slot's tensor.
+        shape: shape of one slot's tensor.
         device: where they are.
     """
 
@@ -20,14 +20,14 @@ class SlotMemory:
         self._values = torch.zeros((0, *shape), device=device)
 
     def take(self, slots: NDArray[np.int64], is_first: NDArray[np.bool_]) -> Tensor:
-        """Give the tensors of these slots, zeros where an episode begins.
+        """Return the tensors of these slots, zeros where an episode begins.
 
         Args:
             slots: [N] each >= 0.
             is_first: [N] rows that begin an episode.
 
         Returns:
-            [N, *shape] of its own memory.
+            [N, *shape], a copy.
         """
         missing = int(slots.max(initial=-1)) + 1 - len(self._values)
         if missing > 0:

@@ -59,7 +59,7 @@ class Kept(Protocol):
     """Something that checkpoints can keep: a `Module`, an `Optimizer`, or anything with these two methods."""
 
     def tensors(self) -> dict[str, Tensor]:
-        """Give live tensors by name."""
+        """Return live tensors by name."""
 
     def load_tensors(self, tensors: dict[str, Tensor], /) -> None:
         """Take over tensors whose names, shapes and dtypes were checked; {} if there are none and may be none."""
@@ -120,7 +120,7 @@ class Learner(ABC, Generic[ModelT, BatchT]):
         self._kept: dict[str, tuple[Kept, Callable[[], dict[str, Tensor]] | None]] = {}
 
     def optimize(self, i: int, batch: Batch | TrajectoryBatch) -> dict[str, float]:
-        """Do one update.
+        """Run one update.
 
         Args:
             i: number of the batch, as `batch_iterator` gives it.
@@ -171,7 +171,7 @@ class Learner(ABC, Generic[ModelT, BatchT]):
 
     @abstractmethod
     def learn(self, i: int, batch: BatchT) -> Mapping[str, Tensor | float]:
-        """Do one update of the model from a batch of the replay, whose tensors are on `self.device`.
+        """Run one update of the model from a batch of the replay, whose tensors are on `self.device`.
 
         Args:
             i: number of the batch.
@@ -191,7 +191,7 @@ class Learner(ABC, Generic[ModelT, BatchT]):
         return remote_methods(self)
 
     def prepare(self, batch: Batch | TrajectoryBatch) -> None:
-        """Give the model its shape by this batch and build, if that was not done; `optimize` calls it."""
+        """Set the model's shape from this batch and build, unless that is done; `optimize` calls it."""
         if self.is_ready:
             return
         if not self.model.is_materialized:
@@ -221,7 +221,7 @@ class Learner(ABC, Generic[ModelT, BatchT]):
         """Keep something in checkpoints besides the model; for `build`.
 
         Args:
-            name: of the part, without a slash; not "model".
+            name: name of the part, without a slash; not "model".
             part: has the tensors.
             expected: gives tensors of the names, shapes and dtypes that a checkpoint should have, if `part` has none
                 before the first update; a checkpoint may then lack them. None takes those that `part` has.
@@ -231,15 +231,15 @@ class Learner(ABC, Generic[ModelT, BatchT]):
         self._kept[name] = part, expected
 
     def common_metrics(self) -> Mapping[str, Tensor | float]:
-        """Give metrics to read in addition to those of `learn`, when they are due."""
+        """Return metrics to read in addition to those of `learn`, when they are due."""
         return {}
 
     def parameter_groups(self) -> Mapping[str, Mapping[str, Tensor]]:
-        """Give the parameters that the learner moves, by group and name; histograms show each of them."""
+        """Return the parameters that the learner moves, by group and name; histograms show each of them."""
         return {MODEL: dict(self.model.named_parameters())}
 
     def policy_values(self, batch: Any) -> Mapping[str, Tensor]:
-        """Give values [B, ...] or [T, B, ...] to make histograms of, along with observations and actions.
+        """Return values [B, ...] or [T, B, ...] to make histograms of, along with observations and actions.
 
         Called only after an update that histograms are made of, without gradients.
         """
@@ -267,16 +267,16 @@ class Learner(ABC, Generic[ModelT, BatchT]):
         return self.model.version
 
     def metrics(self) -> dict[str, float]:
-        """Give counts and times under full names; those of single updates are in `readings`."""
+        """Return counts and times under full names; those of single updates are in `readings`."""
         return {"learner/updates_total": float(self.updates), **self._duration.metrics()}
 
     def send_priorities(self, batch: Batch, td_error: Tensor) -> None:
-        """Give the replay |TD error| of the rows of a batch, [B] float32, if it wants them; waits for the device."""
+        """Return the replay |TD error| of the rows of a batch, [B] float32, if it wants them; waits for the device."""
         if self.replay is not None and self.replay.wants_priorities:
             self.replay.update_priorities(batch.sample_info, td_error.detach().abs().cpu().numpy())
 
     def state_dict(self) -> dict[str, Any]:
-        """Give everything that a bit-exact resume needs: `{"tensors": {name: Tensor}, "state": JSON-able}`.
+        """Return everything that a bit-exact resume needs: `{"tensors": {name: Tensor}, "state": JSON-able}`.
 
         The tensors are the live ones, not copies: write them before the next update.
 
@@ -335,7 +335,7 @@ class Learner(ABC, Generic[ModelT, BatchT]):
         self._global_step = global_step
 
     def _ages(self, info: SampleInfo) -> dict[str, float]:
-        """Give the mean age of the experience in a batch from the replay."""
+        """Return the mean age of the experience in a batch from the replay."""
         found = dict[str, float]()
         if self.replay is None:
             return found

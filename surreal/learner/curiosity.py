@@ -26,21 +26,21 @@ from surreal.model.curiosity import Dynamics
 
 @dataclass(frozen=True)
 class CuriositySettings:
-    """How curious a learner is, and by which networks.
+    """Settings of a learner's curiosity and its networks.
 
-    The paper's lambda, the weight of the policy's loss beside these networks', has no place here: the networks are
-    their own, with a learning rate of their own.
+    The paper's lambda, the weight of the policy's loss against the loss of these networks, is absent: the networks are
+    separate, with a separate learning rate.
 
     Args:
         reward_scale: eta of the paper, what an error of the forward model is worth in reward, >= 0; raising it explores
             more, and listens less to the environment.
         forward_share: beta of the paper, weight of the forward model's loss against the inverse model's, in [0, 1];
             raising it foresees better, and learns features more slowly.
-        learning_rate: of the networks, > 0; raising it makes what was seen boring sooner.
+        learning_rate: learning rate of the networks, > 0; raising it makes what was seen boring sooner.
         hidden_sizes: units of the encoder's dense layers, each >= 1; the last gives the features.
-        convolutions: of the encoder, for images, as in `ComposedModel`; the paper has `universe`.
+        convolutions: convolutions of the encoder, for images, as in `ComposedModel`; the paper has `universe`.
         activation: after each layer.
-        units: of the hidden layer of the inverse and of the forward model, >= 1.
+        units: units of the hidden layer of the inverse and of the forward model, >= 1.
     """
 
     reward_scale: float = 0.01
@@ -77,10 +77,10 @@ class CuriositySettings:
 
 
 class Surprise(NamedTuple):
-    """Of the steps of trajectories, [T, B] float32 each."""
+    """Values of the steps of trajectories, [T, B] float32 each."""
 
     reward: Tensor  #: for what was not foreseen, without gradient; 0 in rows without a step
-    loss: Tensor  #: of inverse and forward model; also of rows without a step, which are no steps to learn from
+    loss: Tensor  #: of inverse and forward model; also of rows without a step, which are not learned from
 
 
 def read_curiosity(icm: Mapping[str, Any] | None) -> CuriositySettings | None:
@@ -99,7 +99,7 @@ def read_curiosity(icm: Mapping[str, Any] | None) -> CuriositySettings | None:
 
 
 def surprise(dynamics: Dynamics, batch: TrajectoryBatch, settings: CuriositySettings) -> Surprise:
-    """Compute reward and loss of a batch; `obs[t + 1]` is what came of step t, over ends of episodes too."""
+    """Compute reward and loss of a batch; `obs[t + 1]` is the result of step t, over ends of episodes too."""
     foreseen = dynamics(batch.obs, batch.action)
     error = forward_error(foreseen.predicted, foreseen.features)
     inverse = -foreseen.action.log_probability(batch.action)

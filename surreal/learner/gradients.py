@@ -64,8 +64,8 @@ class GradientLearner(Learner[ModelT, BatchT]):
             None: run.max_env_steps, or learner.max_updates where updates count.
         schedule_step: what schedules count: environment (env steps of the whole run) or update (updates of this
             learner).
-        decay: of RMSProp's mean of squares; raising it averages over more updates.
-        epsilon: of the optimizer; None takes the optimizer's default.
+        decay: decay of RMSProp's mean of squares; raising it averages over more updates.
+        epsilon: epsilon of the optimizer; None takes the optimizer's default.
         gradients_norm_clipping: largest global norm of a group's gradient; None clips nothing. Raising it lets rare
             large errors move the parameters further.
         compile: run the networks through torch.compile. The start takes seconds or minutes longer, and updates of large
@@ -136,7 +136,7 @@ class GradientLearner(Learner[ModelT, BatchT]):
         if length is None or length < 1:
             limit = "learner.max_updates" if self._schedules_by_updates else "run.max_env_steps"
             raise ValueError(
-                f"max_global_step is {length}; {option} needs it to be >= 1; set it, or {limit}, which it defaults to"
+                f"max_global_step is {length}; {option} needs it to be >= 1. Set it, or {limit}, which it defaults to"
             )
         schedule = LinearSchedule(start, end, length)
         return lambda: schedule(self.schedule_position)
@@ -162,12 +162,12 @@ class GradientLearner(Learner[ModelT, BatchT]):
     def optimize_group(
         self, group: str, parameters: Iterable[tuple[str, Tensor]], *, learning_rate: float | None = None
     ) -> None:
-        """Give a group of parameters its optimizer, whose state checkpoints keep; for `build`.
+        """Add the optimizer of a group of parameters, whose state checkpoints keep; for `build`.
 
         Args:
             group: its name.
             parameters: pairs of name and parameter; none may be replaced afterwards.
-            learning_rate: of its first step, > 0, annealed in proportion; None: `initial_learning_rate`.
+            learning_rate: learning rate of its first step, > 0, annealed in proportion; None: `initial_learning_rate`.
         """
         optimizer = self.stepper.add_group(group, parameters, learning_rate)
         if optimizer is not None:
@@ -249,7 +249,7 @@ class GradientLearner(Learner[ModelT, BatchT]):
         return self._groups.named()
 
     def common_metrics(self) -> Mapping[str, Tensor | float]:
-        """Give learning rate, norm of the gradient before clipping and norm of the parameters, by group."""
+        """Return learning rate, norm of the gradient before clipping and norm of the parameters, by group."""
         return self._groups.metrics(self.parameter_groups())
 
     def _compile_networks(self) -> None:

@@ -28,7 +28,7 @@ def huber_loss(prediction: Tensor, target: Tensor, delta: float = 1.0, weight: T
 
     Mnih et al. 2015 clip the error to [-1, 1], which is the gradient of delta = 1. With importance weights the mean is
     over weight * loss (Schaul et al. 2016 section 3.4, arXiv:1511.05952): they multiply the loss of each sample, on the
-    quadratic and on the linear branch alike, and are not normalised here.
+    quadratic and on the linear branch alike, and are not normalized here.
 
     Args:
         prediction: [B] float32; the gradient flows through it.

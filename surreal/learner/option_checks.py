@@ -50,6 +50,6 @@ def check_schedule(option: str, max_global_step: int | None, schedule_step: str)
     if max_global_step is None or max_global_step < 1:
         limit = "learner.max_updates" if schedule_step == "update" else "run.max_env_steps"
         raise ValueError(
-            f"max_global_step is {max_global_step}; {option} needs it to be >= 1; set it, or {limit},"
+            f"max_global_step is {max_global_step}; {option} needs it to be >= 1. Set it, or {limit},"
             " which it defaults to"
         )

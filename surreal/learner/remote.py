@@ -20,7 +20,7 @@ class RemoteLearner(Learner):
 
     Args:
         model: what agents share.
-        options: as `Learner` takes them.
+        options: options of `Learner`.
     """
 
     takes: ClassVar[frozenset[str]] = frozenset({"transitions", "trajectories", "sequences"})

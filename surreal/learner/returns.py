@@ -44,7 +44,7 @@ def q_target(
 
 
 def among_legal(q: Tensor, legal: Tensor | None) -> Tensor:
-    """Give values to choose an action by: minus infinity for what is illegal.
+    """Return values to choose an action by: minus infinity for what is illegal.
 
     Args:
         q: [..., n_actions] float32.
@@ -84,10 +84,10 @@ def bootstrapped_returns(reward: Tensor, discount: Tensor, mask: Tensor, value: 
 
 
 def generalised_advantages(reward: Tensor, discount: Tensor, mask: Tensor, value: Tensor, gae_lambda: float) -> Tensor:
-    """Generalised advantage estimation, Schulman et al. 2016 eq. 16, arXiv:1506.02438.
+    """Generalized advantage estimation, Schulman et al. 2016 eq. 16, arXiv:1506.02438.
 
     A_t = delta_t + gae_lambda * discount_t * A_(t+1), with delta_t = reward_t + discount_t * V_(t+1) - V_t.
-    A_t + V_t is the lambda-return, which the value is trained towards.
+    A_t + V_t is the lambda-return, which the value is trained toward.
 
     Args:
         reward: [T, B] float32.
@@ -111,7 +111,7 @@ def generalised_advantages(reward: Tensor, discount: Tensor, mask: Tensor, value
 
 
 class VTrace(NamedTuple):
-    """What V-trace makes of trajectories, [T, B] float32 each."""
+    """V-trace targets and advantages of trajectories, [T, B] float32 each."""
 
     target: Tensor  #: of the values; the value itself in rows without a step
     advantage: Tensor  #: of the actions, importance weight included; 0 in rows without a step
@@ -145,7 +145,7 @@ def vtrace(
         value: [T + 1, B] float32 of all observations.
         rho_bar: > 0; lowering it has less variance, and values a policy nearer to the one that acted.
         c_bar: > 0, <= rho_bar; lowering it has less variance, and learns more slowly.
-        trace_lambda: in [0, 1], as that of generalised advantages.
+        trace_lambda: in [0, 1], as that of generalized advantages.
 
     Returns:
         Targets and advantages; call it under `torch.no_grad()`.

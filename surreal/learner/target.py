@@ -12,7 +12,7 @@ from surreal.base.pytorch import Module
 
 
 class TargetNetwork:
-    """A frozen copy of a model, moved towards it every `period` updates or a little at every update.
+    """A frozen copy of a model, moved toward it every `period` updates or a little at every update.
 
     Args:
         model: the online network, materialized; only read.
@@ -68,12 +68,12 @@ class TargetNetwork:
 
 
 class UpdateNoise:
-    """A generator that each update begins anew, from a seed and the update's number.
+    """A generator that starts again with each update, from a seed and the update's number.
 
-    So a checkpoint needs to keep nothing of it: who goes on from update n draws what an uninterrupted learner draws.
+    Checkpoints need not keep it: a learner that resumes at update n draws what an uninterrupted learner draws.
 
     Args:
-        seed: of the learner, >= 0.
+        seed: seed of the learner, >= 0.
         device: where the numbers are drawn.
     """
 
@@ -82,7 +82,7 @@ class UpdateNoise:
         self._generator = torch.Generator(device)
 
     def of(self, update: int) -> torch.Generator:
-        """Give the generator as it is at the beginning of an update, >= 0."""
-        # Neighbouring seeds of torch's generator give related streams; SeedSequence spreads them.
+        """Return the generator in its state at the beginning of an update, >= 0."""
+        # Neighboring seeds of torch's generator give related streams; SeedSequence spreads them.
         state = np.random.SeedSequence((self._seed, update)).generate_state(1, np.uint64)
         return self._generator.manual_seed(int(state[0] >> np.uint64(1)))

@@ -16,13 +16,13 @@ _RIDGE = 1e-3
 
 @dataclass(frozen=True)
 class KafSettings:
-    """Which activations these are.
+    """The choice of activations.
 
     Args:
         boundary: largest point of the dictionary, > 0; far outside of it activations are 0.
         size: points of the dictionary, or of each of its two axes, >= 2; more allow finer shapes.
         kernel: rbf: of one number. rbf2d: of two, so a layer computes twice as many as it has units.
-        gamma: of the kernel, > 0; larger ones are narrower.
+        gamma: gamma of the kernel, > 0; larger ones are narrower.
     """
 
     boundary: float = 2.0
@@ -48,7 +48,7 @@ class KAF(nn.Module):
     """The activations of one layer.
 
     Args:
-        units: of the layer.
+        units: units of the layer.
         settings: which activations these are.
         members: networks that are computed at once, whose layers these are, >= 1; None: one, and features have no axis
             of members.

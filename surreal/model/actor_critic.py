@@ -27,9 +27,9 @@ VALUE_GAIN = 1.0
 
 
 def initialise_orthogonally(module: nn.Module, gain: float, generator: torch.Generator | None) -> None:
-    """Draw all matrices and filters in a module anew, with this gain, and set all biases to 0.
+    """Draw all matrices and filters in a module again, with this gain, and set all biases to 0.
 
-    What is neither (a free standard deviation) stays as it is.
+    Other parameters (a free standard deviation) are unchanged.
     """
     for layer in module.modules():
         for name, parameter in layer.named_parameters(recurse=False):
@@ -53,7 +53,7 @@ class ValueFunction(ComposedModel):
 
 
 class PolicyValue(NamedTuple):
-    """What an actor-critic gives for a batch of any leading axes."""
+    """Output of an actor-critic for a batch of any leading axes."""
 
     policy: Distribution
     value: Tensor  #: [...] float32
@@ -67,7 +67,7 @@ class ActorCritic(ComposedModel):
         action_space: Discrete, MultiDiscrete or MultiBinary, from 0; or Box of one axis, float32: a normal
             distribution, which knows no bounds, while environments get its samples cut to theirs.
         activation: after each dense layer; see `surreal.model.activations`.
-        value_hiddens: units of the dense layers of a network of its own for the value, which has convolutions and LSTM
+        value_hiddens: units of the dense layers of a separate network for the value, which has convolutions and LSTM
             as the policy's; the two losses do not disturb each other then. None: the value shares the policy's network.
         orthogonal: draw orthogonal initial values, small ones for the policy's output, in place of torch's usual ones.
         sigma: the standard deviation of continuous actions is "free" (parameters, the same in all states), or depends

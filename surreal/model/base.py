@@ -125,9 +125,9 @@ class LazyModel(Model):
 
 
 def make_generator(seed: int | None) -> torch.Generator | None:
-    """Give a generator for the initial parameters; None means torch's global one."""
+    """Return a generator for the initial parameters; None means torch's global one."""
     if seed is None:
         return None
-    # Neighbouring seeds of torch's generator give related streams; SeedSequence spreads them.
+    # Neighboring seeds of torch's generator give related streams; SeedSequence spreads them.
     state = np.random.SeedSequence(seed).generate_state(1, np.uint64)
     return torch.Generator().manual_seed(int(state[0] >> np.uint64(1)))

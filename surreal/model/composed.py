@@ -20,7 +20,7 @@ from surreal.model.torso import Torso, check_hiddens
 
 
 class ComposedModel(LazyModel):
-    """Base of our own models. A subclass makes its heads in `_build_heads`, and calls `features` in `forward`.
+    """Base of the built-in models. A subclass makes its heads in `_build_heads`, and calls `features` in `forward`.
 
     It needs no observation shape: without `obs_spec` the parameters are created at the first batch, or from the first
     parameters that are loaded.
@@ -30,7 +30,7 @@ class ComposedModel(LazyModel):
         convolutions: for images, before the dense layers: `nature`, `a3c`, `universe`, `impala`, or a list of
             `{type: convolution, n_filters, filter_size, stride, border, activation}`; see `surreal.model.conv`.
             None takes images as vectors.
-        image_axes: of images of 3 axes: channels_first, channels_last, or auto, which tells from the shape.
+        image_axes: image axes of images of 3 axes: channels_first, channels_last, or auto, which tells from the shape.
         activation: after each dense layer: none, sigmoid, tanh, relu, relu6, elu, softmax, softplus; or kaf, which
             learns its shape, with `{type: kaf, boundary, size, kernel, gamma}` as `surreal.model.activations` says.
         use_lstm: remember earlier observations of the episode in an LSTM behind the dense layers.
@@ -38,7 +38,7 @@ class ComposedModel(LazyModel):
         lstm_type: Basic, or Dilated: several states that take turns, for what lies far back.
         lstm_num_cores: states of a dilated one, >= 1; more remember longer.
         obs_spec: kind of the observations, if known.
-        seed: of the initial parameters; None draws them from torch's global generator.
+        seed: seed of the initial parameters; None draws them from torch's global generator.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class ComposedModel(LazyModel):
         """Compute what the heads read.
 
         Args:
-            obs: as in `forward`.
+            obs: observations, as in `forward`.
             state: likewise; without one, a recurrent model begins with a cleared one.
             is_first: likewise.
 

@@ -70,7 +70,7 @@ class Convolution:
         return max((size - self.filter_sizes[axis]) // self.strides[axis] + 1, 0)
 
     def make_layer(self, channels: int, generator: torch.Generator | None) -> ConvLayer:
-        """Make it, for images of so many channels."""
+        """Build the layers for images of this many channels."""
         return ConvLayer(channels, self, generator)
 
 
@@ -106,7 +106,7 @@ class ResidualStage:
         return -(-size // 2)
 
     def make_layer(self, channels: int, generator: torch.Generator | None) -> ResidualLayer:
-        """Make it, for images of so many channels."""
+        """Build the layers for images of this many channels."""
         return ResidualLayer(channels, self, generator)
 
 
@@ -114,8 +114,8 @@ class ConvLayer(nn.Conv2d):
     """A convolution and its activation.
 
     Args:
-        channels: of the images.
-        settings: of the convolution.
+        channels: channels of the images.
+        settings: settings of the convolution.
         generator: draws the initial values, U(-1/sqrt(inputs), 1/sqrt(inputs)); None uses torch's global one.
     """
 
@@ -140,8 +140,8 @@ class ResidualLayer(nn.Module):
     """See `ResidualStage`.
 
     Args:
-        channels: of the images.
-        settings: of the stage.
+        channels: channels of the images.
+        settings: settings of the stage.
         generator: draws the initial values, as in `ConvLayer`.
     """
 
@@ -236,7 +236,7 @@ class ConvTorso(nn.Module):
     """Convolutions and residual stages, one after the other; the output is flattened.
 
     Args:
-        num_channels: of the images.
+        num_channels: number of channels of the images.
         convolutions: see `read_convolutions`.
         generator: draws the initial values, torch's usual ones; None uses torch's global generator.
     """

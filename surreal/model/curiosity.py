@@ -1,4 +1,4 @@
-"""What can be foreseen of an environment: the two models of dynamics that curiosity is made of.
+"""Prediction of an environment: the two models of dynamics that curiosity is made of.
 
 Pathak et al. 2017, arXiv:1705.05363, section 2. An encoder turns observations into features. The inverse model tells
 from the features before and after a step which action was taken, so they hold what actions can change, and little else.
@@ -28,7 +28,7 @@ from surreal.model.torso import Torso, check_hiddens
 
 
 class Foreseen(NamedTuple):
-    """Of steps of any leading axes."""
+    """Predictions for steps of any leading axes."""
 
     action: Distribution  #: that led from one observation to the next, by the inverse model
     features: Tensor  #: [..., num_features] float32 of the next observation; no gradient flows through them
@@ -42,10 +42,10 @@ class Dynamics(Module):
         obs_spec: kind of one observation.
         action_space: Discrete, MultiDiscrete or MultiBinary, from 0; or Box of one axis, float32.
         hiddens: units of the encoder's dense layers, of which the last gives the features; more tell more apart.
-        convolutions: of the encoder, for images, before these layers; see `surreal.model.conv`. None takes
+        convolutions: convolutions of the encoder, for images, before these layers; see `surreal.model.conv`. None takes
             images as vectors.
         activation: after each layer of all three.
-        units: of the one hidden layer that the inverse and the forward model have, >= 1.
+        units: units of the one hidden layer that the inverse and the forward model have, >= 1.
         generator: draws the initial values; None uses torch's global one.
 
     Raises:

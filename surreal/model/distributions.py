@@ -1,4 +1,4 @@
-"""What a policy says of actions: distributions over batches of any leading axes `[..., ]`.
+"""Distributions of actions, over batches of any leading axes `[..., ]`.
 
 Log-probabilities and entropies are summed over an action's own axes, so they are [...]: one number a step.
 """
@@ -22,18 +22,18 @@ class Distribution(ABC):
 
     @abstractmethod
     def mode(self) -> Tensor:
-        """Give the most probable action of each step, [..., *action_shape]."""
+        """Return the most probable action of each step, [..., *action_shape]."""
 
     @abstractmethod
     def log_probability(self, action: Tensor) -> Tensor:
-        """Give log p(action) of each step (of continuous actions the density's), [...] float32."""
+        """Return log p(action) of each step (of continuous actions the density's), [...] float32."""
 
     @abstractmethod
     def entropy(self) -> Tensor:
-        """Give the entropy of each step, in nats, [...] float32."""
+        """Return the entropy of each step, in nats, [...] float32."""
 
     def kl(self, other: Self) -> Tensor:
-        """Give the divergence KL(self || other) of each step from another of its kind, in nats, [...] float32.
+        """Return the divergence KL(self || other) of each step from another of its kind, in nats, [...] float32.
 
         Raises:
             ValueError: there is no formula for it.
@@ -41,16 +41,16 @@ class Distribution(ABC):
         raise ValueError(f"the KL divergence of a {type(self).__name__} is not known")
 
     def frozen(self) -> Self:
-        """Give a copy without gradient, which stays as it is when parameters change."""
+        """Return a copy without gradient, which does not change with the parameters."""
         raise ValueError(f"a {type(self).__name__} cannot be frozen")
 
     @abstractmethod
     def __getitem__(self, index: Any) -> Self:
-        """Give the distribution of some of the steps, as `policy[:-1]` of sequences [T + 1, B]."""
+        """Return the distribution of some of the steps, as `policy[:-1]` of sequences [T + 1, B]."""
 
     @abstractmethod
     def masked(self, action_mask: Tensor) -> Distribution:
-        """Give the distribution over legal actions only.
+        """Return the distribution over legal actions only.
 
         Args:
             action_mask: [..., n] bool.
@@ -64,7 +64,7 @@ class Categorical(Distribution):
     """Over n discrete actions.
 
     Args:
-        logits: [..., n] unnormalised log-probabilities.
+        logits: [..., n] unnormalized log-probabilities.
     """
 
     def __init__(self, logits: Tensor) -> None:
@@ -117,7 +117,7 @@ class Normal(Distribution):
         return self.at(torch.empty_like(self.mean).normal_(generator=generator))
 
     def at(self, noise: Tensor) -> Tensor:
-        """Give the actions at `noise` [..., n] standard deviations from the mean, without gradient."""
+        """Return the actions at `noise` [..., n] standard deviations from the mean, without gradient."""
         return self.mean.detach() + self.log_sigma.detach().exp() * noise
 
     def mode(self) -> Tensor:

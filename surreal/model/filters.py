@@ -16,12 +16,12 @@ from surreal.base import tree
 from surreal.base.specs import ObsSpec
 from surreal.base.types import Obs
 
-#: Normalised values further from 0 than this are cut.
+#: Normalized values further from 0 than this are cut.
 _LIMIT = 10.0
 
 
 class Moments(NamedTuple):
-    """Of some vectors [*shape]."""
+    """Counts of some vectors [*shape]."""
 
     total: Tensor  #: number of them, a scalar
     mean: Tensor
@@ -32,7 +32,7 @@ class RunningMoments(nn.Module):
     """Count, mean and sum of squared deviations of all vectors seen, in float64.
 
     Args:
-        shape: of one.
+        shape: shape of one.
     """
 
     count: Tensor
@@ -101,7 +101,7 @@ class ObsFilter(nn.Module):
         return any(not cast(RunningMoments, moments).count for moments in self.moments)
 
     def forward(self, obs: Obs) -> Obs:
-        """Give observations [..., *obs_shape] normalised, float32 where they were real."""
+        """Return observations [..., *obs_shape] normalized, float32 where they were real."""
         moments = iter(self.moments)
         leaves = zip(tree.leaves(obs), self._is_real, strict=True)
         return self._spec.unflatten([_normalise(leaf, next(moments)) if is_real else leaf for leaf, is_real in leaves])
@@ -139,7 +139,7 @@ class ReturnFilter(nn.Module):
 
         Args:
             reward: [T, B] float32.
-            discount: [T, B] float32, 0 in rows without a step: a return does not go on in the next episode.
+            discount: [T, B] float32, 0 in rows without a step: a return does not continue in the next episode.
             is_step: [T, B] bool.
             carried: [T, B] float32, what the rewards before a step add to its return, as agents record it. None:
                 returns begin again where a trajectory does, so that short trajectories scale too little.
@@ -178,7 +178,7 @@ class FilterCounts:
     """The running moments of a model, at either end.
 
     Args:
-        model: whose filters these are; it has its layers.
+        model: model with the filters; it has its layers.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -196,12 +196,12 @@ class FilterCounts:
             moments.track()
 
     def pending(self) -> Mapping[str, Mapping[str, Tensor]]:
-        """What was counted since `track` or the last `forget`, as a group that travels; no group if that is nothing."""
+        """Counts since `track` or the last `forget`, as a group to send; no group if there are none."""
         found = {name: fresh for name, moments in self._moments.items() if (fresh := moments.fresh()).total > 0}
         return {COUNTS: _named(found)} if found else {}
 
     def forget(self) -> None:
-        """What was pending has arrived."""
+        """Clear the pending counts, which have arrived."""
         self.track()
 
     def add(self, tensors: Mapping[str, Tensor]) -> None:

@@ -17,7 +17,7 @@ class QHead(nn.Module):
     """Values of all discrete actions.
 
     Args:
-        num_features: of its input.
+        num_features: number of features of its input.
         num_actions: >= 1.
         dueling: split the output into the state's value and the actions' advantages, Q = V + A - mean(A)
             (Wang et al. 2016 eq. 9, arXiv:1511.06581).
@@ -41,7 +41,7 @@ class ValueHead(nn.Module):
     """The value of a state: one number a step.
 
     Args:
-        num_features: of its input.
+        num_features: number of features of its input.
         generator: draws the initial values; None uses torch's global one.
     """
 

@@ -53,7 +53,7 @@ def check_image_axes(axes: str) -> str:
 
 
 def to_channels_first(images: Tensor, is_last: bool) -> Tensor:
-    """Give [B, channels, height, width] from images [B, ...] of any layout, stacks merged; a view where possible."""
+    """Return [B, channels, height, width] from images [B, ...] of any layout, stacks merged; a view where possible."""
     if images.dim() == 3:
         return images.unsqueeze(1)
     if is_last:

@@ -17,7 +17,7 @@ Layer = TypeVar("Layer", bound=nn.Module)
 
 
 def allocate(layer: Layer) -> Layer:
-    """Give a layer that was made with `device="meta"` parameters on the CPU, of any values; returns the layer.
+    """Return a layer that was made with `device="meta"` parameters on the CPU, of any values; returns the layer.
 
     `to_empty` would do the same, but imports sympy for it: half a second in every process that has a model.
     """
@@ -29,12 +29,12 @@ def allocate(layer: Layer) -> Layer:
 class Dense(nn.Linear):
     """A dense layer with torch's usual initial values, U(-1/sqrt(inputs), 1/sqrt(inputs)), from a generator.
 
-    Networks of ours call `forward` itself, which finds its tensors without a detour: calling layers as modules, and
-    finding their tensors by attribute, costs an agent a third of its forward pass.
+    The built-in networks call `forward` itself, which finds its tensors without a detour: calling layers as modules,
+    and finding their tensors by attribute, costs an agent a third of its forward pass.
 
     Args:
-        num_inputs: of its last axis.
-        num_outputs: of its last axis.
+        num_inputs: size of the input's last axis.
+        num_outputs: size of the output's last axis.
         generator: draws the initial values; None uses torch's global one.
     """
 

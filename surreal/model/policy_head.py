@@ -31,7 +31,7 @@ class MultiCategorical(Distribution):
 
     @classmethod
     def from_logits(cls, logits: Tensor, choices: Sequence[int]) -> Self:
-        """Cut [..., sum(choices)] unnormalised log-probabilities into those of each choice."""
+        """Cut [..., sum(choices)] unnormalized log-probabilities into those of each choice."""
         return cls([Categorical(part) for part in logits.split_with_sizes(list(choices), dim=-1)])
 
     def sample(self, generator: torch.Generator | None = None) -> Tensor:
@@ -110,7 +110,7 @@ class SigmaSettings:
     """The standard deviation of continuous actions.
 
     Args:
-        sigma: "free": parameters of their own, the same in all states; "state": an output of the network.
+        sigma: "free": separate parameters, the same in all states; "state": an output of the network.
         log_sigma: its logarithm at first; raising it explores more.
     """
 
@@ -128,8 +128,8 @@ class PolicyHead(nn.Module):
     """A policy that the outputs of one dense layer say all about.
 
     Args:
-        num_features: of its input.
-        num_outputs: of the layer.
+        num_features: number of features of its input.
+        num_outputs: number of outputs of the layer.
         distribution: makes the distribution over actions of [..., num_outputs] float32.
         generator: draws the initial values; None uses torch's global one.
     """
@@ -146,7 +146,7 @@ class PolicyHead(nn.Module):
         self._distribution = distribution
 
     def forward(self, features: Tensor) -> Distribution:
-        """Give the distribution over actions, [...] of them."""
+        """Return the distribution over actions, [...] of them."""
         return self._distribution(self.output.forward(features))
 
 
@@ -154,8 +154,8 @@ class NormalHead(nn.Module):
     """A policy over real vectors, with a standard deviation that does not depend on the state.
 
     Args:
-        num_features: of its input.
-        num_components: of an action, >= 1.
+        num_features: number of features of its input.
+        num_components: number of components of an action, >= 1.
         generator: draws the initial values; None uses torch's global one.
         log_sigma: logarithm of the standard deviations at first.
     """
@@ -168,7 +168,7 @@ class NormalHead(nn.Module):
         self.log_sigma = nn.Parameter(torch.full((num_components,), float(log_sigma)))
 
     def forward(self, features: Tensor) -> Distribution:
-        """Give a `Normal` over [..., num_components]."""
+        """Return a `Normal` over [..., num_components]."""
         return Normal(self.output.forward(features), self.log_sigma)
 
 

@@ -19,12 +19,12 @@ class Core(nn.Module, ABC):
     """Over steps or sequences; its state is cleared where episodes begin.
 
     Attributes:
-        num_features: of its output.
-        state_shape: of the state of one environment.
+        num_features: number of features of its output.
+        state_shape: shape of the state of one environment.
 
     Args:
-        num_features: of its output.
-        state_shape: of the state of one environment.
+        num_features: number of features of its output.
+        state_shape: shape of the state of one environment.
     """
 
     def __init__(self, num_features: int, state_shape: tuple[int, ...]) -> None:
@@ -65,7 +65,7 @@ class LSTMCore(Core):
     """An LSTM (Hochreiter and Schmidhuber 1997). The state of one environment is [2, size]: the output and the cell.
 
     Args:
-        num_features: of its input.
+        num_features: number of features of its input.
         size: units, >= 1; more remember more and compute longer.
         generator: draws the initial values, see `make_cell`; None uses torch's global one.
     """
@@ -94,7 +94,7 @@ class LSTMCore(Core):
         return torch.cat(outputs), state
 
     def _run(self, features: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """Compute the steps [T, B, inputs] of episodes that go on; several times as fast as step by step."""
+        """Compute the steps [T, B, inputs] of episodes that continue; several times as fast as step by step."""
         cell = self.cell
         weights = [cell.weight_ih, cell.weight_hh, cell.bias_ih, cell.bias_hh]
         before = tuple(state.transpose(0, 1).unsqueeze(1).contiguous())
@@ -111,7 +111,7 @@ class DilatedLSTMCore(Core):
     is next stands first.
 
     Args:
-        num_features: of its input.
+        num_features: number of features of its input.
         size: units of each core, >= 1.
         num_cores: >= 1; more remember longer, and see less of what lies close together.
         generator: draws the initial values, see `make_cell`; None uses torch's global one.

@@ -21,7 +21,7 @@ _LEAST_PIXELS = 8
 
 
 class Torso(nn.Module):
-    """Images through convolutions, if there are any; all else as it is; then dense layers over everything.
+    """Images through convolutions, if there are any, all else unchanged, then dense layers over everything.
 
     Any leading axes will do: features of [B, *obs_shape] are [B, num_features], those of [T, B, *obs_shape] are
     [T, B, num_features].
@@ -134,11 +134,11 @@ def check_hiddens(hiddens: Sequence[int]) -> tuple[int, ...]:
 
 
 def read_leaf(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Give a leaf as float32, its own axes flattened into one.
+    """Return a leaf as float32, its own axes flattened into one.
 
     Args:
         tensor: [..., *shape]; uint8 is scaled by 1/255 (images), other integers and booleans are taken as numbers.
-        shape: of one; () is a scalar (Discrete), which is one feature.
+        shape: shape of one; () is a scalar (Discrete), which is one feature.
 
     Returns:
         [..., features] float32
@@ -156,7 +156,7 @@ def read_leaf(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 def read_images(tensor: Tensor, leaf: ArraySpec, *, is_last: bool = False) -> Tensor:
-    """Give images as float32 [B, channels, height, width], from [..., *shape]; uint8 is scaled by 1/255.
+    """Return images as float32 [B, channels, height, width], from [..., *shape]; uint8 is scaled by 1/255.
 
     `is_last` tells whether the channels are the last axis of the shape.
 

@@ -39,7 +39,7 @@ class EpsilonGreedy:
         explore: NDArray[np.bool_],
         action_mask: NDArray[np.bool_] | None = None,
     ) -> NDArray[np.int64]:
-        """Give the actions to take, written into `greedy`.
+        """Return the actions to take, written into `greedy`.
 
         Args:
             greedy: [N] the best action of each row.

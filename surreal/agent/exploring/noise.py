@@ -15,10 +15,10 @@ Sigma = float | NDArray[np.float64]
 
 
 class ActionNoise(ABC):
-    """What is added to actions.
+    """Noise that is added to actions.
 
     Args:
-        num_components: of an action, >= 1.
+        num_components: number of components of an action, >= 1.
         rng: draws everything.
     """
 
@@ -47,13 +47,13 @@ class GaussianNoise(ActionNoise):
 class OrnsteinUhlenbeckNoise(ActionNoise):
     """Correlated from step to step: x += sigma * N(0, 1) - theta * x (Lillicrap et al. 2016, arXiv:1509.02971).
 
-    Each slot has an x of its own, which begins at 0 with each episode. Its standard deviation grows to
+    Each slot has its own x, which begins at 0 with each episode. Its standard deviation grows to
     sigma / sqrt(2 theta - theta^2).
 
     Args:
-        num_components: of an action, >= 1.
+        num_components: number of components of an action, >= 1.
         rng: draws everything.
-        theta: pull towards 0 in each step, in (0, 1]; lowering it keeps the noise in one direction for longer.
+        theta: pull toward 0 in each step, in (0, 1]; lowering it keeps the noise in one direction for longer.
     """
 
     def __init__(self, num_components: int, rng: np.random.Generator, theta: float = 0.15) -> None:

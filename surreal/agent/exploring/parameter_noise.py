@@ -19,15 +19,15 @@ _TURNS, _FACTOR = 50, 1.01
 class ParameterNoise:
     """A perturbed copy of an actor, whose noise adapts until actions differ as much as they should.
 
-    The noise is drawn anew when an episode begins in any of the agent's environments, and lies on the newest parameters
-    in every turn. Layer norms keep their parameters: with `layer_norm`, noise on the others means the same in all
-    layers.
+    The noise is drawn again when an episode begins in any of the agent's environments, and lies on the newest
+    parameters in every turn. Layer norms keep their parameters: with `layer_norm`, noise on the others means the same
+    in all layers.
 
     Attributes:
         sigma: standard deviation of the noise on each parameter.
 
     Args:
-        model: whose actor is perturbed; the caller holds its lock and is in inference mode.
+        model: model with the actor to perturb; the caller holds its lock and is in inference mode.
         rng: seeds the noise.
     """
 
@@ -41,7 +41,7 @@ class ParameterNoise:
         self._squares: list[Tensor] = []
 
     def perturb(self, obs: Obs, actions: Tensor, distance: float, *, is_new: bool) -> Tensor:
-        """Give the perturbed actor's actions, [N, n].
+        """Return the perturbed actor's actions, [N, n].
 
         Args:
             obs: [N, *obs_shape] tensor, or nested dicts and tuples of them.

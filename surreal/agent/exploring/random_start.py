@@ -42,7 +42,7 @@ class RandomStart:
         step: int,
         action_mask: NDArray[np.bool_] | None = None,
     ) -> NDArray[Any]:
-        """Give the actions to take, written into `actions`.
+        """Return the actions to take, written into `actions`.
 
         Args:
             actions: [N, *action_shape] that the policy would take.

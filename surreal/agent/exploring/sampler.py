@@ -19,9 +19,9 @@ class Sampler:
 
     Args:
         rng: seeds the samples.
-        noise_correlation: of the samples of a normal policy from one step of an episode to the next, in [0, 1): each
-            sample by itself is distributed as the policy says, but those after one another lie on the same side of
-            the mean for longer (Hollenstein et al. 2024, arXiv:2312.11091). 0 draws them independently.
+        noise_correlation: correlation of the samples of a normal policy from one step of an episode to the next, in [0,
+            1): each sample by itself is distributed as the policy says, but those after one another lie on the same
+            side of the mean for longer (Hollenstein et al. 2024, arXiv:2312.11091). 0 draws them independently.
     """
 
     def __init__(self, rng: np.random.Generator, *, noise_correlation: float = 0.0) -> None:

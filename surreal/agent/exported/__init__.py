@@ -1,6 +1,6 @@
 """Acting by a file that `surreal export` wrote, with TorchScript or onnxruntime: `agent.ExportedAgent`.
 
-What such a file is called and says of itself is in `file.py`; `surreal.plugins.export` writes it.
+`file.py` defines the names and the metadata of such a file; `surreal.plugins.export` writes it.
 """
 
 from surreal.agent.exported.agent import ExportedAgent

@@ -4,7 +4,7 @@
     outputs = file.run({"obs": obs})              # arrays by name, all with a batch axis
     outputs["action"]
 
-Whoever has no Surreal calls the runtime itself, with the same names; docs/deployment.md shows how.
+Programs without Surreal call the runtime directly, with the same names; see docs/deployment.md.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from surreal.base.system.program import install_command
 
 #: Formats by the ending of their files' names.
 FORMATS: Mapping[str, str] = {".pt": "torchscript", ".onnx": "onnx"}
-#: Inputs beside the observation, and the output beside the action.
+#: Inputs next to the observation, and the output next to the action.
 MASK, STATE, NEXT_STATE = "action_mask", "state", "next_state"
-#: Under this name the file says what it is, as JSON; see `surreal.plugins.export.metadata`.
+#: Key of the file's JSON metadata; see `surreal.plugins.export.metadata`.
 METADATA = "surreal"
-#: Of that JSON; a file of another one is not read.
+#: Version of that JSON; files of other versions are refused.
 FORMAT_VERSION = 1
 
 Arrays = Mapping[str, NDArray[Any]]
 
 
 class ExportedFile:
-    """An exported policy, and what it says of itself.
+    """An exported policy and its metadata.
 
     Args:
-        path: of a file that ends in `.pt` or `.onnx`.
+        path: path of a file that ends in `.pt` or `.onnx`.
 
     Attributes:
         path: the same.
@@ -59,9 +59,7 @@ class ExportedFile:
             self.metadata: dict[str, Any] = json.loads(text)
             is_known = self.metadata["format_version"] == FORMAT_VERSION
         except (ValueError, TypeError, KeyError) as error:
-            raise CheckpointError(
-                f"{self.path} was not written by `surreal export`: it does not say what it is"
-            ) from error
+            raise CheckpointError(f"{self.path} was not written by `surreal export`: it has no metadata") from error
         if not is_known:
             found = self.metadata["format_version"]
             raise CheckpointError(f"{self.path} is of format version {found}; this Surreal reads {FORMAT_VERSION}")

@@ -1,4 +1,4 @@
 """Off-policy learners, from transitions of a replay: DQN, DDPG with TD3, SAC.
 
-Knows the files beside this room; used through `surreal.learner`.
+Imports only the files next to this package; used through `surreal.learner`.
 """

@@ -33,7 +33,8 @@ class DDPGLearner(GradientLearner[DeterministicActorCritic, Batch]):
     Args:
         model: a `DeterministicActorCritic`.
         replay: gives the batches; gets |TD error|, the mean over the critics, as priorities if it wants them.
-        critic_learning_rate: of the critics, > 0; None: `initial_learning_rate`, which is always the actor's.
+        critic_learning_rate: learning rate of the critics, > 0; None: `initial_learning_rate`, which is always the
+            actor's.
         target_update_tau: how far the target networks of actor and critics follow in each step, in (0, 1]; raising it
             makes them follow faster.
         policy_delay: updates of the critics for each of the actor and the targets, >= 1; raising it lets the policy
@@ -43,7 +44,7 @@ class DDPGLearner(GradientLearner[DeterministicActorCritic, Batch]):
         smoothing_clip: bound of that noise, > 0.
         l2_coeff: weight of the sum of the critics' squared weights in their loss, >= 0; raising it keeps them smaller.
         gradients_norm_clipping: see `GradientLearner`.
-        seed: of the noise, >= 0.
+        seed: seed of the noise, >= 0.
         options: see `GradientLearner`.
     """
 
@@ -97,7 +98,7 @@ class DDPGLearner(GradientLearner[DeterministicActorCritic, Batch]):
             loss = loss + self.l2_coeff * l2_penalty(critic.named_parameters())
         self.step(loss, CRITIC)
         if (self.updates + 1) % self.policy_delay == 0:
-            # Differentiated by the actor's parameters only: the critic is what it climbs, and stays as it is.
+            # Differentiated by the actor's parameters only: it climbs the critic, which is unchanged.
             policy_loss = -critic.first(batch.obs, model.actor(batch.obs)).mean()
             self.step(policy_loss, ACTOR)
             self._policy_loss = policy_loss.detach()

@@ -33,7 +33,7 @@ class DQNLearner(GradientLearner[Module, Batch]):
         target_update_period: updates between two copies to the target network, >= 1.
         target_update_tau: follow softly instead, at every update, in (0, 1]; None copies by period.
         initial_learning_rate: see `GradientLearner`.
-        seed: of the noise of a `NoisyQFunction`, >= 0.
+        seed: seed of the noise of a `NoisyQFunction`, >= 0.
         options: see `GradientLearner`.
     """
 
@@ -67,7 +67,7 @@ class DQNLearner(GradientLearner[Module, Batch]):
         self.keep("target", self.target.network)
 
     def renew_noise(self) -> None:
-        """Give each noisy network noise of its own; for the beginning of `learn`."""
+        """Draw separate noise for each noisy network; for the beginning of `learn`."""
         generator = None
         for network in (self.model, self.target.network):
             if isinstance(network, NoisyQFunction):

@@ -30,7 +30,7 @@ _PRIORITY_OF_MAX = 0.9
 
 
 class Estimate(NamedTuple):
-    """Of the rows behind the burn-in, [T, B] float32 each; the gradient flows through `q` only."""
+    """Values of the rows behind the burn-in, [T, B] float32 each; the gradient flows through `q` only."""
 
     q: Tensor  #: of the action taken
     target: Tensor
@@ -43,8 +43,8 @@ class R2D2Learner(GradientLearner[Module, TrajectoryBatch]):
     Args:
         model: recurrent; maps observations [T, B, ...] and a state to `[T, B, n_actions]` values and a state.
         replay: gives the batches; gets priorities of sequences if it wants them.
-        n_step: rewards that are summed before the bootstrap value, >= 1. Raising it spreads news faster, and trusts
-            the past policy more.
+        n_step: rewards that are summed before the bootstrap value, >= 1. Raising it propagates rewards faster, and
+            trusts the past policy more.
         rescale_values: learn values squashed by h(x) = sign(x) (sqrt(|x| + 1) - 1) + 0.001 x, for rewards of very
             different sizes.
         huber_delta: error from which on the loss grows linearly, > 0.
@@ -140,12 +140,14 @@ class R2D2Learner(GradientLearner[Module, TrajectoryBatch]):
         """Values [T + 1 - burn_in, B] of the best legal actions, chosen by the online network."""
         legal = batch.extras.get("next_action_mask")
         if legal is not None:
-            # What is legal after a step is so in the row behind it. Nobody bootstraps from the first row.
+            # What is legal after a step is so in the row behind it. No step bootstraps from the first row.
             legal = torch.cat((torch.ones_like(legal[:1]), legal[batch.burn_in :]))
         return next_q.gather(2, among_legal(q, legal).argmax(2, keepdim=True)).squeeze(2)
 
     def _send_priorities(self, batch: TrajectoryBatch, error: Tensor, mask: Tensor) -> None:
-        """Give the replay eta * max + (1 - eta) * mean of |TD error| over each sequence, if it wants priorities."""
+        """Report to the replay eta * max + (1 - eta) * mean of |TD error| over each sequence, if it wants
+        priorities.
+        """
         if self.replay is not None and self.replay.wants_priorities:
             mean = error.sum(0) / mask.sum(0).clamp(min=1.0)
             priority = _PRIORITY_OF_MAX * error.amax(0) + (1.0 - _PRIORITY_OF_MAX) * mean

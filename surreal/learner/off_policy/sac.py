@@ -29,7 +29,7 @@ ACTOR, CRITIC, TEMPERATURE = "actor", "critic", "temperature"
 
 
 class Temperature(Module):
-    """What a nat of entropy is worth, as a parameter: its logarithm, so that it stays positive.
+    """The temperature as a parameter: its logarithm, so that it stays positive.
 
     Args:
         initial: > 0.
@@ -52,7 +52,8 @@ class SACLearner(GradientLearner[SoftModel, Batch]):
         model: a `SoftActorCritic`, or a `DiscreteSoftActorCritic`.
         replay: gives the batches; gets |TD error|, the mean over the critics, as priorities if it wants them.
         initial_learning_rate: see `GradientLearner`.
-        critic_learning_rate: of the critics, > 0; None: `initial_learning_rate`, which is always the actor's.
+        critic_learning_rate: learning rate of the critics, > 0; None: `initial_learning_rate`, which is always the
+            actor's.
         temperature: what a nat of entropy is worth, in reward, > 0; raising it explores more. Where it is learned, it
             begins with this.
         learn_temperature: adjust it so that the policy's entropy is `target_entropy`.
@@ -62,7 +63,7 @@ class SACLearner(GradientLearner[SoftModel, Batch]):
         target_update_tau: how far the target critics follow in each update, in (0, 1]; raising it makes them follow
             faster.
         gradients_norm_clipping: see `GradientLearner`.
-        seed: of the actions drawn, >= 0.
+        seed: seed of the actions drawn, >= 0.
         options: see `GradientLearner`.
     """
 
@@ -124,7 +125,7 @@ class SACLearner(GradientLearner[SoftModel, Batch]):
         loss = critic_loss(q, target, batch.extras.get("weight"))
         self.step(loss, CRITIC)
         value, log_probability = model.expect(model.critic, batch.obs, generator, batch.extras.get("action_mask"))
-        # Differentiated by the actor's parameters only: the critic is what it climbs, and stays as it is.
+        # Differentiated by the actor's parameters only: it climbs the critic, which is unchanged.
         policy_loss = (temperature * log_probability - value).mean()
         self.step(policy_loss, ACTOR)
         entropy = -log_probability.detach().mean()

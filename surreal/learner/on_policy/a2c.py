@@ -1,7 +1,7 @@
 """Advantage actor-critic: the loss of A3C (Mnih et al. 2016, arXiv:1602.01783), computed where the experience arrives.
 
 The whole algorithm is `A2CLearner.step_actor_critic`. n of the n-step advantage is the trajectory's length
-(`trajectory_steps` of the replay) with `gae_lambda` 1; below 1, it is generalised advantage estimation
+(`trajectory_steps` of the replay) with `gae_lambda` 1; below 1, it is generalized advantage estimation
 (arXiv:1506.02438). Curiosity (`learner/curiosity.py`) adds to the rewards before it.
 """
 
@@ -51,7 +51,7 @@ class A2CLearner(ActorCriticLearner):
             learning_rate, hidden_sizes, convolutions, activation, units}`; see `surreal.learner.curiosity`. {} takes
             all defaults. None: none.
         initial_learning_rate: see `GradientLearner`.
-        seed: of the initial parameters of curiosity's networks, >= 0.
+        seed: seed of the initial parameters of curiosity's networks, >= 0.
         options: see `ActorCriticLearner`.
     """
 
@@ -108,7 +108,7 @@ class A2CLearner(ActorCriticLearner):
         return {**metrics, "curiosity_loss": loss, "intrinsic_reward_mean": intrinsic}
 
     def step_actor_critic(self, batch: TrajectoryBatch) -> Mapping[str, Tensor | float]:
-        """Do one step of policy and value, and give their metrics."""
+        """Update policy and value once, and return the metrics."""
         mask = batch.mask
         policy, log_probability, value = evaluate(self.model, batch)
         with torch.no_grad():

@@ -28,7 +28,7 @@ from surreal.model import Distribution
 from surreal.model.base import Model
 
 ModelT = TypeVar("ModelT", bound=Model, default=Model)
-#: Group of the parameters of the value's own network, where it has a learning rate of its own.
+#: Group of the parameters of the value's separate network, where it has a separate learning rate.
 VALUE = "value"
 
 
@@ -46,8 +46,8 @@ class ActorCriticLearner(GradientLearner[ModelT, TrajectoryBatch]):
         entropy_type: Gauss: the entropy is that of the whole action, the sum over its components. Origin: the mean over
             them, as in the A3C paper, whose normal has one deviation for all: `entropy_beta` then means the same for
             any number of components. One discrete choice has one component.
-        critic_learning_rate: of the value, > 0, if the model has a network of its own for it (`value_hidden_sizes`).
-            None: `initial_learning_rate`, which is always the policy's.
+        critic_learning_rate: learning rate of the value, > 0, if the model has its own network for it
+            (`value_hidden_sizes`). None: `initial_learning_rate`, which is always the policy's.
         gradients_norm_clipping: see `GradientLearner`.
         metrics_interval: see `Learner`.
         options: see `GradientLearner`.
@@ -91,7 +91,7 @@ class ActorCriticLearner(GradientLearner[ModelT, TrajectoryBatch]):
             raise ValueError(f"entropy_type is {entropy_type!r}; it must be Gauss or Origin")
         if critic_learning_rate is not None and model.value_hiddens is None:
             raise ValueError(
-                f"critic_learning_rate is {critic_learning_rate}, but the model has no network of its own for the value"
+                f"critic_learning_rate is {critic_learning_rate}, but the model has no separate network for the value"
                 " (value_hidden_sizes)"
             )
         self.entropy_beta = entropy_beta
@@ -121,11 +121,11 @@ class ActorCriticLearner(GradientLearner[ModelT, TrajectoryBatch]):
         return normal_values(evaluate(self.model, batch).policy)
 
     def normalised(self, advantage: Tensor, mask: Tensor) -> Tensor:
-        """Give advantages [T, B] as they weigh actions: normalised, if they should be."""
+        """Return advantages [T, B] as they weigh actions: normalized, if they should be."""
         return normalise(advantage, mask) if self.normalize_advantage else advantage
 
     def entropy(self, policy: Distribution, action: Tensor, mask: Tensor | None) -> Tensor:
-        """Give the mean entropy of the steps as `entropy_type` counts it, a scalar.
+        """Return the mean entropy of the steps as `entropy_type` counts it, a scalar.
 
         Args:
             policy: over steps of any leading axes [...].
@@ -137,12 +137,12 @@ class ActorCriticLearner(GradientLearner[ModelT, TrajectoryBatch]):
         return mean / math.prod(action.shape[entropy.ndim :]) if self._is_mean_entropy else mean
 
     def drift(self, batch: TrajectoryBatch, log_probability: Tensor) -> dict[str, Tensor]:
-        """Give `policy_drift` of log-probabilities [T, B], if agents recorded those that they acted by; else {}."""
+        """Return `policy_drift` of log-probabilities [T, B], if agents recorded those that they acted by; else {}."""
         if "log_probability" not in batch.extras:
             return {}
         return policy_drift(log_probability.detach() - batch.extras["log_probability"], batch.mask)
 
     def descend(self, policy_loss: Tensor, critic_loss: Tensor, entropy: Tensor) -> dict[str, Tensor | float]:
-        """Do one step down the weighted sum of three scalars, and give them as metrics."""
+        """Take one step down the weighted sum of three scalars, and return them as metrics."""
         self.step(policy_loss + self.critic_scale * critic_loss - self.entropy_beta * entropy, *self.groups)
         return {"policy_loss": policy_loss, "value_loss": critic_loss, "entropy": entropy}

@@ -1,4 +1,4 @@
-"""What a policy and its value say of trajectories: the one place where on-policy learners call their model."""
+"""Evaluation of a policy and its value on trajectories: the one place where on-policy learners call their model."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from surreal.model.base import Model
 
 
 class Evaluated(NamedTuple):
-    """Of trajectories [T, B]."""
+    """Results for trajectories [T, B]."""
 
     policy: Distribution  #: [T, B] over the legal actions
     log_probability: Tensor  #: [T, B] float32 of the actions taken
@@ -34,7 +34,7 @@ def evaluate(model: Module, batch: TrajectoryBatch) -> Evaluated:
 
 
 class Targets(NamedTuple):
-    """What several steps over one batch learn towards, [T, B]."""
+    """Targets of several steps over one batch, [T, B]."""
 
     policy: Distribution  #: before the update
     log_probability: Tensor  #: of the actions, under the policy that acted
@@ -90,8 +90,8 @@ def filtered(
     update learned would not fit those that the policy sees from then on.
 
     Args:
-        model: whose filters they are.
-        batch: of the update.
+        model: model with the filters.
+        batch: batch of the update.
         share_counts: brings in what other ranks have counted before the update.
 
     Yields:
@@ -114,7 +114,7 @@ def filtered(
 
 
 def recorded(batch: TrajectoryBatch, name: str) -> Tensor:
-    """Give a column [T, B] that the agent recorded: `log_probability` of the action under its policy, or `value`.
+    """Return a column [T, B] that the agent recorded: `log_probability` of the action under its policy, or `value`.
 
     Raises:
         ValueError: it did not.

@@ -1,7 +1,7 @@
 """Interpolated policy gradient: Gu et al. 2017, arXiv:1706.00387.
 
 The whole algorithm is `IPGLearner.learn`: critics are fitted to all steps of a batch, then the policy goes along
-a mixture of two gradients, the likelihood-ratio one of its own fresh steps, and the critics' one at observations of a
+a mixture of two gradients, the likelihood-ratio one on fresh steps, and the critics' one at observations of a
 replay. The first has no bias, the second hardly any variance.
 """
 
@@ -58,17 +58,18 @@ class IPGLearner(ActorCriticLearner[ActorCritic]):
             is A2C, 1 the critics' alone. Raising it has less variance, and trusts the critics more.
         control_variate: subtract from advantages what the critics think of them, and give the critics' gradient its
             full weight in return; less variance where they are right.
-        gae_lambda: of generalised advantages, in [0, 1]; raising it has more variance and less bias.
+        gae_lambda: lambda of generalized advantages, in [0, 1]; raising it has more variance and less bias.
         normalize_advantage: shift and scale the advantages of a batch to mean 0 and deviation 1, and scale the critics'
             values by as much.
         critics: how many networks learn Q, >= 1; the smallest value counts.
         critic_hidden_sizes: units of their dense layers; None: those of the model.
         critic_convolutions: for images, before these layers, as in `ComposedModel`; None takes images as vectors.
-        critic_learning_rate: of the critics, > 0; None: `initial_learning_rate`, which is always the policy's.
+        critic_learning_rate: learning rate of the critics, > 0; None: `initial_learning_rate`, which is always the
+            policy's.
         critic_iterations: epochs of the critics over a batch, >= 1.
         mini_batch: steps of a minibatch of the critics, >= 1; None: the whole batch.
         target_update_tau: how far the target critics follow after each minibatch, in (0, 1].
-        seed: of the critics' initial parameters, the order of minibatches and the actions drawn, >= 0.
+        seed: seed of the critics' initial parameters, the order of minibatches and the actions drawn, >= 0.
         options: see `ActorCriticLearner`.
     """
 
@@ -152,7 +153,7 @@ class IPGLearner(ActorCriticLearner[ActorCritic]):
         return metrics
 
     def fit_critics(self, batch: TrajectoryBatch) -> tuple[Tensor, Tensor]:
-        """Move the critics towards one-step targets of the policy as it is; gives the last loss and the last values."""
+        """Move the critics toward one-step targets of the current policy; returns the last loss and the last values."""
         rng, generator = np.random.default_rng((self._seed, self.updates)), self._noise.of(self.updates)
         policy = self.next_policy(batch)
         batch = batch._replace(obs=self._filtered(batch.obs))
@@ -168,7 +169,7 @@ class IPGLearner(ActorCriticLearner[ActorCritic]):
 
     @torch.no_grad()
     def next_policy(self, batch: TrajectoryBatch) -> Distribution:
-        """Give what the policy would do after each step, [T, B]."""
+        """Return what the policy would do after each step, [T, B]."""
         policy, _ = compute(self.model, batch.obs)
         mask = batch.extras.get("next_action_mask")
         if mask is None:
@@ -237,11 +238,11 @@ class IPGLearner(ActorCriticLearner[ActorCritic]):
         )
 
     def _filtered(self, obs: Any) -> Any:
-        """Give observations as the policy sees them."""
+        """Return observations as the policy sees them."""
         return obs if self.model.obs_filter is None else self.model.obs_filter.forward(obs)
 
 
 def on_policy_mask(batch: TrajectoryBatch) -> Tensor:
-    """Give 1 for fresh steps, [T, B] float32; 0 for replayed ones and for rows without a step."""
+    """Return 1 for fresh steps, [T, B] float32; 0 for replayed ones and for rows without a step."""
     mask: Tensor = batch.mask * batch.extras.get("is_on_policy", torch.ones_like(batch.mask))
     return mask

@@ -40,7 +40,7 @@ class Minibatch(NamedTuple):
 
 
 def everything(batch: TrajectoryBatch, *, whole: bool) -> Minibatch:
-    """Give all steps of a batch in order: [N], or as they lie, [T, B], where a memory needs their order."""
+    """Return all steps of a batch in order: [N], or as they lie, [T, B], where a memory needs their order."""
     if not whole:
         # Torch takes a third longer for the layers of a small network, and their gradients, over two leading axes.
         return _pick(batch, _places(_steps(batch), batch), None)
@@ -58,7 +58,7 @@ def everything(batch: TrajectoryBatch, *, whole: bool) -> Minibatch:
 def epochs(
     batch: TrajectoryBatch, size: int | None, *, whole: bool, rng: np.random.Generator
 ) -> Callable[[], Iterable[Minibatch]]:
-    """Give what goes through all steps once, each time that it is called; arguments as in `minibatches`.
+    """Return what goes through all steps once, each time that it is called; arguments as in `minibatches`.
 
     Where one minibatch has all steps, it is `everything`, the same each time: their order would change nothing.
     """
@@ -73,7 +73,7 @@ def epochs(
 def minibatches(
     batch: TrajectoryBatch, size: int | None, *, whole: bool, rng: np.random.Generator
 ) -> Iterator[Minibatch]:
-    """Go through all steps of a batch once, in random order.
+    """Iterate over all steps of a batch once, in random order.
 
     Args:
         batch: [T, B].
@@ -158,7 +158,7 @@ def _split(items: Tensor, size: int | None, rng: np.random.Generator) -> tuple[T
 
 
 def _count(items: int, size: int | None) -> int:
-    """How many parts have as many items as come nearest to `size`."""
+    """Number of parts whose size is nearest to `size`."""
     return 1 if size is None else max(1, round(items / size))
 
 

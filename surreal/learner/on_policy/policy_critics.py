@@ -1,6 +1,6 @@
-"""What critics say of a stochastic policy: Q of its actions, in expectation, and the advantage of an action over it.
+"""Critics of a stochastic policy: Q of its actions, in expectation, and the advantage of an action over it.
 
-Critics flatten what leading axes observations have, so everything here is over N rows.
+Critics flatten the leading axes of observations, so everything here is over N rows.
 """
 
 from __future__ import annotations
@@ -40,19 +40,23 @@ class PolicyCritics(ABC):
 
     @abstractmethod
     def expected(self, obs: Obs, policy: Distribution) -> Tensor:
-        """Give E_p Q of N observations, [N] float32: what the policy climbs; the gradient flows through the policy."""
+        """Return E_p Q of N observations, [N] float32: what the policy climbs; the gradient flows through the
+        policy.
+        """
 
     @abstractmethod
     def bootstrap(self, obs: Obs, policy: Distribution, generator: torch.Generator) -> Tensor:
-        """Give the target critics' value of what the policy does after N steps, [N] float32, without gradient."""
+        """Return the target critics' value of what the policy does after N steps, [N] float32, without gradient."""
 
     @abstractmethod
     def advantage(self, obs: Obs, policy: Distribution, action: Tensor) -> Tensor:
-        """Give how much better than E_p Q the critics take actions [N, *action_shape] to be, [N], without gradient."""
+        """Return how much better than E_p Q the critics take actions [N, *action_shape] to be, [N], without
+        gradient.
+        """
 
 
 class DiscretePolicyCritics(PolicyCritics):
-    """Of discrete actions: everything is a sum over all of them."""
+    """Critic of discrete actions: everything is a sum over all of them."""
 
     def expected(self, obs: Obs, policy: Distribution) -> Tensor:
         return _expectation(cast(Categorical, policy), self._values(self.critics, obs))
@@ -73,7 +77,7 @@ class DiscretePolicyCritics(PolicyCritics):
 
 
 class ContinuousPolicyCritics(PolicyCritics):
-    """Of continuous actions: by the line that touches Q at the policy's mean, as the paper has it (section 3)."""
+    """Critic of continuous actions: linear, tangent to Q at the policy's mean (section 3 of the paper)."""
 
     def expected(self, obs: Obs, policy: Distribution) -> Tensor:
         values: Tensor = self.critics(obs, policy.mode())
@@ -110,7 +114,7 @@ def make_policy_critics(
 
     Args:
         obs_spec: kind of one observation.
-        action_space: of the policy.
+        action_space: action space of the policy.
         count: critics, >= 1.
         hiddens: units of their dense layers.
         convolutions: see `Torso`.

@@ -99,7 +99,7 @@ def clipped_value_loss(
 ) -> Tensor:
     """The larger of the squared errors of the value and of one that is kept near what it was before the update.
 
-    As in the code of Schulman et al. 2017; it stops a value that went further than `clip_range` towards its target.
+    As in the code of Schulman et al. 2017; it stops a value that went further than `clip_range` toward its target.
 
     Args:
         value: [...] float32; the gradient flows through it.

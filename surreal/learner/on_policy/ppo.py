@@ -1,4 +1,4 @@
-"""Proximal policy optimisation: Schulman et al. 2017, arXiv:1707.06347, by clipping or by an adaptive KL penalty.
+"""Proximal policy optimization: Schulman et al. 2017, arXiv:1707.06347, by clipping or by an adaptive KL penalty.
 
 The whole algorithm is `PPOLearner.learn`, and what one minibatch does is `PPOLearner.losses`.
 """
@@ -32,7 +32,7 @@ from surreal.model.base import Model
 
 
 class Losses(NamedTuple):
-    """Of one minibatch, scalars. What neither the loss nor anybody else asks for is 0."""
+    """Scalars of one minibatch. Those that are not requested are 0."""
 
     policy: Tensor
     value: Tensor
@@ -48,7 +48,7 @@ class PPOLearner(ActorCriticLearner):
         model: see `ActorCriticLearner`.
         replay: see `ActorCriticLearner`.
         policy_iterations: epochs over a batch, >= 1; raising it learns more from each env step, and goes further.
-        value_func_iterations: epochs of the value, >= 1, if the model has a network of its own for it
+        value_func_iterations: epochs of the value, >= 1, if the model has its own network for it
             (`value_hidden_sizes`). None: as many as of the policy.
         mini_batch: steps of a minibatch, >= 1. Raising it gives fewer and less noisy steps. A recurrent model gets as
             many whole trajectories as come nearest. None: the whole batch at once.
@@ -61,10 +61,10 @@ class PPOLearner(ActorCriticLearner):
         max_kl: end an update's epochs of the policy when the divergence of a minibatch is above this, in nats, > 0.
             None: never.
         vf_clipped_loss: clip the value's loss too, by the same range.
-        gae_lambda: of generalised advantages, in [0, 1]; raising it has more variance and less bias.
-        l2_coeff: weight of the squares of the value's own parameters, >= 0; raising it keeps values smoother.
+        gae_lambda: lambda of generalized advantages, in [0, 1]; raising it has more variance and less bias.
+        l2_coeff: weight of the squares of the value's parameters, >= 0; raising it keeps values smoother.
         initial_learning_rate: see `GradientLearner`.
-        seed: of the order of minibatches.
+        seed: seed of the order of minibatches.
         options: see `ActorCriticLearner`.
     """
 
@@ -108,7 +108,7 @@ class PPOLearner(ActorCriticLearner):
         if value_func_iterations not in (None, policy_iterations) and not self._has_own_value:
             raise ValueError(
                 f"value_func_iterations is {value_func_iterations} and policy_iterations {policy_iterations}, but the"
-                " model has no network of its own for the value (value_hidden_sizes)"
+                " model has no separate network for the value (value_hidden_sizes)"
             )
         self.policy_iterations = policy_iterations
         self.value_iterations = policy_iterations if value_func_iterations is None else value_func_iterations
@@ -227,7 +227,7 @@ class AdaptiveKL:
 
     Args:
         target: divergence that an update should have, in nats, > 0; raising it allows larger steps.
-        coefficient: the first one, > 0; it soon matters no more.
+        coefficient: the first one, > 0; it soon no longer matters.
     """
 
     def __init__(self, target: float, coefficient: float = 1.0) -> None:
@@ -236,7 +236,7 @@ class AdaptiveKL:
 
     @property
     def coefficient(self) -> float:
-        """Of the next update."""
+        """Coefficient of the next update."""
         return float(self._coefficient)
 
     def after_update(self, divergence: float) -> None:
@@ -248,7 +248,7 @@ class AdaptiveKL:
         self._coefficient.clamp_(1e-6, 1e6)
 
     def tensors(self) -> dict[str, Tensor]:
-        """Give what a checkpoint keeps."""
+        """Return what a checkpoint keeps."""
         return {"coefficient": self._coefficient}
 
     def load_tensors(self, tensors: dict[str, Tensor]) -> None:

@@ -1,4 +1,4 @@
-"""Trust region policy optimisation: Schulman et al. 2015, arXiv:1502.05477, with generalised advantages.
+"""Trust region policy optimization: Schulman et al. 2015, arXiv:1502.05477, with generalized advantages.
 
 The whole algorithm is `TRPOLearner.learn`: the value by gradient steps, the policy by `TRPOLearner.move_policy`, which
 is appendix C of the paper.
@@ -42,7 +42,7 @@ _PROBE = 1e-2
 
 
 class Moved(NamedTuple):
-    """What became of one step of the policy."""
+    """Result of one step of the policy."""
 
     loss: float  #: the surrogate's, negative where it improved
     kl: float  #: from the policy before the step, nats
@@ -56,28 +56,29 @@ class TRPOLearner(GradientLearner[Model, TrajectoryBatch]):
     The options of the optimizer are the value's; the policy has no learning rate.
 
     Args:
-        model: gives a `PolicyValue`, with a network of its own for the value (`value_hidden_sizes`).
+        model: gives a `PolicyValue`, with its own network for the value (`value_hidden_sizes`).
         replay: gives trajectories, with the log-probabilities that `surreal.agent.PolicyAgent` records.
         max_kl: divergence that a step of the policy may have, in nats, > 0; raising it allows larger steps.
         damping: added to the Fisher matrix's diagonal, > 0; raising it makes steps shorter where the policy hardly
             changes, and the solution more stable.
-        cg_iterations: of the conjugate gradients, >= 1; raising it comes nearer to the natural gradient, at the cost of
-            a pass each.
-        line_search_steps: shorter steps that are tried before the policy stays as it is, >= 1.
+        cg_iterations: iterations of the conjugate gradients, >= 1; raising it comes nearer to the natural gradient, at
+            the cost of a pass each.
+        line_search_steps: shorter steps that are tried before the policy is left unchanged, >= 1.
         line_search_decay: length of each of them to the one before, in [0, 1], of an Origin line search.
         linesearch_type: Origin: each try is `line_search_decay` of the one before. Adaptive: it is where divergence and
             surrogate of the last one say that a step will do, which needs fewer tries.
         subtype: how the divergence's curvature is found. trpo-d2: by second derivatives. trpo-d1: by first derivatives
             alone, the difference of two gradients; for what has no second derivatives, and a little less exact.
-        timesteps_per_batch: gather batches until they have so many steps, >= 1, and learn then. None: from each batch.
-        episodes_per_batch: gather them until so many episodes have ended in them, >= 1; None likewise. What is gathered
-            is lost with a learner that dies.
+        timesteps_per_batch: gather batches until they have this many steps, >= 1, and learn then. None: from each
+            batch.
+        episodes_per_batch: gather them until this many episodes have ended in them, >= 1; None likewise. What is
+            gathered is lost with a learner that dies.
         value_func_iterations: epochs of the value over a batch, >= 1.
         mini_batch: steps of a minibatch of the value, >= 1; None: the whole batch.
-        gae_lambda: of generalised advantages, in [0, 1]; raising it has more variance and less bias.
+        gae_lambda: lambda of generalized advantages, in [0, 1]; raising it has more variance and less bias.
         normalize_advantage: shift and scale the advantages of a batch to mean 0 and deviation 1.
         metrics_interval: see `Learner`.
-        seed: of the order of minibatches.
+        seed: seed of the order of minibatches.
         options: see `GradientLearner`.
     """
 
@@ -176,7 +177,7 @@ class TRPOLearner(GradientLearner[Model, TrajectoryBatch]):
         return True
 
     def learn_all(self, batch: TrajectoryBatch) -> Mapping[str, Tensor | float]:
-        """Do one update of policy and value, and give its metrics."""
+        """Update policy and value once, and return the metrics."""
         targets = make_targets(
             self.model, batch, gae_lambda=self.gae_lambda, normalize_advantage=self.normalize_advantage
         )
@@ -201,7 +202,7 @@ class TRPOLearner(GradientLearner[Model, TrajectoryBatch]):
         }
 
     def move_policy(self, part: Minibatch, targets: Targets) -> Moved:
-        """Go along the natural gradient, as far as the divergence may be and the surrogate improves."""
+        """Step along the natural gradient, while the divergence is allowed and the surrogate improves."""
         loss, kl = self.surrogate(part, targets)
         gradients = torch.autograd.grad(loss, self._policy_parameters, retain_graph=True)
         self.show_gradients(Gradients(MODEL, dict(zip(self._policy, gradients, strict=True))))
@@ -220,7 +221,7 @@ class TRPOLearner(GradientLearner[Model, TrajectoryBatch]):
     def _search(
         self, part: Minibatch, targets: Targets, step: Tensor, loss: float, slope: float
     ) -> tuple[float, float, float] | None:
-        """Go as far along a step as may be, and give loss, divergence and fraction; None: nowhere."""
+        """Take the largest allowed fraction of a step; return loss, divergence and fraction, or None for no step."""
         before, fraction = _flat(self._policy_parameters).detach(), 1.0
         for _ in range(self.line_search_steps):
             self._replace(before + fraction * step)
@@ -237,7 +238,7 @@ class TRPOLearner(GradientLearner[Model, TrajectoryBatch]):
         return None
 
     def _second_order(self, kl: Tensor) -> Callable[[Tensor], Tensor]:
-        """Give the product of the damped Fisher matrix with a vector, by differentiating the divergence twice."""
+        """Return the product of the damped Fisher matrix with a vector, by differentiating the divergence twice."""
         parameters = self._policy_parameters
         slope = _flat(torch.autograd.grad(kl, parameters, create_graph=True))
 
@@ -248,7 +249,7 @@ class TRPOLearner(GradientLearner[Model, TrajectoryBatch]):
         return product
 
     def _first_order(self, part: Minibatch, targets: Targets) -> Callable[[Tensor], Tensor]:
-        """Give the same, by the difference of the divergence's gradient a little to both sides."""
+        """Return the same, by the difference of the divergence's gradient a little to both sides."""
         parameters, before = self._policy_parameters, _flat(self._policy_parameters).detach()
 
         def slope(at: Tensor) -> Tensor:

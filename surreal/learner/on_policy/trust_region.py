@@ -19,7 +19,7 @@ def conjugate_gradient(
     Args:
         product: computes A v of a vector [n], for a symmetric positive definite A.
         right: [n] float32.
-        iterations: at most so many products, >= 1; n give the solution, few a direction that is good enough.
+        iterations: the most products, >= 1; n give the solution, few a direction that is good enough.
         tolerance: squared norm of the residual at which it ends early.
 
     Returns:
@@ -41,7 +41,7 @@ def conjugate_gradient(
 
 
 def shorter_fraction(fraction: float, *, gain: float, slope: float, kl: float, max_kl: float) -> float:
-    """Give the next fraction of a step to try, after one was refused: where its two measurements say it will do.
+    """Return the next fraction of a step to try, after one was refused: where its two measurements say it will do.
 
     Divergence grows with the square of the fraction, which gives one bound; where the surrogate did not improve, the
     parabola through its value and slope at 0 and its value here has its lowest point at the other (Nocedal and Wright
@@ -50,7 +50,7 @@ def shorter_fraction(fraction: float, *, gain: float, slope: float, kl: float, m
     Args:
         fraction: that was refused, > 0.
         gain: surrogate there, less that at 0; >= 0 where it did not improve.
-        slope: of the surrogate at 0, by the fraction; < 0.
+        slope: slope of the surrogate at 0, by the fraction; < 0.
         kl: divergence there, >= 0.
         max_kl: that it may have, > 0.
 

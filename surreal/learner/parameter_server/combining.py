@@ -1,7 +1,7 @@
-"""How the gradients of many agents become steps: pure rules, on tensors by `group/name`.
+"""Rules that turn the gradients of many agents into steps: pure functions, on tensors by `group/name`.
 
 fifo   each gradient is a step
-avg    the mean of so many gradients is: one step, as of one batch that is the sum of theirs
+avg    the mean of N gradients is one step, as of one batch that joins their batches
 dc     each gradient is a step, corrected for the parameters having moved since it was computed
 """
 
@@ -21,7 +21,7 @@ class Mean:
     """Gathers gradients until there are enough for a mean.
 
     Args:
-        number: of gradients in a mean, >= 1.
+        number: number of gradients in a mean, >= 1.
     """
 
     def __init__(self, number: int) -> None:
@@ -32,7 +32,7 @@ class Mean:
         self._sums: dict[str, Tensor] = {}
 
     def add(self, gradient: Mapping[str, Tensor]) -> dict[str, Tensor] | None:
-        """Take a gradient, which is not changed; returns the mean once it is complete, and begins anew.
+        """Take a gradient, which is not changed; returns the mean once it is complete, and starts again.
 
         A tensor that some gradients lack counts as zero there.
         """
@@ -60,7 +60,7 @@ def compensate(gradient: Tensor, now: Tensor, then: Tensor, dc_lambda: float) ->
     Zheng et al. 2017 eq. 10, arXiv:1609.08326: the square of the gradient stands for the diagonal of the Hessian.
 
     Args:
-        gradient: of any shape.
+        gradient: gradient of any shape.
         now: parameters that it is applied to, of the same shape.
         then: parameters that it was computed with, of the same shape.
         dc_lambda: how much to correct, >= 0; 0 gives the gradient as it is.

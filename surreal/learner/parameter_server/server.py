@@ -30,15 +30,15 @@ from surreal.model.filters import COUNTS, FilterCounts
 
 
 class PushedGradient(Protocol):
-    """What a server needs of a gradient."""
+    """The part of a gradient that a server uses."""
 
     @property
     def tensors(self) -> Mapping[str, Mapping[str, Tensor]]:
-        """By group and name; what filters counted (see `FilterCounts`) is a group of its own."""
+        """By group and name; what filters counted (see `FilterCounts`) is its own group."""
 
     @property
     def version(self) -> int:
-        """Of the parameters it was computed with."""
+        """Version of the parameters it was computed with."""
 
     @property
     def global_step(self) -> int:
@@ -49,11 +49,11 @@ class ParameterServer:
     """Steps down gradients; used by one thread.
 
     Args:
-        learner: whose parameters are moved; it is ready.
-        combine: fifo, each gradient is a step; avg, the mean of `num_gradients` is; or dc, as fifo, with each gradient
+        learner: learner whose parameters are moved; it is ready.
+        combine: fifo: each gradient is a step. avg: the mean of `num_gradients` is. dc: as fifo, with each gradient
             corrected for the parameters having moved on since it was computed.
-        num_gradients: of a mean, >= 1; raising it gives fewer and steadier steps.
-        dc_lambda: of the correction, >= 0; raising it corrects more, 0 not at all.
+        num_gradients: gradients in a mean, >= 1; raising it gives fewer and steadier steps.
+        dc_lambda: strength of the correction, >= 0; raising it corrects more, 0 not at all.
         dc_history: updates for which published parameters are remembered, >= 1; raising it takes memory.
         names: `group/name` of the parameters that are this server's, of several; None: all of them.
         gather: exchanges bytes with the other servers (`ServerGroup.gather`); needed with `names`.
@@ -105,7 +105,7 @@ class ParameterServer:
         mine = _flatten(self.learner.parameter_groups())
         tensors = _flatten({group: found for group, found in gradient.tensors.items() if group != COUNTS})
         if foreign := sorted(tensors.keys() - mine.keys()):
-            raise ContractError(f"a gradient has {foreign[0]}, which is no parameter of this server")
+            raise ContractError(f"a gradient has {foreign[0]}, which is not a parameter of this server")
         if COUNTS in gradient.tensors:
             with self.learner.model.lock:
                 self._counts.add(gradient.tensors[COUNTS])
@@ -144,7 +144,7 @@ class ParameterServer:
                 part.clear()
 
     def metrics(self) -> dict[str, float]:
-        """Give the mean lag of the applied gradients, in versions, and the time that applying them took."""
+        """Return the mean lag of the applied gradients, in versions, and the time that applying them took."""
         values = {"gradients/lag_versions": self._lags / self._steps} if self._steps else {}
         self._lags = self._steps = 0
         return values | self._duration.metrics()
@@ -167,7 +167,7 @@ class ParameterServer:
         }
 
     def _step(self, tensors: Mapping[str, Tensor]) -> None:
-        """Do the learner's steps, in the order of its groups, with the norm of the whole gradient of each."""
+        """Take the learner's steps, in the order of its groups, with the norm of the whole gradient of each."""
         norms = self._norms(tensors)
         for group, names in _group(norms).items():
             found = {name: tensors[f"{group}/{name}"] for name in names if f"{group}/{name}" in tensors}

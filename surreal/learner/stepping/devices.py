@@ -36,7 +36,7 @@ def resolve_device(name: str) -> torch.device:
 class BatchMover:
     """Moves batches to the learner's device; used by one thread.
 
-    With a GPU, copies have a stream of their own: one from page-locked memory runs while the device still computes the
+    With a GPU, copies have their own stream: one from page-locked memory runs while the device still computes the
     update before, and only what uses the batch waits for it.
 
     Args:
@@ -48,7 +48,7 @@ class BatchMover:
         self._copies: Any = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
 
     def __call__(self, batch: B) -> B:
-        """Give the batch with its tensors on the device; those that are there already stay the same."""
+        """Return the batch with its tensors on the device; tensors already on the device are not copied."""
         if self._copies is None:
             return batch_to(batch, self.device)
         computing = torch.cuda.current_stream(self.device)
@@ -76,7 +76,7 @@ logger = logging.getLogger(__name__)
 
 
 class NetworkCompiler:
-    """Has networks compiled when they are first called, and goes on without where that fails, with one warning for all.
+    """Compiles networks when they are first called, and continues without where that fails, with one warning for all.
 
     It is calls of a network itself, `network(obs)`, that run compiled; calls of its `forward`, as agents make them, and
     copies of it do not.
@@ -86,7 +86,7 @@ class NetworkCompiler:
         self.has_failed = False
 
     def compile(self, network: nn.Module) -> None:
-        """Let a network run compiled from its next call on."""
+        """Compile a network from its next call on."""
         plain: Any = network._call_impl
         try:
             compiled: Any = torch.compile(plain)
@@ -111,4 +111,4 @@ class NetworkCompiler:
             self.has_failed = True
             reason = str(error).strip().partition("\n")[0]
             name = type(error).__name__
-            logger.warning("torch.compile fails here, and learning goes on without it: %s: %s", name, reason)
+            logger.warning("torch.compile fails here, and learning continues without it: %s: %s", name, reason)

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.optim.rmsprop import rmsprop
 
 OPTIMIZERS = ("adam", "rmsprop", "rmsprop_tf")
-#: What each keeps beside the number of steps, one tensor of a parameter's shape each.
+#: What each keeps next to the number of steps, one tensor of a parameter's shape each.
 _QUANTITIES = {"adam": ("exp_avg", "exp_avg_sq"), "rmsprop": ("square_avg",), "rmsprop_tf": ("square_avg",)}
 #: Default epsilon of each optimizer.
 _EPSILONS = {"adam": 1e-8, "rmsprop": 0.01, "rmsprop_tf": 1e-5}
@@ -23,19 +23,19 @@ _BETAS = (0.9, 0.999)
 Decay = Annotated[float, Ge(0), Lt(1)]
 #: Keeps a division by a norm finite.
 _TINY = 1e-6
-#: Name of the group of parameters that is all of the model's, or all but a group with a name of its own.
+#: Name of the group of parameters that is all of the model's, or all but a group with its own name.
 MODEL = "model"
 
 
 @dataclass(frozen=True)
 class OptimizerSettings:
-    """Which optimizer to make.
+    """Choice of an optimizer and its settings.
 
     Args:
         name: "adam", "rmsprop" or "rmsprop_tf", in any case. The last is RMSProp as TensorFlow 1 has it: its mean of
             squared gradients begins at one, so that first steps are short, and epsilon is added inside the root.
-        learning_rate: of the first step, > 0.
-        decay: of RMSProp's running mean of squared gradients, in [0, 1); raising it averages over more updates.
+        learning_rate: learning rate of the first step, > 0.
+        decay: decay of RMSProp's running mean of squared gradients, in [0, 1); raising it averages over more updates.
         epsilon: added to the root of that mean, > 0; raising it shortens the steps of parameters with small gradients.
             None takes 1e-8 for Adam, 0.01 for RMSProp and 1e-5 for rmsprop_tf.
     """
@@ -58,14 +58,15 @@ class OptimizerSettings:
 class Optimizer:
     """An optimizer over named parameters: torch's own steps, on a state that is kept here.
 
-    torch's classes look at every parameter anew in each step. For a small network that costs twice as much as the step.
+    torch's classes look at every parameter again in each step. For a small network that costs twice as much as the
+    step.
 
     Args:
         parameters: pairs of name and parameter, all on one device; those that need no gradient are passed over.
         settings: which optimizer.
 
     Attributes:
-        learning_rate: of the next step.
+        learning_rate: learning rate of the next step.
     """
 
     def __init__(self, parameters: Iterable[tuple[str, Tensor]], settings: OptimizerSettings) -> None:
@@ -98,10 +99,10 @@ class Optimizer:
         lock: threading.RLock,
         norm: Tensor | None = None,
     ) -> Tensor:
-        """Do one step down these gradients, which are scaled in place; none if one of them is not finite.
+        """Take one step down these gradients, which are scaled in place; none if one of them is not finite.
 
         Args:
-            gradients: by the parameter's name; a parameter without one stays as it is.
+            gradients: by the parameter's name; a parameter without one is unchanged.
             max_norm: gradients whose global norm is larger are scaled down to it; None clips nothing.
             lock: held while parameters change.
             norm: global norm of the gradients, if these are a part of them, or it is known; a scalar.
@@ -116,7 +117,7 @@ class Optimizer:
             norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(tensors)))
         found_inf = None
         if norm.is_cuda and self._settings.is_fused:
-            # Nobody waits for the device: the kernel itself leaves everything as it is where this is 1.
+            # No wait for the device: the kernel itself changes nothing where this is 1.
             found_inf = (~norm.isfinite()).to(torch.float32)
             if max_norm is not None:
                 torch._foreach_mul_(tensors, (max_norm / (norm + _TINY)).clamp(max=1.0))
@@ -194,7 +195,7 @@ class Optimizer:
         return {f"{name}/{key}": tensor for name, state in self._state.items() for key, tensor in self._items(state)}
 
     def expected_tensors(self) -> dict[str, Tensor]:
-        """What `tensors` gives after a first step, with zeros: names and shapes to check a checkpoint against."""
+        """The result of `tensors` after a first step, with zeros: names and shapes to check a checkpoint against."""
         fresh = {name: self._fresh(name, torch.zeros(())) for name in self._named}
         return {f"{name}/{key}": tensor for name, state in fresh.items() for key, tensor in self._items(state)}
 
@@ -226,7 +227,7 @@ class Optimizer:
 
 
 class _State(NamedTuple):
-    """Of one parameter."""
+    """State of one parameter."""
 
     step: Tensor  #: how many it has done, a float32 scalar
     quantities: tuple[Tensor, ...]

@@ -41,7 +41,7 @@ class Ranks:
 
     Args:
         store: which all of them reach.
-        rank: of this process, 0 .. count - 1.
+        rank: rank of this process, 0 .. count - 1.
         count: how many there are, >= 2.
         timeout_s: how long a call may wait for the others, s; a rank whose process ends is noticed at once.
 
@@ -91,7 +91,7 @@ class Ranks:
         return found
 
     def hand_out(self, data: bytes) -> bytes:
-        """Give the bytes of rank 0 to all; what the others give is not looked at."""
+        """Return the bytes of rank 0 to all; what the others give is not looked at."""
         (length,) = self.sum([float(len(data)) if self.is_first else 0.0])
         own = data if self.is_first else bytes(int(length))
         buffer = torch.frombuffer(bytearray(own), dtype=torch.uint8)
@@ -99,12 +99,12 @@ class Ranks:
         return buffer.numpy().tobytes()
 
     def tell_trouble(self, reason: str) -> None:
-        """Say why this rank ends without the others, as far as anybody can still hear it."""
+        """Explain why this rank ends without the others, if other ranks can still receive it."""
         with suppress(RuntimeError):
             self._store.set(_TROUBLE, reason)
 
     def heard_trouble(self) -> str:
-        """Give why a rank ended without the others, "" if none said so."""
+        """Return why a rank ended without the others, "" if none said so."""
         with suppress(RuntimeError):
             if self._store.check([_TROUBLE]):
                 return bytes(self._store.get(_TROUBLE)).decode(errors="replace")
@@ -158,7 +158,8 @@ class Reducer:
         """Take part in steps of all ranks until one has had these gradients.
 
         Args:
-            group: of parameters; None: this rank has no more gradients in this update, and takes part until none has.
+            group: group of parameters; None: this rank has no more gradients in this update, and takes part until none
+                has.
             tensors: gradients by the parameter's name, of the loss on this rank's batch.
 
         Yields:
@@ -200,13 +201,13 @@ class Reducer:
     def follow_first(self, model: nn.Module, parts: Iterable[Any]) -> None:
         """Take over from rank 0 what no gradient moves, at the end of an update.
 
-        That is always what batches are counted in: the model's buffers, and parts that are no networks. Filters differ
+        That is always what batches are counted in: the model's buffers, and parts that are not networks. Filters differ
         by rounding only. After an update whose steps were not the same for all ranks, it is also networks such as
         targets.
 
         Args:
             model: the learner's.
-            parts: what its checkpoints keep beside the model, optimizers included, in the same order everywhere.
+            parts: what its checkpoints keep next to the model, optimizers included, in the same order everywhere.
         """
         tensors = list(model.buffers())
         for part in parts:
@@ -218,11 +219,11 @@ class Reducer:
         self._copy_first([tensor.detach() for tensor in tensors if tensor.numel()])
 
     def metrics(self) -> dict[str, float]:
-        """How long a step waits for other ranks' gradients."""
+        """Time that a step waits for other ranks' gradients."""
         return self._duration.metrics()
 
     def _vote(self, group: str | None, tensors: Mapping[str, Tensor]) -> tuple[list[str], list[float], set[str]]:
-        """Say what this rank steps; returns all groups, how many ranks step each, and the parameters with gradients.
+        """Report what this rank steps; returns all groups, how many ranks step each, and the parameters with gradients.
 
         A parameter's name has its group's in front: two groups may have parameters of one name.
         """

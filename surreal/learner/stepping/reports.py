@@ -92,7 +92,7 @@ class Histograms:
                 self._found[name] = histogram
 
     def take(self) -> dict[str, Histogram]:
-        """Give the newest of each name, once; from any thread."""
+        """Return the newest of each name, once; from any thread."""
         with self._lock:
             found, self._found = self._found, {}
         return found
@@ -105,7 +105,7 @@ class Histograms:
 
 
 def step_values(batch: Batch | TrajectoryBatch, further: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
-    """Give observations, actions and further values of the steps of a batch, with their names; rows without one go.
+    """Return observations, actions and further values of the steps of a batch, with their names; rows without one go.
 
     Args:
         batch: [B], or [T, B].
@@ -123,7 +123,7 @@ def step_values(batch: Batch | TrajectoryBatch, further: Mapping[str, Tensor]) -
 
 
 def normal_values(policy: Distribution) -> dict[str, Tensor]:
-    """Give `mu` and `sigma` [..., n] of a policy that is normal, before it is squashed; {} of another."""
+    """Return `mu` and `sigma` [..., n] of a policy that is normal, before it is squashed; {} of another."""
     normal: Any = policy.normal if isinstance(policy, SquashedNormal) else policy
     return {"mu": normal.mean, "sigma": normal.log_sigma.exp()} if isinstance(normal, Normal) else {}
 

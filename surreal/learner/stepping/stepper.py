@@ -38,7 +38,7 @@ class ParameterGroups:
     """The parameters that a learner moves: groups of them, each with its optimizer. All steps end in `step`.
 
     Args:
-        settings: of the optimizers.
+        settings: settings of the optimizers.
         max_norm: largest norm of a group's gradient; None clips nothing.
         lock: held while parameters change.
         schedule: gives the learning rate of the next step of a group with the usual one; None keeps it constant.
@@ -73,7 +73,7 @@ class ParameterGroups:
     def add(
         self, group: str, parameters: Iterable[tuple[str, Tensor]], learning_rate: float | None = None
     ) -> Optimizer:
-        """Give a group an optimizer; arguments as in `GradientLearner.optimize_group`."""
+        """Add an optimizer of a group; arguments as in `GradientLearner.optimize_group`."""
         initial = self._settings.learning_rate if learning_rate is None else learning_rate
         optimizer = Optimizer(parameters, replace(self._settings, learning_rate=initial))
         self.optimizers[group] = optimizer
@@ -95,7 +95,7 @@ class ParameterGroups:
             self._histograms.add_gradients(gradients.group, gradients.tensors)
 
     def note(self, group: str, norm: Tensor) -> None:
-        """Note the norm of a group's gradient in a step, done here or elsewhere."""
+        """Record the norm of a group's gradient in a step, done here or elsewhere."""
         self._norms[group] = norm
         self.skipped.note(group, norm)
 
@@ -114,11 +114,11 @@ class ParameterGroups:
             self.skipped.check()
 
     def named(self) -> Mapping[str, Mapping[str, Tensor]]:
-        """Give the parameters by group and name."""
+        """The parameters, as `{group: {name: parameter}}`."""
         return {group: optimizer.named for group, optimizer in self.optimizers.items()}
 
     def metrics(self, groups: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor | float]:
-        """Give learning rate, norm of the gradient before clipping and norm of the parameters of groups."""
+        """Return learning rate, norm of the gradient before clipping and norm of the parameters of groups."""
         found = dict[str, Any]()
         for group, tensors in groups.items():
             suffix = "" if group == MODEL else f"_{group}"
@@ -152,7 +152,7 @@ class Stepper(ABC):
     def add_group(
         self, group: str, parameters: Iterable[tuple[str, Tensor]], learning_rate: float | None = None
     ) -> Optimizer | None:
-        """Give a group of parameters an optimizer; returns None if this process moves none of them."""
+        """Add an optimizer of a group of parameters; returns None if this process moves none of them."""
         return self.groups.add(group, parameters, learning_rate)
 
     @abstractmethod
@@ -177,7 +177,7 @@ class Stepper(ABC):
         """
 
     def metrics(self) -> dict[str, float]:
-        """Give metrics of the steps under full names."""
+        """Return metrics of the steps under full names."""
         return {}
 
 
@@ -320,8 +320,8 @@ class SkipCounter:
         """Take note of a step.
 
         Args:
-            group: of parameters.
-            norm: of its gradients, a scalar: if it is not finite, the step was skipped.
+            group: group of parameters.
+            norm: norm of its gradients, a scalar: if it is not finite, the step was skipped.
         """
         is_finite = norm.isfinite() if norm.is_cuda else math.isfinite(norm)
         self._finite[group] = self._finite.get(group, False) | is_finite

@@ -1,5 +1,5 @@
 """Models for learning off-policy: Q-functions, and actor-critics, whose actor and critics share nothing.
 
-Agents compute the actor alone. Knows the files beside this room; used by learners and configurations through
+Agents compute the actor alone. Imports only the files next to this package; used by learners and configurations through
 `surreal.model`.
 """

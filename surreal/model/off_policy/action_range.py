@@ -18,7 +18,8 @@ from surreal.model.distributions import Distribution, Normal
 class ActionRange(nn.Module):
     """Translates between actions of an environment and actions scaled to [-1, 1] in each component.
 
-    Its tensors move with the module that it is in. They are no parameters: every process has them of the environment.
+    Its tensors move with the module that it is in. They are not parameters: every process gets them from the
+    environment.
 
     Args:
         action_space: Box of one axis, float32, with finite bounds.
@@ -87,7 +88,7 @@ class SquashedNormal(Distribution):
     Args:
         mean: [..., n] of the normal distribution before tanh.
         log_sigma: logarithm of its standard deviation, broadcast to [..., n].
-        bounds: of the actions.
+        bounds: bounds of the actions.
     """
 
     def __init__(self, mean: Tensor, log_sigma: Tensor, bounds: ActionRange) -> None:
@@ -98,9 +99,9 @@ class SquashedNormal(Distribution):
         return self.bounds.clip(self.bounds.to_env(self.normal.sample(generator).tanh_()))
 
     def draw(self, generator: torch.Generator | None = None) -> Drawn:
-        """Draw an action for each step by the reparameterisation u = mean + sigma * noise: gradients flow through it.
+        """Draw an action for each step by the reparameterization u = mean + sigma * noise: gradients flow through it.
 
-        The log-probability comes of u itself, not of the action, so nothing is lost near the bounds.
+        The log-probability is computed from u, not from the action, so nothing is lost near the bounds.
         """
         mean, log_sigma = self.normal.mean, self.normal.log_sigma
         noise = torch.empty_like(mean).normal_(generator=generator)
@@ -110,7 +111,7 @@ class SquashedNormal(Distribution):
         return Drawn(self.bounds.to_env(squashed.tanh()), log_probability)
 
     def mode(self) -> Tensor:
-        """Give tanh of the mean: the median of each component, which papers act by when they do not explore."""
+        """Return tanh of the mean: the median of each component, which papers act by when they do not explore."""
         return self.bounds.clip(self.bounds.to_env(self.normal.mean.tanh()))
 
     def log_probability(self, action: Tensor) -> Tensor:
@@ -118,7 +119,8 @@ class SquashedNormal(Distribution):
         return self.normal.log_probability(squashed) - self._log_slope(squashed).sum(-1)
 
     def entropy(self) -> Tensor:
-        # Of the normal distribution, and of the squashing its mean: no closed form, so by Gauss-Hermite quadrature.
+        # Entropy of the normal distribution plus the mean of the squashing, which has no closed form: Gauss-Hermite
+        # quadrature.
         mean, sigma = self.normal.mean.unsqueeze(-1), self.normal.log_sigma.exp().unsqueeze(-1)
         nodes, weights = (mean.new_tensor(values) for values in (_NODES, _WEIGHTS / math.sqrt(2 * math.pi)))
         slope = self._log_slope((mean + sigma * nodes).movedim(-1, 0))

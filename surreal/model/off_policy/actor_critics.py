@@ -26,25 +26,25 @@ from surreal.model.torso import check_hiddens
 
 
 class OffPolicyActorCritic(LazyModel):
-    """Base of actor-critics whose two parts share nothing. A subclass says what they are for a space of actions.
+    """Base of actor-critics whose two parts share nothing. A subclass builds them for an action space.
 
     Attributes:
         actor: what agents compute, once the model has its shape.
-        critic: what learners ask beside it.
+        critic: part that only learners use.
 
     Args:
         hiddens: units of the dense layers (each >= 1); more units fit more and compute longer.
-        action_space: whose actions the actor gives; one that the class has no actor for is refused at once.
+        action_space: space of the actor's actions; a space that the class has no actor for is refused at once.
         critics: how many networks value the actions, >= 1. Two, of which the smaller value counts, overestimate less.
         critic_hiddens: units of the critics' dense layers; None takes `hiddens`.
         convolutions: for images, before the dense layers: `nature`, `a3c`, `universe`, or a list; see
             `surreal.model.conv`. Actor and critics have their own. None takes images as vectors.
-        image_axes: of images of 3 axes: channels_first, channels_last, or auto, which tells from the shape.
+        image_axes: image axes of images of 3 axes: channels_first, channels_last, or auto, which tells from the shape.
         activation: after each dense layer: a name, or kaf, which learns its shape, with `{type: kaf, boundary, size,
             kernel, gamma}`; see `surreal.model.activations`.
-        layer_norm: normalise before each activation, in actor and critics (Ba et al. 2016, arXiv:1607.06450).
+        layer_norm: normalize before each activation, in actor and critics (Ba et al. 2016, arXiv:1607.06450).
         obs_spec: kind of the observations, if known.
-        seed: of the initial parameters; None draws them from torch's global generator.
+        seed: seed of the initial parameters; None draws them from torch's global generator.
     """
 
     actor: nn.Module
@@ -132,7 +132,7 @@ class DeterministicActorCritic(OffPolicyActorCritic):
 
 
 class Expectation(NamedTuple):
-    """Of what a policy does."""
+    """Critic of a policy's actions."""
 
     value: Tensor  #: [B] float32, by the smallest of the critics
     log_probability: Tensor  #: [B] float32
@@ -142,7 +142,7 @@ class SoftModel(OffPolicyActorCritic):
     """Base of models for SAC. What a policy is expected to do is drawn or summed up, as the kind of actions wants it.
 
     Attributes:
-        target_entropy: of the policy that papers aim at, in nats.
+        target_entropy: target entropy of the policy that papers aim at, in nats.
     """
 
     target_entropy: float

@@ -17,7 +17,7 @@ from surreal.model.mlp import Dense
 from surreal.model.off_policy.action_range import ActionRange, SquashedNormal
 from surreal.model.torso import Torso
 
-#: Of the logarithm of a squashed normal's standard deviation: what lies outside is cut (arXiv:1801.01290).
+#: Bounds of the logarithm of a squashed normal's standard deviation: values outside are cut (arXiv:1801.01290).
 MIN_LOG_SIGMA, MAX_LOG_SIGMA = -20.0, 2.0
 
 
@@ -26,12 +26,12 @@ class ActorBody(nn.Module):
 
     Args:
         obs_spec: kind of one observation.
-        num_outputs: of the last layer.
+        num_outputs: number of outputs of the last layer.
         hiddens: units of the dense layers before it, each >= 1.
         convolutions: see `Torso`.
         image_axes: see `Torso`.
         activation: after each hidden layer.
-        layer_norm: normalise the hidden layers' outputs before the activation (Ba et al. 2016, arXiv:1607.06450).
+        layer_norm: normalize the hidden layers' outputs before the activation (Ba et al. 2016, arXiv:1607.06450).
         generator: draws the initial values; None uses torch's global one.
     """
 
@@ -75,7 +75,7 @@ class DeterministicActor(nn.Module):
 
     Args:
         obs_spec: kind of one observation.
-        bounds: of the actions.
+        bounds: bounds of the actions.
         options: see `ActorBody`.
     """
 
@@ -94,7 +94,7 @@ class SquashedNormalActor(nn.Module):
 
     Args:
         obs_spec: kind of one observation.
-        bounds: of the actions.
+        bounds: bounds of the actions.
         options: see `ActorBody`.
     """
 
@@ -104,7 +104,7 @@ class SquashedNormalActor(nn.Module):
         self.bounds = bounds
 
     def forward(self, obs: Obs) -> SquashedNormal:
-        """Give the distribution over actions [..., n]."""
+        """Return the distribution over actions [..., n]."""
         mean, log_sigma = self.body.forward(obs).chunk(2, dim=-1)
         return SquashedNormal(mean, log_sigma.clamp(MIN_LOG_SIGMA, MAX_LOG_SIGMA), self.bounds)
 
@@ -123,5 +123,5 @@ class CategoricalActor(nn.Module):
         self.body = ActorBody(obs_spec, num_actions, **options)
 
     def forward(self, obs: Obs) -> Distribution:
-        """Give a `Categorical` over [..., num_actions]."""
+        """Return a `Categorical` over [..., num_actions]."""
         return Categorical(self.body.forward(obs))

@@ -26,9 +26,9 @@ class EnsembleDense(nn.Module):
 
     Args:
         members: how many networks, >= 1.
-        num_inputs: of each.
-        num_outputs: of each.
-        layer_norm: normalise the outputs of each row, then scale and shift them (Ba et al. 2016, arXiv:1607.06450).
+        num_inputs: number of inputs of each.
+        num_outputs: number of outputs of each.
+        layer_norm: normalize the outputs of each row, then scale and shift them (Ba et al. 2016, arXiv:1607.06450).
         generator: draws the initial values; None uses torch's global one.
     """
 
@@ -72,7 +72,7 @@ class EnsembleMLP(nn.Module):
         members: how many networks, >= 1.
         sizes: features of the input, then units of each layer; the last is the output.
         activation: between layers; see `surreal.model.activations`.
-        layer_norm: normalise before each activation; see `EnsembleDense`.
+        layer_norm: normalize before each activation; see `EnsembleDense`.
         generator: draws the initial values; None uses torch's global one.
     """
 
@@ -120,18 +120,18 @@ class EnsembleMLP(nn.Module):
 
 
 class Critics(Module):
-    """Base of critics, which says what learners ask them.
+    """Base of critics: the interface that learners use.
 
     Args:
         obs_spec: kind of one observation.
-        num_inputs: of the dense layers beside the observation's features.
-        num_outputs: of each network.
+        num_inputs: number of inputs of the dense layers next to the observation's features.
+        num_outputs: number of outputs of each network.
         count: networks, >= 1.
         hiddens: units of the dense layers, each >= 1.
         convolutions: see `Torso`.
         image_axes: see `Torso`.
         activation: after each hidden layer.
-        layer_norm: normalise before each activation.
+        layer_norm: normalize before each activation.
         generator: draws the initial values; None uses torch's global one.
     """
 
@@ -168,11 +168,11 @@ class Critics(Module):
 
 
 class ContinuousCritics(Critics):
-    """Critics that read the action, scaled to [-1, 1], beside the observation.
+    """Critics that read the action, scaled to [-1, 1], next to the observation.
 
     Args:
         obs_spec: kind of one observation.
-        bounds: of the actions.
+        bounds: bounds of the actions.
         options: see `Critics`.
     """
 

@@ -82,11 +82,11 @@ class ConvQFunction(QFunction):
 
 
 class NoisyDense(nn.Module):
-    """A dense layer with factorised Gaussian noise: y = (mu_w + sigma_w * e_w) x + mu_b + sigma_b * e_b (eqs. 9 to 11).
+    """A dense layer with factorized Gaussian noise: y = (mu_w + sigma_w * e_w) x + mu_b + sigma_b * e_b (eqs. 9 to 11).
 
     Args:
-        num_inputs: of its last axis.
-        num_outputs: of its last axis.
+        num_inputs: size of the input's last axis.
+        num_outputs: size of the output's last axis.
         sigma: initial size of the noise, > 0, divided by the root of `num_inputs`.
         generator: draws the initial values; None uses torch's global one.
     """
@@ -105,7 +105,7 @@ class NoisyDense(nn.Module):
         self._noise: tuple[Tensor, Tensor] | None = None
 
     def draw_noise(self, generator: torch.Generator) -> None:
-        """Have noise from now on."""
+        """Turn the noise on."""
         inputs, outputs = (
             _scaled(torch.empty(size, device=self.weight.device).normal_(generator=generator))
             for size in reversed(self.weight.shape)
@@ -113,7 +113,7 @@ class NoisyDense(nn.Module):
         self._noise = torch.outer(outputs, inputs), outputs
 
     def clear_noise(self) -> None:
-        """Have none from now on."""
+        """Turn the noise off."""
         self._noise = None
 
     def forward(self, features: Tensor) -> Tensor:
@@ -164,8 +164,8 @@ class NoisyQHead(nn.Module):
 class NoisyQFunction(QFunction):
     """A `QFunction` whose dense layers are noisy.
 
-    `QAgent` draws the noise of each turn in which somebody explores, `DQNLearner` that of each network in each update;
-    an epsilon is not needed beside it.
+    `QAgent` draws the noise of each turn in which a row explores, `DQNLearner` that of each network in each update;
+    an epsilon is not needed next to it.
 
     Args:
         hiddens: units of the dense layers (each >= 1); more units fit more and compute longer.
@@ -234,7 +234,7 @@ class QuantileQFunction(QFunction):
 
     Args:
         hiddens: units of the dense layers (each >= 1); more units fit more and compute longer.
-        num_quantiles: of each action, >= 1; more resolve the distribution finer and compute longer.
+        num_quantiles: number of quantiles of each action, >= 1; more resolve the distribution finer and compute longer.
         options: see `QFunction`.
     """
 
@@ -264,7 +264,7 @@ class QuantileQFunction(QFunction):
     def _quantiles(self, features: Tensor) -> Tensor:
         output = self.q.forward(features)
         output = output.reshape(*output.shape[:-1], -1, self.num_quantiles)
-        # Of each quantile as of a value: `combine_dueling` wants the actions last.
+        # Each quantile is combined as a value: `combine_dueling` wants the actions last.
         return combine_dueling(output.mT).mT if self.dueling else output
 
     @property

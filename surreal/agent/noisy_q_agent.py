@@ -23,7 +23,8 @@ class NoisyQAgent(QAgent):
 
     Args:
         q_model: a `NoisyQFunction`.
-        exploration: probability of a random action next to the noise, as in `QAgent`; None: none, as in the paper.
+        exploration: probability of a random action in addition to the noise, as in `QAgent`; None: none, as in the
+            paper.
         rng: draws all of it; None seeds one from the operating system.
         obs_spec: see `Agent`.
     """

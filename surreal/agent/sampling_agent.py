@@ -1,4 +1,4 @@
-"""`SamplingAgent`: samples from the distribution that a model's actor gives, and records nothing next to the action."""
+"""`SamplingAgent`: samples from the distribution that a model's actor gives, and records only the action."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ _LIMIT = 10.0
 
 
 class Moments(NamedTuple):
-    """Counts of some vectors [*shape]."""
+    """Statistics of some vectors [*shape]."""
 
     total: Tensor  #: number of them, a scalar
     mean: Tensor

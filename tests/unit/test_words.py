@@ -11,10 +11,13 @@ from tests.words import ROOT, areas, find_hits, main
 
 DONE = frozenset(
     {
+        "surreal/agent",
         "surreal/cli",
         "surreal/config",
         "surreal/config/presets",
         "surreal/distributed",
+        "surreal/learner",
+        "surreal/model",
         "surreal/plugins",
         "surreal/plugins/chaos",
         "surreal/plugins/doctor",

@@ -25,7 +25,7 @@ from surreal.base.system.program import install_command
 
 #: Formats by the ending of their files' names.
 FORMATS: Mapping[str, str] = {".pt": "torchscript", ".onnx": "onnx"}
-#: Inputs next to the observation, and the output next to the action.
+#: Inputs in addition to the observation, and the output in addition to the action.
 MASK, STATE, NEXT_STATE = "action_mask", "state", "next_state"
 #: Key of the file's JSON metadata; see `surreal.plugins.export.metadata`.
 METADATA = "surreal"

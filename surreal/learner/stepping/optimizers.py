@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.optim.rmsprop import rmsprop
 
 OPTIMIZERS = ("adam", "rmsprop", "rmsprop_tf")
-#: What each keeps next to the number of steps, one tensor of a parameter's shape each.
+#: State of each in addition to the number of steps, one tensor of a parameter's shape each.
 _QUANTITIES = {"adam": ("exp_avg", "exp_avg_sq"), "rmsprop": ("square_avg",), "rmsprop_tf": ("square_avg",)}
 #: Default epsilon of each optimizer.
 _EPSILONS = {"adam": 1e-8, "rmsprop": 0.01, "rmsprop_tf": 1e-5}

@@ -207,7 +207,8 @@ class Reducer:
 
         Args:
             model: the learner's.
-            parts: what its checkpoints keep next to the model, optimizers included, in the same order everywhere.
+            parts: contents of its checkpoints in addition to the model, optimizers included, in the same order
+                everywhere.
         """
         tensors = list(model.buffers())
         for part in parts:

@@ -119,7 +119,7 @@ class SquashedNormal(Distribution):
         return self.normal.log_probability(squashed) - self._log_slope(squashed).sum(-1)
 
     def entropy(self) -> Tensor:
-        # Entropy of the normal distribution plus the mean of the squashing, which has no closed form: Gauss-Hermite
+        # Entropy of the normal plus the squashing's mean, which has no closed form, by Gauss-Hermite
         # quadrature.
         mean, sigma = self.normal.mean.unsqueeze(-1), self.normal.log_sigma.exp().unsqueeze(-1)
         nodes, weights = (mean.new_tensor(values) for values in (_NODES, _WEIGHTS / math.sqrt(2 * math.pi)))

@@ -132,7 +132,7 @@ class DeterministicActorCritic(OffPolicyActorCritic):
 
 
 class Expectation(NamedTuple):
-    """Critic of a policy's actions."""
+    """Expectations over a policy's actions."""
 
     value: Tensor  #: [B] float32, by the smallest of the critics
     log_probability: Tensor  #: [B] float32

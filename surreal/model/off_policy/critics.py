@@ -124,7 +124,7 @@ class Critics(Module):
 
     Args:
         obs_spec: kind of one observation.
-        num_inputs: number of inputs of the dense layers next to the observation's features.
+        num_inputs: number of inputs of the dense layers in addition to the observation's features.
         num_outputs: number of outputs of each network.
         count: networks, >= 1.
         hiddens: units of the dense layers, each >= 1.
@@ -168,7 +168,7 @@ class Critics(Module):
 
 
 class ContinuousCritics(Critics):
-    """Critics that read the action, scaled to [-1, 1], next to the observation.
+    """Critics that read the action, scaled to [-1, 1], in addition to the observation.
 
     Args:
         obs_spec: kind of one observation.

@@ -165,7 +165,7 @@ class NoisyQFunction(QFunction):
     """A `QFunction` whose dense layers are noisy.
 
     `QAgent` draws the noise of each turn in which a row explores, `DQNLearner` that of each network in each update;
-    an epsilon is not needed next to it.
+    an epsilon is not needed in addition.
 
     Args:
         hiddens: units of the dense layers (each >= 1); more units fit more and compute longer.

@@ -280,5 +280,5 @@ def test_a_file_that_is_none_of_ours_is_one_sentence(
     assert main(["play", str(path)]) == 1
     said = capsys.readouterr().err
     assert said.startswith("error: ") and said.count("\n") == 1
-    words = {"cut off": "is damaged", "of another program": "does not say what it is", "missing": "does not exist"}
+    words = {"cut off": "is damaged", "of another program": "has no metadata", "missing": "does not exist"}
     assert words[damage] in said

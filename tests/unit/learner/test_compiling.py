@@ -75,7 +75,7 @@ def test_where_the_compiler_raises_one_warning_says_so_and_learning_goes_on(
         for i, batch in enumerate(given):
             learner.optimize(i, batch)
     assert [record.message for record in caplog.records] == [
-        "torch.compile fails here, and learning goes on without it: RuntimeError: no compiler"
+        "torch.compile fails here, and learning continues without it: RuntimeError: no compiler"
     ]
     for key, tensor in plain.state_dict()["tensors"].items():
         assert torch.equal(tensor, learner.state_dict()["tensors"][key]), key

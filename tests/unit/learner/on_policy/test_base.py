@@ -80,7 +80,7 @@ def test_two_learning_rates_give_the_gradients_that_one_gives(make_model: MakeMo
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"critic_learning_rate": 1e-3}, "no network of its own for the value"),
+        ({"critic_learning_rate": 1e-3}, "no separate network for the value"),
         ({"critic_learning_rate": 0.0}, "critic_learning_rate is 0.0"),
         ({"entropy_type": "gauss"}, "entropy_type is 'gauss'; it must be Gauss or Origin"),
     ],

@@ -180,8 +180,8 @@ def test_illegal_actions_get_no_probability_while_learning(name: str, make_model
         ("ppo", {"policy_iterations": 0}, "policy_iterations is 0"),
         ("ppo", {"clip_range": None}, "both null"),
         ("ppo", {"clip_range": None, "kl_target": 0.01, "vf_clipped_loss": True}, "vf_clipped_loss need it"),
-        ("ppo", {"clip_range_end": 0.0}, "clip_range_end needs it to be >= 1; set it, or run.max_env_steps"),
-        ("ppo", {"value_func_iterations": 3}, "no network of its own"),
+        ("ppo", {"clip_range_end": 0.0}, "clip_range_end needs it to be >= 1. Set it, or run.max_env_steps"),
+        ("ppo", {"value_func_iterations": 3}, "no separate network"),
     ],
 )
 def test_settings_out_of_range_are_refused(

@@ -25,5 +25,5 @@ def test_schedules_end_with_the_run_in_what_they_count() -> None:
     assert length() == 5000
     assert length(by_updates, "learner.max_updates=20") == 20
     assert length(by_updates, "learner.args.max_global_step=30") == 30
-    with pytest.raises(ConfigError, match=r"use_linear_schedule needs it to be >= 1; set it, or learner\.max_updates"):
+    with pytest.raises(ConfigError, match=r"use_linear_schedule needs it to be >= 1. Set it, or learner\.max_updates"):
         length(by_updates)

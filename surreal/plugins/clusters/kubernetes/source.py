@@ -25,7 +25,7 @@ def manifests_folder() -> Path:
         ConfigError: it was not installed.
     """
     package = Path(surreal.__file__).resolve().parent
-    for folder in (package / "engines" / "kubernetes" / "manifests", package.parent / "k8s"):
+    for folder in (Path(__file__).parent / "manifests", package.parent / "k8s"):
         if (folder / "base" / "kustomization.yaml").is_file():
             return folder
     raise ConfigError("the manifests were not installed; they are in k8s/ of the source")

@@ -63,7 +63,8 @@ def main(channel: socket.socket, modules: Sequence[str]) -> None:
     _take(environment)
     if is_launcher:
         leave.template = template = _Template()
-        forking.subprocess = SimpleNamespace(Popen=template.popen, DEVNULL=subprocess.DEVNULL)  # type: ignore[attr-defined]
+        names = {"Popen": template.popen, "DEVNULL": subprocess.DEVNULL, "STDOUT": subprocess.STDOUT}
+        forking.subprocess = SimpleNamespace(**names)  # type: ignore[attr-defined]
     try:
         _run(*arguments)
         leave.code = 0
@@ -118,9 +119,9 @@ class _Template:
         self._process = _Killable(pid)
 
     def popen(self, command: Sequence[str], **options: Any) -> Any:
-        """What a launcher has for `subprocess.Popen`: it starts a fork server with it, and nothing else."""
+        """What a launcher has for `subprocess.Popen`: a fork server is forked, other programs are started."""
         if list(command[1:3]) != ["-m", _FORK_SERVER]:
-            raise ValueError(f"{command} is no fork server")
+            return subprocess.Popen(command, **options)
         message = json.dumps([command[4:], options["env"]]).encode()
         socket.send_fds(self._channel, [message], options["pass_fds"])
         return self._process

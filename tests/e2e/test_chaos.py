@@ -33,8 +33,8 @@ def test_run_holds_what_is_promised_whatever_is_done_to_it(workplace: Workplace)
         "nothing is doubled",
         "the global step is exact",
         "versions rise",
-        "learning goes on",
-        "evaluation goes on",
+        "learning continues",
+        "evaluation continues",
         "the run ends in order",
         "no process is left behind",
         "no key is left behind",
@@ -54,7 +54,7 @@ def test_run_that_goes_on_is_disturbed_and_healed_however_chaos_ends(workplace: 
     code, output = workplace.run("chaos", run_dir.name, *arguments)
     assert code == 0, output
     assert "not promised: Redis was emptied" in output
-    assert "the run goes on" in output
+    assert "the run continues" in output
     assert "| no key is left behind | held |" in (workplace.folder / "runs" / "report.md").read_text()
 
     for number, exit_code in ((signal.SIGINT, 130), (signal.SIGKILL, -9)):

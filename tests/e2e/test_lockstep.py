@@ -39,7 +39,7 @@ def test_interrupted_run_ends_as_if_it_had_not_been(workplace: Workplace, redis_
     reached = checkpoints(workplace, "cut").newest_step
     command = workplace.start("run", "--resume", "--run-dir", "runs/cut")  # the folder knows how it runs
     assert command.wait() == 0, command.output
-    assert "filled anew" not in command.output
+    assert "filled again" not in command.output
 
     # Without a launcher, the learner's process alone does the same.
     where = ("--run", run_id, "--run-dir", "runs/whole", "--redis", redis_server.address)

@@ -40,7 +40,7 @@ def test_sweep_is_interrupted_and_goes_on(workplace: Workplace) -> None:
     command.interrupt()
     assert command.wait() == 130, command.output
     assert "ended: interrupted by SIGINT" in command.output
-    assert "to go on: surreal sweep lr.yaml --resume" in command.output
+    assert "to continue: surreal sweep lr.yaml --resume" in command.output
     assert workplace.processes() == []
     run = json.loads((first / "result.json").read_text())
     assert (run["status"], run["reason"]) == ("interrupted", "interrupted by SIGINT")
@@ -48,7 +48,7 @@ def test_sweep_is_interrupted_and_goes_on(workplace: Workplace) -> None:
 
     code, output = workplace.run("sweep", "lr.yaml")
     assert code == 2
-    assert "holds a sweep already; --resume goes on with it" in output
+    assert "holds a sweep already; --resume continues with it" in output
 
     command = workplace.spawn("-m", "surreal", "sweep", "lr.yaml", "--resume")
     assert command.wait() == 0, command.output

@@ -227,6 +227,7 @@ RARE = {
     "hset processes": "the same",
     "hgetall surreal:runs": "`surreal stop` finds its run",
     "hget policy:*:params": "`surreal run` shows a version",
+    "hget best": "`surreal run` shows the best return of an evaluation elsewhere",
     "hgetall meta": "`surreal replay info`; FIFO replays",
     "xrevrange stream": "`surreal replay info`",
     "get lease": "`surreal replay info`",

@@ -219,6 +219,7 @@ LAUNCHER = User(
         {kind: "unlink" for kind in RUN_KINDS if kind not in CHANNELS},
         {
             RUNS: "hgetall hdel",
+            "best": "hget",
             "policy:*:params": "hget",
             "staged:*": "setex",
             "stream": "xread xlen xrange xrevrange exists xinfo|stream",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import random
 from collections.abc import Iterator
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -111,3 +112,10 @@ def test_what_draws_where_no_seed_reaches_is_found(text: str, problem: str) -> N
 def test_no_test_draws_where_no_seed_reaches() -> None:
     found = {str(path.relative_to(TESTS)): list(unseeded(path.read_text())) for path in TESTS.rglob("*.py")}
     assert {path: lines for path, lines in found.items() if lines} == {}
+
+
+def test_pytest_enters_every_folder_with_tests(pytestconfig: pytest.Config) -> None:
+    skipped = pytestconfig.getini("norecursedirs")
+    folders = {part for path in TESTS.rglob("test_*.py") for part in path.relative_to(TESTS).parts[:-1]}
+    assert "build" in folders
+    assert [name for name in folders if any(fnmatch(name, pattern) for pattern in skipped)] == []

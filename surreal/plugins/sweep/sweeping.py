@@ -16,7 +16,7 @@ from surreal.base.errors import ConfigError
 from surreal.plugins.sweep.definition.loading import Definition
 from surreal.plugins.sweep.folder import SweepFolder
 from surreal.plugins.sweep.processes import Room, Runner, RunProcess, fits, need_of
-from surreal.plugins.sweep.search.judging import EvaluationSlot, Judge
+from surreal.plugins.sweep.search.judging import Judge, TrialSeed
 from surreal.plugins.sweep.search.optuna_search import Proposer
 from surreal.plugins.sweep.trials import End, Trial, TrialFile
 from surreal.plugins.sweep.view import SweepView
@@ -79,9 +79,9 @@ class Sweeping:
         self._room = room
         self._view = view
         self._keep = keep
-        self._running: dict[EvaluationSlot, RunningRun] = {}
-        self._restarts: dict[EvaluationSlot, int] = {}
-        self._failures: dict[EvaluationSlot, str] = {}
+        self._running: dict[TrialSeed, RunningRun] = {}
+        self._restarts: dict[TrialSeed, int] = {}
+        self._failures: dict[TrialSeed, str] = {}
         self._needs: dict[int, Room] = {}
         self._has_all = False
         self._shown_s = 0.0
@@ -134,7 +134,7 @@ class Sweeping:
             if status == "failed" or seat in self._failures or run.told_s is not None:
                 self._runner.forget(run.run)
 
-    def _note_odd_end(self, seat: EvaluationSlot, code: int, words: str) -> None:
+    def _note_odd_end(self, seat: TrialSeed, code: int, words: str) -> None:
         """A run has ended without a result: it was refused, or else killed, or could not reach its Redis."""
         if code == ExitCode.USAGE:
             self._failures[seat] = words
@@ -187,7 +187,7 @@ class Sweeping:
                 continue
             for seed in self._config.seeds:
                 # One that runs without this process is left of a sweep that was killed, and drains.
-                if EvaluationSlot(trial.number, seed) not in self._running:
+                if TrialSeed(trial.number, seed) not in self._running:
                     status = read_run(self._folder.run_folder(trial, seed)).status
                     if status not in ("finished", "failed", "running"):
                         yield trial, seed
@@ -227,7 +227,7 @@ class Sweeping:
             arguments = [str(self._folder.base), *(part for text in overrides for part in ("--set", text))]
         arguments += ["--run", run, "--run-dir", str(folder), "--quiet"]
         process = self._runner.start(arguments, self._folder.console(trial, seed))
-        self._running[EvaluationSlot(trial.number, seed)] = RunningRun(process, self._needs[trial.number], run, folder)
+        self._running[TrialSeed(trial.number, seed)] = RunningRun(process, self._needs[trial.number], run, folder)
 
     # -- the end ---------------------------------------------------------------------------------------------------
 

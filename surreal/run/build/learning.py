@@ -40,7 +40,7 @@ LEARNER = Recipe(
 )
 
 _REPLAY_SETTINGS = (
-    Setting("samples_per_insert", "replay.samples_per_insert", ": agents would wait for a limiter without a process"),
+    Setting("samples_per_insert", "replay.samples_per_insert", ": agents would wait for a limiter that no replay runs"),
     Setting("is_owner", "replay.follow", ": it would own the stream all the same"),
     Setting("max_age_s", "replay.max_age_s", ": nothing would leave for its age"),
     *(Setting(key.rpartition(".")[2], key) for key in (

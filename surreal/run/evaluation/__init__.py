@@ -1,7 +1,7 @@
 """Evaluation: an agent plays whole episodes without exploring, and every episode counts the same. Knows no Redis.
 
-The main path: `evaluator.Evaluator.play` assigns the environments (`seat.EvaluationSlot`) and gives
-`rounds.EpisodeScore`s.
+The main path: `Evaluator.play` assigns the environments to slots (`evaluator.EvaluationSlot`) and returns the
+`EpisodeScore` of each episode.
 """
 
 from surreal.run.evaluation.evaluator import Evaluator

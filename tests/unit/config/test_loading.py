@@ -47,6 +47,12 @@ def test_file_sets_what_it_names_and_leaves_the_rest_at_defaults(write) -> None:
 
 
 @pytest.mark.parametrize("name", preset_names())
+def test_the_pages_that_a_preset_serves_are_there(name: str) -> None:
+    pages = load_config(name).rlx.pages
+    assert pages is None or (Path(pages) / "index.html").is_file()
+
+
+@pytest.mark.parametrize("name", preset_names())
 def test_every_preset_loads_and_has_a_title(name: str) -> None:
     config = load_config(name)
     assert config.name == name

@@ -98,7 +98,7 @@ def _mean_return(line: Mapping[str, Any]) -> float:
     return float(value) if isinstance(value, int | float) else math.nan
 
 
-class EvaluationSlot(NamedTuple):
+class TrialSeed(NamedTuple):
     """One run of a sweep: its trial's number, and its seed."""
 
     trial: int
@@ -120,7 +120,7 @@ class Judge:
         self._proposer = proposer
         self._pruner = None if config.search is None else config.search.pruner
 
-    def end_of(self, trial: Trial, failures: Mapping[EvaluationSlot, str]) -> End | None:
+    def end_of(self, trial: Trial, failures: Mapping[TrialSeed, str]) -> End | None:
         """How a trial ends now, None if it continues.
 
         Args:
@@ -131,7 +131,7 @@ class Judge:
         told = self._reports(trial, runs)
         scores: dict[int, float] = {}
         for seed, run in runs.items():
-            failure = failures.get(EvaluationSlot(trial.number, seed), run.reason if run.status == "failed" else "")
+            failure = failures.get(TrialSeed(trial.number, seed), run.reason if run.status == "failed" else "")
             if run.status == "finished" and not failure:
                 score = run_score(self._rounds(trial, seed), self._config.score.evaluation)
                 if score is None:

@@ -57,11 +57,10 @@ def test_a_checkpoint_that_is_nowhere_is_refused_and_nothing_moves(run: Path) ->
 
 def test_later_ones_are_set_aside_and_never_mixed(run: Path) -> None:
     checkpoints = run / "checkpoints"
-    assert (
-        go_back(restoring(NAME), run) == f"going on from {NAME}; later checkpoints are now in {checkpoints}/set-aside-1"
-    )
+    later = f"later checkpoints are now in {checkpoints}/set-aside-1"
+    assert go_back(restoring(NAME), run) == f"continuing from {NAME}; {later}"
     assert CheckpointStore(checkpoints / "set-aside-1").steps() == [3000, 40000]
-    assert go_back(restoring(NAME), run) == f"going on from {NAME}"
+    assert go_back(restoring(NAME), run) == f"continuing from {NAME}"
     (checkpoints / "0000003000.safetensors").touch()
     assert "set-aside-2" in go_back(restoring("0000000020.safetensors"), run)
     left = {path.name for path in checkpoints.iterdir()}

@@ -55,7 +55,7 @@ def test_what_cannot_be_is_refused(preset: str, overrides: list[str], key: str, 
 
 def test_a_replay_without_a_ratio_is_refused() -> None:
     config = load_config("cartpole-dqn", [AGENTS, "replay.samples_per_insert=null"])
-    with pytest.raises(ConfigError, match="agents it says how many updates follow"):
+    with pytest.raises(ConfigError, match="agents it sets the ratio of updates to env steps"):
         gradients_config(config)
 
 

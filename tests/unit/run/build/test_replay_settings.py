@@ -69,7 +69,7 @@ def anything(monkeypatch: pytest.MonkeyPatch) -> str:
         (
             [],
             "replay.samples_per_insert",
-            "agents would wait for a limiter that nobody keeps; leave samples_per_insert",
+            "agents would wait for a limiter that no replay runs; leave samples_per_insert",
         ),
         (
             ["replay.samples_per_insert=null", "replay.follow=true"],

@@ -72,7 +72,7 @@ def test_space_that_is_written_down(text: str, expected: gymnasium.Space[object]
     [
         ([BOX], "given together"),
         (["env.observation_space={type: box, shape: [2], low: 2, high: 1}", ACTIONS], "must be <= high"),
-        (["rlx.servers=0"], "nobody would answer them"),
+        (["rlx.servers=0"], "no server would answer them"),
         (["rlx.tls_key=key.pem"], "tls_cert is not"),
         (["rlx.max_message=2gb"], "nine digits"),
         (["rlx.port=70000"], "rlx.port is 70000"),

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from tests.e2e.reader import Reader
@@ -53,8 +54,9 @@ def test_a_game_elsewhere_is_learned(workplace: Workplace) -> None:
         reader.follow(page("remote-game"))
     metrics = (reader.folder / "runs" / "hunt" / "metrics.jsonl").read_text()
     lengths = [float(found) for found in re.findall(r'"client/length": ([\d.]+)', metrics)]
-    # Fields apart: 3.3 on average. Random play takes 20 steps.
-    assert lengths and lengths[-1] < 12
+    # The prey is 3.3 fields away on average, and random play takes 20 steps. Single episodes vary: the policy explores.
+    assert len(lengths) > 100
+    assert fmean(lengths[-100:]) < 12
 
 
 def test_a_game_in_a_browser_is_learned(

@@ -156,6 +156,7 @@ setup(
     entry_points={
         "console_scripts": ["surreal = surreal.__main__:program"],
         "surreal.commands": [f"{name} = surreal.plugins.{name}.commands:add_to" for name in PLUGINS],
+        "surreal.environments": ["games = surreal.plugins.games"],
     },
     classifiers=[
         "Operating System :: MacOS",

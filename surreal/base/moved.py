@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 #: Modules by their earlier path -> where they are now.
 MODULES = {
+    "surreal.envs.games.deepmind_lab": "surreal.plugins.games.deepmind_lab",
+    "surreal.envs.games.examples": "surreal.envs.examples",
+    "surreal.envs.games.vizdoom": "surreal.plugins.games.vizdoom",
     "surreal.errors": "surreal.base.errors",
     "surreal.evaluation": "surreal.run.evaluation",
     "surreal.learner.interpolated.ipg": "surreal.learner.on_policy.ipg",

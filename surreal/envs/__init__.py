@@ -1,9 +1,8 @@
 """Environments: classes for a plain loop, and the pools that agents drive. Neither torch nor Redis.
 
-pools/       what the agent loop drives: environments here, in worker processes, or vectorised
-plain/       environments for a loop of your own
+pools/       what the agent loop drives: environments here, in worker processes, or vectorized
+plain/       environments for a hand-written loop
 wrappers/    the wrappers that a configuration names
-games/       ViZDoom and DeepMind Lab
 atari/       the preprocessing of Atari games
 """
 
@@ -41,13 +40,11 @@ __all__ = [
 
 # gymnasium's registry is how ids become environments, so it is filled on import, as gymnasium's own packages do.
 if "surreal/Bandit-v0" not in gymnasium.registry:
-    gymnasium.register("surreal/ViZDoom-v0", entry_point="surreal.envs.games.vizdoom:VizDoom")
-    gymnasium.register("surreal/DeepMindLab-v0", entry_point="surreal.envs.games.deepmind_lab:DeepMindLab")
-    gymnasium.register("surreal/Bandit-v0", entry_point="surreal.envs.games.examples:Bandit", reward_threshold=0.75)
+    gymnasium.register("surreal/Bandit-v0", entry_point="surreal.envs.examples:Bandit", reward_threshold=0.75)
     for _name in ("CartPoleDict", "CartPoleNovel"):
         gymnasium.register(
             f"surreal/{_name}-v0",
-            entry_point=f"surreal.envs.games.examples:{_name}",
+            entry_point=f"surreal.envs.examples:{_name}",
             max_episode_steps=500,
             reward_threshold=475.0,
         )

@@ -34,7 +34,7 @@ class ActionAdapter:
         env_space: action space of one environment.
 
     Raises:
-        EnvError: the space holds something that is no array (Text, Graph, Sequence).
+        EnvError: the space contains something other than arrays (Text, Graph, Sequence).
     """
 
     def __init__(self, env_space: gymnasium.Space[Any]) -> None:

@@ -100,7 +100,7 @@ def render_modes(env_id: str) -> Sequence[str]:
     try:
         maker: Any = find_env(env_id).entry_point
         maker = load_env_creator(maker) if isinstance(maker, str) else maker
-    except (EnvError, ImportError, gym_error.Error):  # said by whoever makes it
+    except (EnvError, ImportError, gym_error.Error):  # `make_env` reports it
         return ()
     modes: Sequence[str] = getattr(maker, "metadata", {}).get("render_modes", ())
     return modes
@@ -117,7 +117,7 @@ def extra_of(env_id: str, what: object = "") -> str | None:
 
 
 def missing_package(env_id: str, what: object) -> EnvError | None:
-    """Say which extra an environment needs, where one is known; arguments as in `extra_of`."""
+    """Build the error that names the extra an environment needs, if one is known; arguments as in `extra_of`."""
     extra = extra_of(env_id, what)
     if extra is None:
         return None
@@ -135,7 +135,7 @@ def nearest_env_id(env_id: str) -> str | None:
 
 
 def _bare(env_id: str) -> str:
-    """Give an id in lower case without its namespace and its version."""
+    """Return an id in lower case without its namespace and its version."""
     return re.sub(r"-v\d+$", "", env_id.rpartition("/")[2].lower())
 
 
@@ -159,7 +159,7 @@ def _load_family(env_id: str) -> None:
 
 
 def _choose_renderer() -> None:
-    """Where there is no display, have MuJoCo draw without one: it would warn of that in every process."""
+    """Choose a renderer that needs no display if there is none; otherwise MuJoCo would warn in every process."""
     if sys.platform == "linux" and not os.environ.get("DISPLAY"):
         os.environ.setdefault("MUJOCO_GL", "egl" if find_library("EGL") else "disable")
 

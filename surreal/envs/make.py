@@ -86,16 +86,16 @@ def make_vector_env(
     """Make the vector environment that an environment's own package offers, if it does.
 
     Args:
-        env_id: as in `make_env`.
+        env_id: the same as for `make_env`.
         num_envs: environments in it.
         kwargs: arguments of its constructor.
         wrappers: must be empty once those left out of evaluation are: wrappers stand around single environments. ALE's
             games take `atari`, which they must have, `life_loss`, and those that change rewards.
-        frame_stack: as in `make_env`; with ALE's games only.
-        training: as in `make_env`.
+        frame_stack: the same as for `make_env`; only for ALE's games.
+        training: the same as for `make_env`.
 
     Raises:
-        EnvError: there is no such environment, or it has no vector form of its own.
+        EnvError: the environment does not exist, or its package has no vector form of it.
     """
     chosen = select_wrappers(wrappers, training=training)
     if is_atari(env_id):
@@ -116,7 +116,7 @@ def make_vector_env(
     try:
         spec = find_env(env_id)
         if spec.vector_entry_point is None:
-            raise EnvError(f"{env_id} has no vector environment of its own; use the local pool")
+            raise EnvError(f"{env_id} has no vector environment; use the local pool")
         return gymnasium.make_vec(
             env_id,
             num_envs=num_envs,
@@ -150,8 +150,8 @@ def record_video(
 
     Args:
         env: made with render_mode "rgb_array".
-        folder: of the files, made if missing.
-        every: record each so many episodes, >= 1; higher writes fewer files.
+        folder: the folder for the files, created if missing.
+        every: episodes from one recording to the next, >= 1; higher writes fewer files.
         name: the files are `{name}-episode-{n}.mp4`.
 
     Raises:

@@ -52,7 +52,7 @@ class Screen:
 
     Args:
         stream: the terminal.
-        colors: of the terminal.
+        colors: the number of colors that the terminal shows.
         size: returns its columns and lines.
 
     Attributes:
@@ -114,7 +114,7 @@ class TerminalView(gymnasium.Wrapper[Any, Any, Any, Any]):
         env: renders "rgb_array" or "ansi".
         screen: to draw on.
         clock: seconds, monotonic.
-        sleep: waits so many seconds.
+        sleep: waits for a number of seconds.
     """
 
     def __init__(

@@ -24,7 +24,7 @@ class Window:
     """Shows frames; it opens with the first one.
 
     Args:
-        title: of the window.
+        title: the window's title.
         fps: most frames per second, > 0; `show` waits if they come faster.
     """
 
@@ -36,7 +36,6 @@ class Window:
 
     @property
     def is_open(self) -> bool:
-        """Whether the window is open."""
         return self._surface is not None
 
     def show(self, frame: NDArray[np.uint8]) -> bool:

@@ -32,7 +32,7 @@ ROOMS: dict[str, list[set[str]]] = {
     "agent": [{"slots"}, {"exploring"}, {"."}, {"exported"}],
     "config": [{"yaml_tree"}, {"schema"}, {"."}],
     "distributed": [{"connection"}, {"calls", "experience", "gradients", "parameters", "telemetry", "server"}],
-    "envs": [{"atari", "terminal", "window"}, {"wrappers", "games"}, {"."}, {"players"}, {"plain", "pools"}],
+    "envs": [{"atari", "terminal", "window"}, {"wrappers", "examples"}, {"."}, {"players"}, {"plain", "pools"}],
     "learner": [{"stepping"}, {"."}, {"off_policy", "on_policy", "parameter_server"}],
     "run": [
         {"evaluation", "self_play"},

@@ -34,7 +34,8 @@ class AtariVector(VectorEnv[NDArray[np.uint8], NDArray[np.int64], Any]):
     game begins then, or the old one continues with a no-op or FIRE.
 
     Args:
-        envs: of single gray frames, [N, 1, height, width], in mode NEXT_STEP, with raw rewards.
+        envs: the vector environment in mode NEXT_STEP, with raw rewards and observations of one gray frame each,
+            [N, 1, height, width].
         frame_stack: frames of an observation, >= 1; 1 gives [height, width].
         cuts_lives: whether a lost life ends an episode.
         rewards: functions that change the training rewards, in this order.

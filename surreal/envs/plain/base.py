@@ -180,7 +180,7 @@ class Atari(GymEnv):
     `FrameStack(Atari("Pong"), 4)` gives the stacks that image networks expect.
 
     Args:
-        name: of the game, `SpaceInvaders`, or an id, `ALE/SpaceInvaders-v5`.
+        name: the game's name, `SpaceInvaders`, or an id, `ALE/SpaceInvaders-v5`.
         training: end an episode with every lost life, and keep only the sign of rewards, as in DQN. With False,
             episodes are whole games with raw rewards, for evaluation. `EpisodeMonitor` always counts whole games and
             raw rewards.

@@ -32,7 +32,7 @@ class FrameStack(Wrapper):
 
     Args:
         env: gives single frames.
-        num_frames: of a stack; raising it looks further back and costs more computation.
+        num_frames: frames in a stack; a higher number looks further back and costs more computation.
     """
 
     @checked
@@ -147,7 +147,7 @@ class Visualization(Wrapper):
         env: the environment, not yet reset.
         show_ui: show every step in a window, at the pace of the environment.
         video_folder: write videos of episodes there; excludes `show_ui`.
-        record_every: record one of every so many episodes.
+        record_every: episodes from one recording to the next.
 
     Raises:
         EnvError: the environment cannot be drawn, or moviepy is missing.

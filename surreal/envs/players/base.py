@@ -45,11 +45,11 @@ class Game(ABC):
     """Base of all games. A subclass defines `reset` and `step`, and updates `is_over`.
 
     Attributes:
-        observation_spaces: of each player.
-        action_spaces: of each player.
+        observation_spaces: one space for each player.
+        action_spaces: one space for each player.
         is_over: whether all episodes have ended; true before the first `reset`.
-        render_mode: as in gymnasium.
-        metadata: as in gymnasium.
+        render_mode: gymnasium's attribute.
+        metadata: gymnasium's attribute.
     """
 
     observation_spaces: tuple[AnySpace, ...]
@@ -68,7 +68,7 @@ class Game(ABC):
         """Begin a game, and return the views of the players that act first, at least one.
 
         Args:
-            seed: of the random numbers; None continues with the current ones.
+            seed: the seed of the random numbers; None continues the current sequence.
         """
 
     @abstractmethod
@@ -90,7 +90,7 @@ class UniformGame:
 
     Args:
         game: the game.
-        name: of the game, for messages.
+        name: the game's name, for messages.
         player_id: add the player's number: observations become `{"obs": ..., "player": one-hot}`.
 
     Raises:
@@ -176,7 +176,7 @@ class Opponents(Protocol):
         """Choose the roles in the next game of this number; a game before that did not `end` does not count."""
 
     def end(self, game: int, returns: NDArray[np.float64]) -> None:
-        """Note the end of a game: the sum of rewards of each player [players]."""
+        """Record the end of a game: the sum of rewards of each player [players]."""
 
     def act(
         self,
@@ -195,7 +195,7 @@ class Opponents(Protocol):
         """
 
     def maintain(self) -> None:
-        """Do what is due; called in each `recv`."""
+        """Run periodic work; called in each `recv`."""
 
     def metrics(self) -> dict[str, float]:
         """Return metrics; any thread may call it."""
@@ -205,7 +205,7 @@ class NoOpponents:
     """The agent controls all players, and all steps are experience: one policy that all players share.
 
     Args:
-        num_players: of a game.
+        num_players: the number of players in a game.
     """
 
     def __init__(self, num_players: int) -> None:

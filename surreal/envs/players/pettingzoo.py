@@ -29,7 +29,7 @@ class _ZooGame(Game):
     def __init__(self, env: Any, name: str) -> None:
         players = list(getattr(env, "possible_agents", ()))
         if not players:
-            raise EnvError(f"{name} does not say who plays: it has no possible_agents")
+            raise EnvError(f"{name} does not name its players: it has no possible_agents")
         self._env = env
         self._players = players
         self._numbers = {player: number for number, player in enumerate(players)}

@@ -106,7 +106,7 @@ class OnePlayer(_GameView):
         return view.obs, view.reward, view.terminated, view.truncated, _info(self._player, view)
 
     def _play_on(self, views: dict[int, View]) -> View:
-        """Let the others act until the policy acts or its episode has ended."""
+        """Run the other players until it is the policy's turn or its episode has ended."""
         while True:
             self._others = {
                 player: self._reference(view.obs, view.action_mask, self.np_random)

@@ -8,7 +8,7 @@ The agent loop drives every pool in the same way:
     pool.send(action.actions, batch.env_ids[batch.num_last:])
 
 Contract of every pool: an environment that ends gives its true final observation as a LAST row, and its next FIRST row
-in the same batch or in a later one; no row mixes two episodes; `closed_ids` names environments that closed without an
+in the same batch or in a later one. No row mixes two episodes; `closed_ids` names environments that closed without an
 observation. The arrays of a batch are read-only and valid until the next `recv`.
 
 Optional columns of `StepBatch.info`, each [N, ...]:
@@ -153,7 +153,7 @@ class FaultCounter:
             self._told_s, self._untold = now_s, 0
 
     def clear(self) -> None:
-        """Note a complete episode."""
+        """Record a complete episode."""
         self._in_a_row = 0
 
 

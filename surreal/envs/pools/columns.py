@@ -90,7 +90,7 @@ class PlayerColumns:
     """One row for each player slot of a `GamePool`: its last view, and its episode so far.
 
     Args:
-        obs_spec: of the observations.
+        obs_spec: the spec of the observations.
         count: number of slots.
         mask_width: number of discrete actions; 0 without masks.
 

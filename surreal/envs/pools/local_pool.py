@@ -155,7 +155,7 @@ class LocalEnvPool(EnvPool):
         self._num_missing = len(ids)
 
     def _take(self, ids: NDArray[np.int64]) -> None:
-        """Note that some of the awaited rows have an action."""
+        """Record that some of the awaited rows have an action."""
         awaited = np.zeros(self.num_envs, np.bool_)
         if self._num_missing:
             awaited[np.frombuffer(self._awaited, np.int64)] = True

@@ -45,7 +45,7 @@ class RowJoiner:
     """Builds the batches of one pool.
 
     Args:
-        obs_spec: of the observations.
+        obs_spec: the spec of the observations.
         num_envs: slots of the pool.
         explore: value of `StepBatch.explore` in every row.
         record: value of `StepBatch.record` in every row.

@@ -31,9 +31,9 @@ class VectorStepper:
 
     Args:
         envs: the vector environment; its metadata must name its autoreset mode.
-        obs_spec: of one observation.
+        obs_spec: the spec of one observation.
         seed: entropy of the seeds.
-        joiner: of the pool.
+        joiner: the pool's joiner.
 
     Raises:
         EnvError: the autoreset mode is missing, or the action space is not supported.

@@ -77,7 +77,7 @@ class ObsEntries(gymnasium.ObservationWrapper[Any, Any, Any]):
 
     Args:
         env: with `Dict` observations.
-        keys: of the entries; one name instead of a list gives that entry without a `Dict`.
+        keys: the names of the entries; a single name instead of a list gives that entry without a `Dict`.
     """
 
     def __init__(self, env: AnyEnv, keys: str | Sequence[str]) -> None:
@@ -172,7 +172,7 @@ class MiniGridOneHot(gymnasium.ObservationWrapper[NDArray[np.float32], Any, Any]
     object, one for its color and one for its state, then one for the agent's direction. The mission text is omitted.
 
     Args:
-        env: of MiniGrid, perhaps with wrappers that keep its codes, such as `FullyObsWrapper`.
+        env: a MiniGrid environment, possibly with wrappers that keep its codes, such as `FullyObsWrapper`.
     """
 
     def __init__(self, env: AnyEnv) -> None:

@@ -63,7 +63,7 @@ class Stagger(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     Args:
         env: any.
-        steps: of the longest first episode; the length of an episode spreads the environments evenly.
+        steps: the most steps of a first episode; the length of a full episode spreads the environments evenly.
     """
 
     @checked

@@ -30,7 +30,7 @@ def _fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in MODULES:
         monkeypatch.setitem(sys.modules, name, None)
         monkeypatch.delitem(sys.modules, name)
-    spec = importlib.util.spec_from_file_location("deepmind_lab", ROOT / "tests/unit/envs/games/lab_stand_in.py")
+    spec = importlib.util.spec_from_file_location("deepmind_lab", ROOT / "tests/plugins/games/lab_stand_in.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -80,7 +80,7 @@ def test_vectors_and_actions_of_different_sizes_are_evened_out() -> None:
     [
         ("game:tictactoo", "did you mean game:tictactoe"),
         ("game:no_such_module.Game", "cannot be imported: No module named 'no_such_module'"),
-        ("game:surreal.envs.games.examples", "cannot be called"),
+        ("game:surreal.envs.examples", "cannot be called"),
         ("pettingzoo:classic/nothing_v1", "PettingZoo knows no 'classic/nothing_v1'"),
         ("pettingzoo:mpe2.simple_nothing_v3", "No module named 'mpe2.simple_nothing_v3'"),
     ],
@@ -104,7 +104,7 @@ def test_what_no_policy_can_share_or_is_no_game_is_refused() -> None:
     with pytest.raises(EnvError, match="cannot share a policy: player 0 sees"):
         make_game("game:toy_games.Apart")
     with pytest.raises(EnvError, match="nor has PettingZoo's interface"):
-        make_game("game:surreal.envs.games.examples.Bandit")
+        make_game("game:surreal.envs.examples.Bandit")
     with pytest.raises(EnvError, match=r"cannot be made with \{'sides': 4\}"):
         make_game("game:tictactoe", kwargs={"sides": 4})
 

@@ -160,7 +160,7 @@ class DoomGuard:
 
     Args:
         game: an initialized `vizdoom.DoomGame`.
-        folder: of its settings.
+        folder: the folder of its settings.
     """
 
     def __init__(self, game: Any, folder: str) -> None:
@@ -189,9 +189,9 @@ def find_scenario(name: str, folder: Path) -> Path:
     """Find a scenario's file.
 
     Args:
-        name: of a file in `folder`, without suffix, also in the form of gym's ids (`DoomMyWayHome`,
+        name: the name of a file in `folder` without its suffix, also in the form of gym's ids (`DoomMyWayHome`,
             `VizdoomBasic-v1`); or the path of a `.cfg` file.
-        folder: of ViZDoom's scenarios.
+        folder: the folder of ViZDoom's scenarios.
 
     Raises:
         EnvError: it does not exist.

@@ -17,7 +17,7 @@ import pytest
 
 from surreal.base.errors import EnvError
 from surreal.envs import WrapperSpec, make_env
-from surreal.envs.games.vizdoom import find_scenario
+from surreal.plugins.games.vizdoom import find_scenario
 
 BASIC = {"scenario": "basic", "shape": [30, 40], "no_life": False}
 

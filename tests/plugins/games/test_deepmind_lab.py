@@ -12,7 +12,7 @@ import pytest
 
 from surreal.base.errors import EnvError
 from surreal.envs import make_env
-from surreal.envs.games.deepmind_lab import ACTIONS
+from surreal.plugins.games.deepmind_lab import ACTIONS
 
 HERE = Path(__file__).parent
 

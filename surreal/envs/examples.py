@@ -54,7 +54,7 @@ class Bandit(gymnasium.Env[NDArray[np.float32], np.int64]):
     The observation is always [1.0], float32.
 
     Args:
-        probabilities: of each arm, in [0, 1].
+        probabilities: the chance that each arm pays, in [0, 1].
     """
 
     def __init__(self, probabilities: Sequence[float] = (0.2, 0.4, 0.6, 0.8)) -> None:

@@ -1,7 +1,7 @@
 # Everything a developer does here. `.venv` is made when it is first needed, and again only when its inputs change.
 #
 #   make demo [SEED=n]   train CartPole with two agents, a learner and an evaluation process, then prove the result
-#   make test            all tests                        make check   lint, format, types, layers
+#   make test            all tests                        make check   lint, format, types, layers, words
 #   make quick           most unit tests (a fifth of the generated examples), and one whole run of CartPole
 #   make bench           every performance claim          make learn   presets over seeds: docs/results.md
 #   make bench-reverb    the one against Reverb, which needs Python <= 3.11 and TensorFlow
@@ -60,7 +60,7 @@ check: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -q tests/unit/test_import_layers.py
+	$(BIN)/python -m pytest -q tests/unit/test_import_layers.py tests/unit/test_words.py
 
 # Torch's optimizers make a folder for compiled code, by default one in /tmp that stays there. The peers of some
 # comparisons (TorchRL, cpprb, Reverb) are installed into environments of their own, .cache/venv-*, when first needed.

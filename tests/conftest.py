@@ -56,8 +56,10 @@ collect_ignore = ["golden"]
 
 #: Each worker may have a whole run with a browser or a cluster beside it; more of them need more memory than is usual.
 _MAX_WORKERS = 8
-#: Up to where in the order the tests of a folder are spread: the longest ones must not come last.
-_SPREAD = {"cluster": 0.5, "e2e": 0.7, "integration": 0.9}
+#: Up to where in the order the tests of a folder are spread: long ones must not come last.
+_SPREAD = {"e2e": 0.7, "integration": 0.9}
+#: Folders whose tests come after all others: they test what surrounds the system, and fail for reasons outside of it.
+_LAST = ("cluster", "integration/clusters", "integration/pages")
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -73,12 +75,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Have workers mix the tests that compute (e2e: processes that start) with those that wait (integration)."""
     if not hasattr(config, "workerinput"):
         return
-    folders = [item.path.relative_to(Path(__file__).parent).parts[0] for item in items]
-    seen, size = Counter[str](), Counter(folders)
+    folders = [item.path.relative_to(Path(__file__).parent).parent.as_posix() for item in items]
+    kinds = ["last" if folder.startswith(_LAST) else folder.partition("/")[0] for folder in folders]
+    seen, size = Counter[str](), Counter(kinds)
     places = {}
-    for item, folder in zip(items, folders, strict=True):
-        places[item] = _SPREAD.get(folder, 1.0) * seen[folder] / size[folder]
-        seen[folder] += 1
+    for item, kind in zip(items, kinds, strict=True):
+        places[item] = (kind == "last") + _SPREAD.get(kind, 1.0) * seen[kind] / size[kind]
+        seen[kind] += 1
     items.sort(key=places.__getitem__)
 
 

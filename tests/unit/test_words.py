@@ -15,14 +15,14 @@ DONE = frozenset(
         "surreal/agent",
         "surreal/cli",
         "surreal/config",
-"surreal/config/presets",
+        "surreal/config/presets",
         "surreal/envs",
         "surreal/distributed",
         "surreal/learner",
         "surreal/model",
         "surreal/plugins",
         "surreal/plugins/chaos",
-"surreal/plugins/doctor",
+        "surreal/plugins/doctor",
         "surreal/plugins/games",
         "surreal/rlx",
         "surreal/run",
@@ -80,6 +80,7 @@ REWORDED = {
 """Code with a phrase of the list, and the better wording."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("area", sorted(AREAS))
 def test_an_area_that_is_done_has_no_phrase_of_the_list(area: str) -> None:
     hits = [hit for path in AREAS[area] for hit in find_hits(path)]
@@ -115,6 +116,7 @@ def test_code_of_a_page_is_left_out_but_not_its_comments(tmp_path: Path) -> None
     assert [(hit.line, hit.words) for hit in find_hits(path)] == [(1, "Anew"), (6, "go on"), (9, "beside")]
 
 
+@pytest.mark.slow
 def test_the_command_prints_the_hits_of_a_path(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(ROOT / "tests" / "words.py"), "--count"]) == 0
     assert "surreal/learner" in capsys.readouterr().out

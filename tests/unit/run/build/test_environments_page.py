@@ -15,7 +15,7 @@ from surreal.run.build.environments import build_env, env_spaces
 
 ROOT = Path(__file__).parents[4]
 PAGE = (ROOT / "docs" / "environments.md").read_text()
-STAND_IN = ROOT / "tests" / "unit" / "envs" / "games" / "lab_stand_in.py"
+STAND_IN = ROOT / "tests" / "plugins" / "games" / "lab_stand_in.py"
 
 
 def blocks(language: str) -> list[str]:

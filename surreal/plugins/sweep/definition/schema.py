@@ -15,17 +15,17 @@ def _seeds(value: object) -> object:
 
 
 class MedianPruner(Section):
-    """Ends a trial whose best return so far is below the median of what others had after as many env steps."""
+    """Ends a trial whose best return so far is below the median of the others after the same number of env steps."""
 
     type: Literal["median"]
     interval_env_steps: int = Field(ge=1)
     """Env steps of a run from one look to the next."""
 
     startup_trials: int = Field(5, ge=0)
-    """Trials that must have ended before any is pruned. Raising it prunes later, on better grounds."""
+    """Trials that must have ended before any is pruned. Raising it prunes later, with more evidence."""
 
     warmup_env_steps: int = Field(0, ge=0)
-    """Env steps of a run before which it is not pruned."""
+    """Env steps that a run takes before it can be pruned."""
 
 
 class HalvingPruner(Section):
@@ -36,7 +36,8 @@ class HalvingPruner(Section):
     """Env steps of a run from one look to the next; also those of the first rung."""
 
     reduction_factor: int = Field(4, ge=2)
-    """One in so many continues from a rung, and the next rung is so many times further. Raising it prunes more."""
+    """Factor between rungs: one in this many trials continues, and the next rung is this many times as far. Raising it
+    prunes more."""
 
 
 class SearchConfig(Section):
@@ -46,28 +47,28 @@ class SearchConfig(Section):
     """Settings and the values to choose from: a list, or `{low: ..., high: ..., log: ..., step: ...}`."""
 
     trials: int = Field(ge=1, le=100_000)
-    """How many trials."""
+    """Number of trials."""
 
     sampler: Literal["tpe", "random"] = "tpe"
-    """How values are chosen: `tpe` learns from the trials before (tree-structured Parzen estimator)."""
+    """Method of choosing values: `tpe` learns from earlier trials (tree-structured Parzen estimator)."""
 
     seed: int = Field(0, ge=0, lt=2**31)
-    """Of the sampler; the runs' seeds are `seeds`."""
+    """Seed of the sampler; the runs' seeds are `seeds`."""
 
     pruner: Annotated[MedianPruner | HalvingPruner, Field(discriminator="type")] | None = None
-    """What ends trials that look hopeless, by the returns of their evaluations. Unset: nothing does."""
+    """Rule that ends unpromising trials, by the returns of their evaluations. Unset: all trials run to the end."""
 
 
 class ScoreConfig(Section):
-    """How the evaluations of a trial's runs become one number, of which more is better."""
+    """Combination of the evaluations of a trial's runs into one number; higher is better."""
 
     evaluation: Literal["best", "last"] = "last"
-    """Which round of a run's evaluation counts: the best one is above what a policy reaches on average, since it was
+    """Round of a run's evaluation that counts: the best one is above what a policy reaches on average, because it was
     chosen among many."""
 
     seeds: Literal["mean", "iqm"] = "mean"
-    """Over the seeds: their mean, or the mean of the middle half (interquartile mean), which one lucky or failed run
-    does not move."""
+    """Combination of the seeds: their mean, or the mean of the middle half (interquartile mean), which one lucky or
+    failed run does not affect."""
 
 
 class SweepConfig(Section):
@@ -77,7 +78,7 @@ class SweepConfig(Section):
     """Version of the file format."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")
-    """Name of the sweep's folder in `sweeps`; runs are named after it. If the file does not set it: the file's name."""
+    """Name of the sweep's folder in `sweeps`; runs are named after it. Default: the file's name."""
 
     base: str = Field(min_length=1)
     """Configuration of the runs: a preset, or a YAML file, relative to this one."""
@@ -93,16 +94,16 @@ class SweepConfig(Section):
     """A search instead of a grid."""
 
     seeds: Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], BeforeValidator(_seeds)] = Field([0], min_length=1)
-    """Seeds of each trial's runs: a list, or how many, from 0 on."""
+    """Seeds of each trial's runs: a list, or their number, from 0 on."""
 
     score: ScoreConfig = ScoreConfig()
     """How a trial is judged."""
 
     parallel: int | None = Field(None, ge=1, le=1024)
-    """Runs at once. Unset: as many as this machine's cores and free memory allow."""
+    """Number of runs at once. Unset: as many as this machine's cores and free memory allow."""
 
     max_failures: int = Field(5, ge=0)
-    """Trials that may fail; one more ends the sweep."""
+    """Number of trials that may fail; one more ends the sweep."""
 
     @model_validator(mode="after")
     def _check(self) -> SweepConfig:

@@ -32,7 +32,7 @@ class Choice:
 
 
 class Range(Section):
-    """Numbers from `low` to `high`, both included; whole ones if both ends are."""
+    """Numbers from `low` to `high`, both included; integers if both ends are integers."""
 
     low: float | int
     """Smallest value."""
@@ -41,13 +41,13 @@ class Range(Section):
     """Largest value."""
 
     log: bool = False
-    """Whether values are spread evenly over the orders of magnitude, for what spans several, as learning rates do."""
+    """Whether values are spread evenly over orders of magnitude, as is best for learning rates."""
 
     count: int | None = Field(None, ge=1, le=1000)
-    """How many values a grid tries, evenly spread; a search has no use for it."""
+    """Number of values that a grid tries, evenly spread; a search does not use it."""
 
     step: float | int | None = Field(None, gt=0)
-    """Distance of the values that a search tries. Unset: any value, or any whole number."""
+    """Distance between the values that a search tries. Unset: any value, or any integer."""
 
     @model_validator(mode="after")
     def _check_ends(self) -> Range:

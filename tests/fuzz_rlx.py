@@ -18,10 +18,9 @@ import numpy as np
 from surreal.base.tree import leaves
 from surreal.rlx.pool.pool import RlxEnvPool
 from surreal.rlx.pool.ranges import ValueLimits
-from surreal.rlx.protocol.codec import decode, encode
+from surreal.rlx.protocol.codec import decode, dump_json, encode, parse_json
 from surreal.rlx.protocol.errors import Limits, RlxError
 from surreal.rlx.protocol.framing import FrameReader, frame
-from surreal.rlx.protocol.json_form import dump_json, parse_json
 from surreal.rlx.protocol.layouts import Layouts
 from surreal.rlx.server.admission import Admission
 from surreal.rlx.server.connections.tcp import TcpConnection

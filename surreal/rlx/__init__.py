@@ -8,14 +8,14 @@ server/      connections, sessions, admission
 The names here are those of the client, and need neither torch nor Redis nor gymnasium.
 """
 
-from surreal.rlx.client.agent_proxy import (
+from surreal.rlx.client import (
     AgentProxy,
     AgentProxyConnectionError,
     AgentProxyException,
     AgentProxyReplyError,
+    RandomAgent,
+    TrainingBase,
 )
-from surreal.rlx.client.random_agent import RandomAgent
-from surreal.rlx.client.training import TrainingBase
 from surreal.rlx.protocol.errors import RlxError
 
 __all__ = [

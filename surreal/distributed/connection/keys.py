@@ -94,23 +94,23 @@ class ShardKeys:
         """Common prefix of these keys."""
         return f"{self._base}:"
 
-    @property
+    @cached_property
     def stream(self) -> str:
         return f"{self._base}:stream"
 
-    @property
+    @cached_property
     def meta(self) -> str:
         return f"{self._base}:meta"
 
-    @property
+    @cached_property
     def lease(self) -> str:
         return f"{self._base}:lease"
 
-    @property
+    @cached_property
     def credit(self) -> str:
         return f"{self._base}:credit"
 
-    @property
+    @cached_property
     def block_prefix(self) -> str:
         return f"{self._base}:block:"
 
@@ -174,19 +174,19 @@ class PolicyKeys:
         """Common prefix of these keys."""
         return f"{self._base}:"
 
-    @property
+    @cached_property
     def params(self) -> str:
         return f"{self._base}:params"
 
-    @property
+    @cached_property
     def lease(self) -> str:
         return f"{self._base}:lease"
 
-    @property
+    @cached_property
     def contract(self) -> str:
         return f"{self._base}:contract"
 
-    @property
+    @cached_property
     def notice(self) -> str:
         return f"{self._base}:notice"
 

@@ -92,10 +92,7 @@ class RetryPolicy:
                     delay = next(delays)
                     if time.monotonic() + delay > deadline:
                         raise self._gave_up(error, what, timeout_s) from error
-                    if stop is None:
-                        time.sleep(delay)
-                    elif stop.wait(delay):
-                        raise StoppedError(f"stopped while waiting for Redis at {self._address} to {what}") from error
+                    pause(stop, delay, f"stopped while waiting for Redis at {self._address} to {what}")
                 else:
                     if self._away_since is not None:
                         self._note_recovery()
@@ -157,12 +154,20 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, ResponseError) and "-OOM " in str(error)
 
 
-def delays_s(rng: random.Random) -> Iterator[float]:
-    """Yield delays forever: 50 ms doubling up to 2 s, each reduced by a random factor down to one half."""
-    delay = FIRST_DELAY_S
+def delays_s(rng: random.Random, first_s: float = FIRST_DELAY_S, longest_s: float = MAX_DELAY_S) -> Iterator[float]:
+    """Yield delays forever: doubling from the first to the longest, each reduced by a random factor down to 0.5."""
+    delay = first_s
     while True:
         yield delay * rng.uniform(0.5, 1.0)
-        delay = min(2 * delay, MAX_DELAY_S)
+        delay = min(2 * delay, longest_s)
+
+
+def pause(stop: threading.Event | None, seconds: float, message: str) -> None:
+    """Wait; raise `StoppedError` with the message when `stop` is set."""
+    if stop is None:
+        time.sleep(seconds)
+    elif stop.wait(seconds):
+        raise StoppedError(message)
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
@@ -202,3 +207,9 @@ def number_of(value: bytes | int | None) -> int:
 def text_of(value: bytes | None) -> str:
     """Decode a text from Redis; "" for None."""
     return (value or b"").decode(errors="replace")
+
+
+def parse_entry_id(entry_id: bytes) -> tuple[int, int]:
+    """Return the server's clock in ms when an entry of a stream was stored, and its number in that millisecond."""
+    milliseconds, _, number = entry_id.partition(b"-")
+    return int(milliseconds), int(number or 0)

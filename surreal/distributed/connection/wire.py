@@ -15,15 +15,18 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from importlib.resources import files
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import redis
 from redis import exceptions
 from redis.connection import Connection, SSLConnection
 from redis.exceptions import AskError, NoScriptError, OutOfMemoryError, ReadOnlyError, RedisError, ResponseError
 
 from surreal.base.errors import CodecError
 from surreal.distributed.connection.retry import clear_error, is_demoted, is_out_of_memory
+
+if TYPE_CHECKING:
+    from surreal.distributed.connection.client import RedisClient
+    from surreal.distributed.connection.cluster import ClusterMap
 
 ScriptArg = bytes | bytearray | memoryview | str | int | float
 #: Pieces smaller than this are joined: one system call is dearer than a small copy.
@@ -40,20 +43,6 @@ _MAX_LINE_BYTES = 4096
 
 #: Returns memory for a string of the given size, bytes.
 Place = Callable[[int], bytearray | memoryview]
-
-
-class HasRedis(Protocol):
-    """A `RedisClient`, as far as its connections are concerned."""
-
-    redis: redis.Redis
-
-
-class HashSlots(Protocol):
-    """A `ClusterMap`."""
-
-    def primary_of(self, hash_slot: int) -> tuple[str, int]: ...
-
-    def forget(self) -> None: ...
 
 
 class Script(NamedTuple):
@@ -116,7 +105,7 @@ class _SlotMixin:
     host: str
     port: int
 
-    def __init__(self, *, cluster: HashSlots, hash_slot: int, **options: Any) -> None:
+    def __init__(self, *, cluster: ClusterMap, hash_slot: int, **options: Any) -> None:
         self._cluster = cluster
         self._hash_slot = hash_slot
         super().__init__(**options)
@@ -162,7 +151,7 @@ class ScriptChannel:
         client: names the server; the channel connects with the first call.
     """
 
-    def __init__(self, client: HasRedis) -> None:
+    def __init__(self, client: RedisClient) -> None:
         self._client = client
         self._connection: Any = None
         self.is_busy = False
@@ -337,7 +326,7 @@ class DirectConnection:
         client: names the server; it connects with the first call.
     """
 
-    def __init__(self, client: HasRedis) -> None:
+    def __init__(self, client: RedisClient) -> None:
         self._client = client
         self._connection: Any = None
         self._ahead = b""  # received, but not read yet from `_at` on

@@ -17,6 +17,7 @@ import uuid
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from typing import NamedTuple
 
 from redis.exceptions import RedisError
@@ -25,7 +26,7 @@ from surreal.base.errors import ContractError, RedisUnavailableError, ReplayFull
 from surreal.base.liveness.wait_notice import WaitNotice
 from surreal.base.system.memory import stream_bound_bytes
 from surreal.distributed.connection.contract import describe_difference
-from surreal.distributed.connection.retry import is_transient
+from surreal.distributed.connection.retry import delays_s, is_transient, pause
 from surreal.distributed.connection.wire import ScriptChannel
 from surreal.distributed.experience.codec import Contract, EncodedChunk
 from surreal.distributed.experience.shards import ReplayShards
@@ -53,6 +54,15 @@ class _Pending(NamedTuple):
     chunk: EncodedChunk
 
 
+class _Terms(NamedTuple):
+    """How long one push may wait, and for what; see `Outbox.push`."""
+
+    timeout_s: float
+    is_limited: bool
+    stop: threading.Event | None
+    deadline_s: float
+
+
 class Outbox:
     """Stores chunks in one stream, in order, each once.
 
@@ -69,7 +79,7 @@ class Outbox:
         self.stream = stream
         self.sender_id = uuid.uuid4().hex[:20]
         self.global_step = 0  #: env steps of the whole run, at the last acknowledgment
-        self.sent_through = 0  #: number of the last acknowledged chunk
+        self.sent_through = (self.sender_id, 0)  #: name of the sender, and number of the last acknowledged chunk
         self._drops_when_full = drops_when_full
         self._max_stream_bytes = max_stream_bytes
         self._away_timeout_s = away_timeout_s
@@ -84,6 +94,7 @@ class Outbox:
         self._dropped_steps = self._dropped_chunks = self._duplicates = 0
         self._wait_s = 0.0
         self._notice = WaitNotice(logger)
+        self._rng = random.Random()
 
     def put(self, contract: Contract, chunks: Sequence[EncodedChunk]) -> None:
         for chunk in chunks:
@@ -107,13 +118,13 @@ class Outbox:
             ContractError: the stream holds experience of another kind.
             StoppedError: `stop` was set.
         """
-        deadline_s = time.monotonic() + timeout_s
+        terms = _Terms(timeout_s, is_limited, stop, time.monotonic() + timeout_s)
         while self._pending:
             if not self._channel.is_busy and self._begin(is_limited) and not waits_for_last and len(self._pending) == 1:
                 return
-            answer = self._finish(deadline_s, is_limited, stop)
+            answer = self._finish(terms)
             if answer.status in ("full", "credit") and not self._drops_when_full:
-                answer = self._wait_for_room(deadline_s, timeout_s, is_limited, stop)
+                answer = self._wait_for_room(terms)
                 self._asks_first = True
             if answer.status in ("ok", "duplicate"):
                 self._acknowledged(self._pending.popleft(), answer)
@@ -174,45 +185,37 @@ class Outbox:
             return False
         return True
 
-    def _finish(self, deadline_s: float, is_limited: bool, stop: threading.Event | None) -> Appended:
+    def _finish(self, terms: _Terms) -> Appended:
         if self._channel.is_busy:
             try:
                 return self.stream.finish_append(self._channel)
             except RedisError as error:
                 if not is_transient(error):
                     raise
-        return self._append(deadline_s, is_limited, stop)
+        return self._append(terms)
 
-    def _append(self, deadline_s: float, is_limited: bool, stop: threading.Event | None) -> Appended:
+    def _append(self, terms: _Terms) -> Appended:
         def append() -> Appended:
             if self._bound_bytes is None:
                 self._bound_bytes = stream_bound_bytes(self.stream.maxmemory_bytes()) or self._max_stream_bytes
-            chunk, options = self._pending[0].chunk, self._options(is_limited)
+            chunk, options = self._pending[0].chunk, self._options(terms.is_limited)
             if self._asks_first and (refusal := self.stream.refusal(chunk, options)):
                 return refusal
             self._asks_first = False  # if the answer is lost, only the append script knows whether the chunk is stored
             self._tried = options.sequence
             return self.stream.append(chunk, options)
 
-        timeout_s = min(max(0.1, deadline_s - time.monotonic()), self._away_timeout_s)
-        return self.stream.client.retry(append, what="send experience", stop=stop, timeout_s=timeout_s)
+        timeout_s = min(max(0.1, terms.deadline_s - time.monotonic()), self._away_timeout_s)
+        return self.stream.client.retry(append, what="send experience", stop=terms.stop, timeout_s=timeout_s)
 
     def _options(self, is_limited: bool) -> AppendOptions:
-        pending = self._pending[0]
-        return AppendOptions(
-            sender=self.sender_id,
-            sequence=pending.sequence,
-            contract=pending.contract,
-            sends_contract=self._sends_contract,
-            is_limited=is_limited,
-            default_bound_bytes=self._bound_bytes or 0,
-        )
+        sequence, contract, _ = self._pending[0]
+        bound = self._bound_bytes or 0
+        return AppendOptions(self.sender_id, sequence, contract, self._sends_contract, is_limited, bound)
 
-    def _wait_for_room(
-        self, deadline_s: float, timeout_s: float, is_limited: bool, stop: threading.Event | None
-    ) -> Appended:
+    def _wait_for_room(self, terms: _Terms) -> Appended:
         """Ask repeatedly, with growing pauses, until the first chunk is stored or there is another answer."""
-        counted_s, pause_s = time.monotonic(), _MIN_WAIT_S
+        counted_s, delays = time.monotonic(), delays_s(self._rng, _MIN_WAIT_S, _MAX_WAIT_S)
         self._waits += 1
         self._notice.begin()
 
@@ -225,29 +228,23 @@ class Outbox:
 
         try:
             while True:
-                pause = pause_s * random.uniform(0.5, 1.0)
-                if stop is None:
-                    time.sleep(pause)
-                elif stop.wait(pause):
-                    raise StoppedError("the sender was stopped while the replay was full")
-                pause_s = min(2 * pause_s, _MAX_WAIT_S)
+                pause(terms.stop, next(delays), "the sender was stopped while the replay was full")
                 self._asks_first = True
-                answer = self._append(deadline_s, is_limited, stop)
+                answer = self._append(terms)
                 count()
                 if answer.status not in ("full", "credit"):
                     return answer
                 reason = _REASONS[answer.status]
-                if time.monotonic() >= deadline_s:
-                    raise ReplayFullError(
-                        f"no experience was taken for {timeout_s:.0f} s: {reason}", waited_s=timeout_s
-                    )
-                self._notice.tell("waiting to send experience, at most %.0f s: %s", timeout_s, reason)
+                if time.monotonic() >= terms.deadline_s:
+                    waited = f"no experience was taken for {terms.timeout_s:.0f} s: {reason}"
+                    raise ReplayFullError(waited, waited_s=terms.timeout_s)
+                self._notice.tell("waiting to send experience, at most %.0f s: %s", terms.timeout_s, reason)
         finally:
             count()
             self._notice.end()
 
     def _acknowledged(self, pending: _Pending, answer: Appended) -> None:
-        chunk, self.sent_through = pending.chunk, pending.sequence
+        chunk, self.sent_through = pending.chunk, (self.sender_id, pending.sequence)
         self._steps += chunk.own_steps
         self._chunks += 1
         self._bytes += chunk.content_bytes + len(chunk.head)
@@ -291,15 +288,8 @@ class ShardedOutbox:
     """
 
     def __init__(self, shards: ReplayShards, home: int, *, drops_when_full: bool, max_stream_bytes: int) -> None:
-        self._boxes = [
-            Outbox(
-                stream,
-                drops_when_full=drops_when_full,
-                max_stream_bytes=max_stream_bytes,
-                away_timeout_s=AWAY_TIMEOUT_S,
-            )
-            for stream in shards.streams()
-        ]
+        make = partial(Outbox, drops_when_full=drops_when_full, max_stream_bytes=max_stream_bytes)
+        self._boxes = [make(stream, away_timeout_s=AWAY_TIMEOUT_S) for stream in shards.streams()]
         self._home = shards.stream(home).shard
         self._current = self._home
         self._moves = 0
@@ -319,23 +309,19 @@ class ShardedOutbox:
             RedisUnavailableError: no shard answered for `timeout_s`.
             ReplayFullError, ContractError, StoppedError: as `Outbox.push`.
         """
-        deadline_s = time.monotonic() + timeout_s
+        terms = _Terms(timeout_s, is_limited, stop, time.monotonic() + timeout_s)
         if self._are_back:
-            self._resume_returned(timeout_s, is_limited, stop)
+            self._resume_returned(terms)
         while True:
+            left_s = max(0.0, terms.deadline_s - time.monotonic())
+            current = self._boxes[self._current]
             try:
-                self._boxes[self._current].push(
-                    timeout_s=max(0.0, deadline_s - time.monotonic()),
-                    is_limited=is_limited,
-                    stop=stop,
-                    waits_for_last=waits_for_last,
-                )
+                current.push(timeout_s=left_s, is_limited=is_limited, stop=stop, waits_for_last=waits_for_last)
+                return
             except RedisUnavailableError:
-                if time.monotonic() > deadline_s:
+                if time.monotonic() > terms.deadline_s:
                     raise
                 self._change_shard(stop)
-            else:
-                return
 
     @property
     def has_answer(self) -> bool:
@@ -348,13 +334,8 @@ class ShardedOutbox:
         return max(box.global_step for box in self._boxes)
 
     @property
-    def sender_id(self) -> str:
-        """Name of the sender at the shard in use."""
-        return self._boxes[self._current].sender_id
-
-    @property
-    def sent_through(self) -> int:
-        """Number of the last acknowledged chunk at the shard in use."""
+    def sent_through(self) -> tuple[str, int]:
+        """As `Outbox.sent_through`, at the shard in use."""
         return self._boxes[self._current].sent_through
 
     def drop_all(self) -> None:
@@ -388,10 +369,7 @@ class ShardedOutbox:
         found = next((shard for shard in others if self._boxes[shard].stream.client.ping()), None)
         self._watch(self._current)
         if found is None:
-            if stop is None:
-                time.sleep(_PAUSE_S)
-            elif stop.wait(_PAUSE_S):
-                raise StoppedError("the sender was stopped while no shard answered")
+            pause(stop, _PAUSE_S, "the sender was stopped while no shard answered")
             return
         logger.warning("shard %d does not answer; experience goes to shard %d", self._current, found)
         self._go_to(found)
@@ -415,7 +393,7 @@ class ShardedOutbox:
 
         threading.Thread(target=watch, name=f"sender/shard-{shard}", daemon=True).start()
 
-    def _resume_returned(self, timeout_s: float, is_limited: bool, stop: threading.Event | None) -> None:
+    def _resume_returned(self, terms: _Terms) -> None:
         """Store the chunks that waited for shards that are back, and return to the home shard if it is one of them."""
         for _ in range(len(self._are_back)):
             shard = self._are_back.popleft()
@@ -424,18 +402,19 @@ class ShardedOutbox:
                 continue
             try:
                 # The limiter is not asked: this chunk had its credit, or was stored already.
-                self._boxes[shard].push(timeout_s=_LAST_TRY_S, is_limited=False, stop=stop)
+                self._boxes[shard].push(timeout_s=_LAST_TRY_S, is_limited=False, stop=terms.stop)
             except ReplayFullError:
                 pass  # with the next chunks, if it is home; otherwise with the last
             except RedisUnavailableError:
                 self._watch(shard)
                 continue
             if shard == self._home:
-                self._go_home(timeout_s, is_limited, stop)
+                self._go_home(terms)
 
-    def _go_home(self, timeout_s: float, is_limited: bool, stop: threading.Event | None) -> None:
+    def _go_home(self, terms: _Terms) -> None:
+        left = self._boxes[self._current]
         try:
-            self._boxes[self._current].push(timeout_s=timeout_s, is_limited=is_limited, stop=stop)
+            left.push(timeout_s=terms.timeout_s, is_limited=terms.is_limited, stop=terms.stop)
         except RedisUnavailableError:
             self._watch(self._current)
         except ReplayFullError:

@@ -22,6 +22,7 @@ from functools import partial
 from typing import TypeVar
 
 from surreal.base.errors import CodecError, StoppedError
+from surreal.distributed.connection.retry import parse_entry_id
 from surreal.distributed.experience.codec import Chunk, Contract, contract_id, decode, split, table_bytes
 from surreal.distributed.experience.stream import Stream, StreamEntry
 
@@ -308,9 +309,3 @@ def _table_bytes(head: bytes) -> int:
         return table_bytes(head) or 1
     except CodecError:
         return 1
-
-
-def parse_entry_id(entry_id: bytes) -> tuple[int, int]:
-    """Return the server's clock in ms when an entry was stored, and its number in that millisecond."""
-    milliseconds, _, number = entry_id.partition(b"-")
-    return int(milliseconds), int(number or 0)

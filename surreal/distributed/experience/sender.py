@@ -285,7 +285,7 @@ class ExpSender:
     @property
     def sent_through(self) -> tuple[str, int]:
         """Name of this sender in the stream, and number of the last acknowledged chunk; 0: none."""
-        return self.outbox.sender_id, self.outbox.sent_through
+        return self.outbox.sent_through
 
     @property
     def global_step(self) -> int:

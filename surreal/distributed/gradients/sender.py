@@ -14,18 +14,19 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal
 
 from annotated_types import Ge, Le
 from redis.exceptions import OutOfMemoryError
 from torch import Tensor
 
-from surreal.base.errors import QueueFullError, StoppedError
+from surreal.base.errors import QueueFullError
 from surreal.base.liveness.wait_notice import WaitNotice
 from surreal.base.ranges import NonNegativeInt, PositiveInt, checked
 from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.connection.retry import delays_s, pause
 from surreal.distributed.connection.wire import ScriptChannel
 from surreal.distributed.gradients.encoding import (
     DTYPES,
@@ -37,7 +38,7 @@ from surreal.distributed.gradients.encoding import (
     flatten,
     to_wire,
 )
-from surreal.distributed.gradients.store import GradientHead, GradientPush, GradientStore, PushAnswer, PushLimits
+from surreal.distributed.gradients.store import GradientHead, GradientPush, GradientStore, Pushed, PushLimits
 
 logger = logging.getLogger(__name__)
 
@@ -46,14 +47,6 @@ REASONS = ("stale", "not_finite", "full")
 _MAX_PART_BYTES = 256 << 20
 _MIN_WAIT_S, _MAX_WAIT_S = 0.0005, 0.02
 _WHY_FULL = "the queue of gradients is full; is the parameter server running?"
-
-
-class Pushed(NamedTuple):
-    """The outcome of a push."""
-
-    status: str  #: ok; or the reason of a refusal: stale, not_finite, full (with on_full "drop")
-    global_step: int  #: env steps of the whole run, this push included
-    newest_version: int  #: newest version that the servers announced; 0 before the first
 
 
 class GradientSender:
@@ -115,6 +108,7 @@ class GradientSender:
         self._was_full = False  # then ask for room first, because a refusal costs all bytes
         self._wait_s = 0.0
         self._notice = WaitNotice(logger)
+        self._rng = random.Random()
 
     def push(
         self,
@@ -161,7 +155,7 @@ class GradientSender:
         answer = self._send(push, stop)
         self._outcomes[answer.status] += 1
         self._bytes += sum(map(_size, parts)) if answer.status == "ok" else 0
-        return Pushed(answer.status, answer.global_step, answer.newest_version)
+        return answer
 
     def metrics(self) -> dict[str, float]:
         refused = {f"gradients/refused_{reason}_total": float(self._outcomes[reason]) for reason in REASONS}
@@ -181,15 +175,15 @@ class GradientSender:
             shares = [{name: each for name, each in tensors.items() if name in names} for names in self._names]
         return [cut(encode(share), self._part_bytes) for share in shares]
 
-    def _send(self, push: GradientPush, stop: threading.Event | None) -> PushAnswer:
+    def _send(self, push: GradientPush, stop: threading.Event | None) -> Pushed:
         started_s = time.monotonic()
-        pause_s = _MIN_WAIT_S
+        delays = delays_s(self._rng, _MIN_WAIT_S, _MAX_WAIT_S)
         has_waited = False
         size = sum(map(_size, push.parts))
         try:
             if self._was_full and push.is_finite and not self._has_room(size, stop):
                 has_waited = True
-                pause_s = self._wait_for_room(size, pause_s, started_s, stop)
+                self._wait_for_room(size, delays, started_s, stop)
             while True:
                 answer = self._try(push, stop)
                 if answer is not None and answer.status != "wait":
@@ -197,16 +191,16 @@ class GradientSender:
                     return answer
                 if answer is None and self._limits.drops_when_full:
                     self._owed_steps = push.env_steps  # at maxmemory nothing can be counted
-                    return PushAnswer("full", self._global_step, self._newest_version)
+                    return Pushed("full", self._global_step, self._newest_version)
                 has_waited = True
-                pause_s = self._wait_for_room(size, pause_s, started_s, stop)
+                self._wait_for_room(size, delays, started_s, stop)
         finally:
             self._notice.end()
             self._was_full = has_waited and not self._limits.drops_when_full
             if has_waited:
                 self._wait_s += time.monotonic() - started_s
 
-    def _try(self, push: GradientPush, stop: threading.Event | None) -> PushAnswer | None:
+    def _try(self, push: GradientPush, stop: threading.Event | None) -> Pushed | None:
         """Push once; None if Redis is at its maxmemory."""
         try:
             answer = self._store.client.retry(
@@ -225,18 +219,15 @@ class GradientSender:
         look = partial(self._store.has_room, size, self._limits.max_bytes)
         return self._store.client.retry(look, what="look for room", stop=stop)
 
-    def _wait_for_room(self, size: int, pause_s: float, started_s: float, stop: threading.Event | None) -> float:
-        """Wait until there seems to be room; return the next pause, s."""
+    def _wait_for_room(
+        self, size: int, delays: Iterator[float], started_s: float, stop: threading.Event | None
+    ) -> None:
+        """Wait until there seems to be room."""
         self._notice.begin()
-        while True:
-            pause = pause_s * random.uniform(0.5, 1.0)
-            if stop is None:
-                time.sleep(pause)
-            elif stop.wait(pause):
-                raise StoppedError("stopped while the parameter servers took no gradients")
-            pause_s = min(2 * pause_s, _MAX_WAIT_S)
+        for delay in delays:
+            pause(stop, delay, "stopped while the parameter servers took no gradients")
             if self._has_room(size, stop):
-                return pause_s
+                return
             waited_s = time.monotonic() - started_s
             if waited_s > self._wait_timeout_s:
                 raise QueueFullError(f"no gradient was taken for {waited_s:.0f} s: {_WHY_FULL}")

@@ -87,12 +87,13 @@ class PushLimits(NamedTuple):
     drops_when_full: bool
 
 
-class PushAnswer(NamedTuple):
-    """Answer of the push script."""
+class Pushed(NamedTuple):
+    """The outcome of a push."""
 
-    status: str  #: ok, stale, not_finite, full, wait
-    global_step: int
-    newest_version: int
+    #: ok; the reason of a refusal: stale, not_finite, full (with on_full "drop"); within the package also wait
+    status: str
+    global_step: int  #: env steps of the whole run, this push included
+    newest_version: int  #: newest version that the servers announced; 0 before the first
 
 
 class GradientStore:
@@ -110,7 +111,7 @@ class GradientStore:
         self.keys = shard.gradients(check_name(policy, "policy"))
         self._meta = shard.meta
 
-    def push(self, channel: ScriptChannel, push: GradientPush, limits: PushLimits) -> PushAnswer:
+    def push(self, channel: ScriptChannel, push: GradientPush, limits: PushLimits) -> Pushed:
         """Store a gradient's bytes and queue it, once.
 
         Raises:
@@ -141,7 +142,7 @@ class GradientStore:
         names = [self._meta, keys.state, keys.last(push.sender), *queues, *staged, *blocks]
         channel.begin("push_gradient", names, args, contents)
         status, _, steps, newest = channel.finish()
-        return PushAnswer(text_of(status), number_of(steps), number_of(newest))
+        return Pushed(text_of(status), number_of(steps), number_of(newest))
 
     def has_room(self, size: int, max_bytes: int) -> bool:
         """Whether a gradient of `size` bytes would be accepted now."""

@@ -34,9 +34,9 @@ from surreal.base.values import MAX_VERSION
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.contract import register_model_contract
 from surreal.distributed.connection.holders import HolderWatch, holder_of, make_token
-from surreal.distributed.connection.retry import number_of, text_of
+from surreal.distributed.connection.retry import number_of, pause, text_of
 from surreal.distributed.connection.wire import ScriptArg, ScriptChannel
-from surreal.distributed.parameters.parts import INLINE_BYTES, Upload, part_names, pause
+from surreal.distributed.parameters.parts import INLINE_BYTES, STOPPED, Upload, part_names
 from surreal.distributed.parameters.published import (
     PolicyPart,
     PublishedReader,
@@ -292,7 +292,7 @@ class TorchBroadcaster:
                     raise self._refused(status)
                 what = "waiting until the learner that published policy %s of run %s last is gone, at most %.0f s"
                 notice.tell(what, self.policy, self.client.run, wait_s)
-                pause(self._stop, _LEASE_POLL_S)
+                pause(self._stop, _LEASE_POLL_S, STOPPED)
             else:
                 raise self._refused(status)
 

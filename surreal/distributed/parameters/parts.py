@@ -14,9 +14,10 @@ from collections.abc import Mapping, Sequence
 
 from redis.exceptions import OutOfMemoryError
 
-from surreal.base.errors import RedisUnavailableError, StoppedError
+from surreal.base.errors import RedisUnavailableError
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.keys import PolicyKeys
+from surreal.distributed.connection.retry import pause
 from surreal.distributed.connection.wire import DirectConnection, Memory
 
 #: Lifetime of uploaded parts before their publication, s; renewed during the upload.
@@ -24,6 +25,7 @@ UPLOAD_TTL_S = 120.0
 #: How long an upload waits for room in a full Redis, s.
 ROOM_TIMEOUT_S = 30.0
 _ROOM_POLL_S = 0.5
+STOPPED = "stopped while publishing parameters"
 _UPLOAD_ATTEMPTS = 3
 MAX_PARTS = 4096
 #: Larger blobs go in parts: as an argument, they would be copied into Lua and back, and block the server meanwhile.
@@ -137,7 +139,7 @@ def upload_parts(
                     message = f"Redis at {client.address} is full: no room for another {size} bytes of parameters"
                     message += "; raise its maxmemory, or lower replay.max_bytes"
                     raise RedisUnavailableError(message, address=client.address) from error
-            pause(stop, _ROOM_POLL_S)
+            pause(stop, _ROOM_POLL_S, STOPPED)
 
 
 def fetch_parts(connection: DirectConnection, names: Sequence[str], max_bytes: int) -> bytes | bytearray | None:
@@ -153,11 +155,3 @@ def fetch_parts(connection: DirectConnection, names: Sequence[str], max_bytes: i
             return None
         parts.append(part)
     return parts[0] if len(parts) == 1 else bytearray().join(parts)
-
-
-def pause(stop: threading.Event | None, seconds: float) -> None:
-    """Wait, or raise `StoppedError` when `stop` is set."""
-    if stop is None:
-        time.sleep(seconds)
-    elif stop.wait(seconds):
-        raise StoppedError("stopped while publishing parameters")

@@ -25,6 +25,7 @@ from surreal.base.errors import CodecError
 from surreal.base.ranges import Positive, checked
 from surreal.base.system.files import is_disk_full
 from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.connection.retry import parse_entry_id
 from surreal.distributed.telemetry.records import LogEntry, decode_entry
 from surreal.distributed.telemetry.render import (
     METRICS_PATH,
@@ -165,7 +166,7 @@ class Collector:
         except ResponseError:  # a user without the right to ask
             server = progress.server
         newest: Any = self._client.redis.xrevrange(self._client.run_keys.log, count=1)
-        is_behind = not newest or _id_of(newest[0][0]) < _id_of(progress.cursor.encode())
+        is_behind = not newest or parse_entry_id(newest[0][0]) < parse_entry_id(progress.cursor.encode())
         if (server != progress.server or is_behind) and progress.cursor != "0-0":
             logger.debug("log stream of another server, or emptied: followed from its beginning")
             self._files.progress = CollectorProgress("0-0", server, progress.seen)
@@ -227,7 +228,7 @@ class Collector:
         if time.monotonic() < self._next_trim:
             return
         self._next_trim = time.monotonic() + TRIM_INTERVAL_S
-        oldest_ms = _id_of(self._files.progress.cursor.encode())[0] - int(1000 * self._keep_s)
+        oldest_ms = parse_entry_id(self._files.progress.cursor.encode())[0] - int(1000 * self._keep_s)
         if oldest_ms > 0:
             with contextlib.suppress(ResponseError):  # a user who may only read
                 self._client.redis.xtrim(self._client.run_keys.log, minid=f"{oldest_ms}-0", approximate=True)
@@ -235,8 +236,3 @@ class Collector:
     def _note_trouble(self, message: str, error: Exception) -> None:
         logger.log(logging.DEBUG if self._trouble == message else logging.WARNING, message, error)
         self._trouble = message
-
-
-def _id_of(entry_id: bytes) -> tuple[int, int]:
-    milliseconds, _, sequence = entry_id.partition(b"-")
-    return int(milliseconds), int(sequence or 0)

@@ -20,10 +20,10 @@ from surreal.base.errors import ConfigError, ContractError, ReplayFullError, Sto
 from surreal.base.system.memory import stream_bound_bytes
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.contract import describe_difference
-from surreal.distributed.connection.retry import number_of
+from surreal.distributed.connection.retry import number_of, parse_entry_id
 from surreal.distributed.experience.codec import Chunk, EncodedChunk, encode
 from surreal.distributed.experience.data_contract import Contract
-from surreal.distributed.experience.pointer_queue import PointerQueue, parse_entry_id
+from surreal.distributed.experience.pointer_queue import PointerQueue
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.distributed.experience.stream import Appended, AppendOptions, Stream
 from surreal.replay.archive.columns import ArchivedChunk

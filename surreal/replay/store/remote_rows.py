@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surreal.base.specs import ArraySpec
+from surreal.distributed.connection.retry import parse_entry_id
 from surreal.distributed.experience.codec import Chunk, Contract
-from surreal.distributed.experience.pointer_queue import parse_entry_id
 from surreal.distributed.experience.range_reader import (
     RangeReader,
     RangeReply,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from surreal.distributed.experience.pointer_queue import parse_entry_id
+from surreal.distributed.connection.retry import parse_entry_id
 from surreal.distributed.experience.stream import Stream
 from surreal.replay.store.storage import StoredChunk
 

@@ -30,7 +30,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from surreal.rlx.client.options import ClientTls
+from surreal.base.ranges import Positive, checked
 from surreal.rlx.client.transport import Transport, open_transport, parse_address
 from surreal.rlx.protocol.codec import decode, encode
 from surreal.rlx.protocol.errors import RlxEncodeError, RlxError
@@ -78,12 +78,13 @@ class AgentProxy:
         AgentProxyException: the certificates cannot be read.
     """
 
+    @checked
     def __init__(
         self,
         address: str | tuple[str, int] = "localhost",
         *,
-        timeout_s: float = 60.0,
-        connect_timeout_s: float = 10.0,
+        timeout_s: Positive = 60.0,
+        connect_timeout_s: Positive = 10.0,
         token: str | None = None,
         tls: bool = False,
         tls_ca: str | None = None,
@@ -92,18 +93,16 @@ class AgentProxy:
         ssl_context: ssl.SSLContext | None = None,
         rng: random.Random | None = None,
     ) -> None:
-        for name, value in (("timeout_s", timeout_s), ("connect_timeout_s", connect_timeout_s)):
-            if not value > 0:
-                raise ValueError(f"{name} is {value}; it must be > 0")
         self.address = parse_address(address)
         self.timeout_s = timeout_s
         self.connect_timeout_s = connect_timeout_s
         self.metrics = ProxyMetrics(self.update_metrics)
         self._token = token
         self._ssl_context = ssl_context
-        files = ClientTls(tls_ca, tls_cert, tls_key)
-        if ssl_context is None and (tls or self.address.is_tls or files.is_given):
-            self._ssl_context = _make_context(files.completed(os.environ))
+        files = (tls_ca, tls_cert, tls_key)
+        if ssl_context is None and (tls or self.address.is_tls or files != (None, None, None)):
+            known = (os.environ.get(f"SURREAL_RLX_TLS_{name}") or None for name in ("CA", "CERT", "KEY"))
+            self._ssl_context = _make_context(*(path or other for path, other in zip(files, known, strict=True)))
         self._rng = rng or random.Random()
         self._transport: Transport | None = None
 
@@ -244,16 +243,16 @@ class AgentProxy:
         return reply
 
 
-def _make_context(files: ClientTls) -> ssl.SSLContext:
+def _make_context(authority: str | None, certificate: str | None, key: str | None) -> ssl.SSLContext:
     try:
-        context = ssl.create_default_context(cafile=files.authority)
+        context = ssl.create_default_context(cafile=authority)
     except OSError as error:
-        raise AgentProxyException(f"the certificates in {files.authority} cannot be read: {error}") from error
-    if files.certificate is not None:
+        raise AgentProxyException(f"the certificates in {authority} cannot be read: {error}") from error
+    if certificate is not None:
         try:
-            context.load_cert_chain(files.certificate, files.key)
+            context.load_cert_chain(certificate, key)
         except OSError as error:
-            named = " and ".join(path for path in files[1:] if path is not None)
+            named = " and ".join(path for path in (certificate, key) if path is not None)
             raise AgentProxyException(f"the certificate in {named} cannot be used: {error}") from error
     return context
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import yaml
 
@@ -33,24 +33,6 @@ def find_token(path: str | None, setting: str, *, source: str = "") -> str | Non
         return read_secret(Path(path), setting)
     except ValueError as error:
         raise ConfigError(str(error), key=setting, source=source) from error
-
-
-class ClientTls(NamedTuple):
-    """Files of a client, PEM; None: as far as this machine knows, none, and in the certificate's file."""
-
-    authority: str | None = None
-    certificate: str | None = None
-    key: str | None = None
-
-    @property
-    def is_given(self) -> bool:
-        """Whether any of them is named."""
-        return any(path is not None for path in self)
-
-    def completed(self, environ: Mapping[str, str]) -> ClientTls:
-        """The same, and what the environment names where nothing is named here."""
-        found = (environ.get(f"SURREAL_RLX_TLS_{name}") or None for name in ("CA", "CERT", "KEY"))
-        return ClientTls(*(path or other for path, other in zip(self, found, strict=True)))
 
 
 class Options:

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from surreal.base.specs import ArraySpec, ObsSpec, Structure, spaces_of
 from surreal.base.tree import leaves
 from surreal.rlx.pool.ranges import DEFAULT_LIMITS, Departures, Range, ValueLimits, range_of
+from surreal.rlx.protocol.arrays import Image
 from surreal.rlx.protocol.errors import RlxRequestError, RlxValueError, brief, brief_keys
-from surreal.rlx.protocol.images import Image
 
 _LARGEST_PART = float(np.finfo(np.float32).max)
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surreal.base.specs import ArraySpec
-from surreal.rlx.protocol import dtypes
+from surreal.rlx.protocol import arrays
 from surreal.rlx.protocol.framing import frame
 
 _U32 = struct.Struct("<I")
@@ -24,9 +24,9 @@ _MAX_LAYOUTS = 4
 #: Bytes of a layout that are remembered, at most.
 _MAX_CONSTANT_BYTES = 1024
 #: Forms of the rewards that vary, by type id.
-_REWARDS = {dtypes.DOUBLE: "d", dtypes.INT4: "i", dtypes.INT64: "q"}
+_REWARDS = {arrays.DOUBLE: "d", arrays.INT4: "i", arrays.INT64: "q"}
 #: Bytes of the values that have no other form, by type id.
-_FIXED = {dtypes.NULL: 0, dtypes.INT4: 4, dtypes.DOUBLE: 8, dtypes.BOOLEAN: 1, dtypes.INT64: 8}
+_FIXED = {arrays.NULL: 0, arrays.INT4: 4, arrays.DOUBLE: 8, arrays.BOOLEAN: 1, arrays.INT64: 8}
 
 
 class Layouts:
@@ -135,8 +135,8 @@ def _find_layout(data: bytes, start: int, message: dict[str, Any], plain: ArrayS
             return None
         places[key] = (kind, begin, end)
         position = end
-    reward_kind, *reward_at = places.get("reward", (dtypes.NULL, 0, 0))
-    if reward_kind == dtypes.NULL:
+    reward_kind, *reward_at = places.get("reward", (arrays.NULL, 0, 0))
+    if reward_kind == arrays.NULL:
         return Layout(data, state, places["state"][1:], None, "", plain)
     if reward_kind not in _REWARDS:
         return None
@@ -147,9 +147,9 @@ def _value_span(data: bytes, position: int, kind: int) -> tuple[int, int]:
     """Return where the bytes of a value are, of an array its raw bytes; (-1, -1) for unusual types."""
     if kind in _FIXED:
         return position, position + _FIXED[kind]
-    if kind == dtypes.STRING:
+    if kind == arrays.STRING:
         return position, position + 4 + _u32_at(data, position)
-    if kind == dtypes.NDARRAY:
+    if kind == arrays.NDARRAY:
         _, position = _text_at(data, position)
         position += 4 + 4 * _u32_at(data, position)
         return position + 4, position + 4 + _u32_at(data, position)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from surreal.rlx.protocol import dtypes, images
+from surreal.rlx.protocol import arrays
 from surreal.rlx.protocol.errors import Limits, RlxDecodeError, RlxLimitError
 
 _U32 = struct.Struct("<I")
@@ -20,8 +20,8 @@ _F64 = struct.Struct("<d")
 
 #: Lists of numbers of one type, by far the most common ones, are read in one go.
 _RECORDS = {
-    dtypes.DOUBLE: np.dtype([("type", "u1"), ("value", "<f8")]),
-    dtypes.INT4: np.dtype([("type", "u1"), ("value", "<i4")]),
+    arrays.DOUBLE: np.dtype([("type", "u1"), ("value", "<f8")]),
+    arrays.INT4: np.dtype([("type", "u1"), ("value", "<i4")]),
 }
 _MIN_RECORDS = 8
 
@@ -41,7 +41,7 @@ class Reader:
     Args:
         payload: the message.
         limits: bounds on it.
-        keeps_images: whether images stay `images.Image`.
+        keeps_images: whether images stay `arrays.Image`.
 
     Methods may raise `struct.error` or `IndexError` past the end; the caller takes both for a message that is cut off.
     """
@@ -181,10 +181,10 @@ class Reader:
             raise RlxLimitError(f"lists and dicts are nested deeper than the limit of {self._limits.max_depth}")
 
     def _array(self) -> NDArray[Any]:
-        dtype = dtypes.dtype_of(self._text())
+        dtype = arrays.dtype_of(self._text())
         ndim = self._u32()
-        if ndim > dtypes.MAX_NDIM:
-            raise RlxDecodeError(f"an array of {ndim} dimensions is over the limit of {dtypes.MAX_NDIM}")
+        if ndim > arrays.MAX_NDIM:
+            raise RlxDecodeError(f"an array of {ndim} dimensions is over the limit of {arrays.MAX_NDIM}")
         shape: tuple[int, ...] = struct.unpack_from(f"<{ndim}I", self._payload, self._position)
         self._position += 4 * ndim
         nbytes = self._u32()
@@ -195,19 +195,19 @@ class Reader:
         if not expected and math.prod(max(size, 1) for size in shape) * dtype.itemsize > self._limits.max_bytes:
             raise RlxLimitError(f"the sizes of an empty array of shape {shape} are over the limit")
         start = self._skip(nbytes)
-        return dtypes.array_at(self._payload, start, dtype, shape)
+        return arrays.array_at(self._payload, start, dtype, shape)
 
     def _image(self) -> Any:
         mode, width, height = self._text(), self._u32(), self._u32()
         nbytes = self._u32()
-        images.check_size(mode, width, height, nbytes)
+        arrays.check_size(mode, width, height, nbytes)
         start = self._skip(nbytes)
         if mode == "1":
             # A bit each here, a byte each as an array.
             self._pixels_left -= width * height
             if self._pixels_left < 0:
                 raise RlxLimitError(f"the pixels of mode 1 are more than the limit of {self._limits.max_bytes} bytes")
-        image = images.Image(mode, images.pixels_at(self._payload, start, mode, width, height))
+        image = arrays.Image(mode, arrays.pixels_at(self._payload, start, mode, width, height))
         return image if self._keeps_images else image.to_array()
 
     #: By type id.

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from surreal.rlx.protocol import dtypes, images
+from surreal.rlx.protocol import arrays
 from surreal.rlx.protocol.errors import RlxEncodeError
 
 _U32, _INT4 = struct.Struct("<I"), struct.Struct("<Bi")
 _INT64, _DOUBLE, _COUNT = struct.Struct("<Bq"), struct.Struct("<Bd"), struct.Struct("<BI")
-_HEAD = _U32.pack(dtypes.VERSION)
-_NULL = bytes([dtypes.NULL])
-_FALSE, _TRUE = bytes([dtypes.BOOLEAN, 0]), bytes([dtypes.BOOLEAN, 1])
-_STRING, _IMAGE, _NDARRAY = bytes([dtypes.STRING]), bytes([dtypes.IMAGE]), bytes([dtypes.NDARRAY])
+_HEAD = _U32.pack(arrays.VERSION)
+_NULL = bytes([arrays.NULL])
+_FALSE, _TRUE = bytes([arrays.BOOLEAN, 0]), bytes([arrays.BOOLEAN, 1])
+_STRING, _IMAGE, _NDARRAY = bytes([arrays.STRING]), bytes([arrays.IMAGE]), bytes([arrays.NDARRAY])
 
 #: Lists of floats from this length on are written in one go.
 _MIN_RECORDS = 8
@@ -65,13 +65,13 @@ class Writer:
 
     def _int(self, value: int) -> None:
         if -0x80000000 <= value <= 0x7FFFFFFF:
-            self._parts.append(_INT4.pack(dtypes.INT4, value))
+            self._parts.append(_INT4.pack(arrays.INT4, value))
         else:
             self._int64(value)
 
     def _int64(self, value: Any) -> None:
         try:
-            self._parts.append(_INT64.pack(dtypes.INT64, value))
+            self._parts.append(_INT64.pack(arrays.INT64, value))
         except struct.error as error:
             raise RlxEncodeError(f"an int of {int(value).bit_length()} bits does not fit into 64") from error
 
@@ -79,17 +79,17 @@ class Writer:
         self._int(int(value))
 
     def _float(self, value: Any) -> None:
-        self._parts.append(_DOUBLE.pack(dtypes.DOUBLE, value))
+        self._parts.append(_DOUBLE.pack(arrays.DOUBLE, value))
 
     def _str(self, value: str) -> None:
         self._parts.append(_STRING + _encode_text(value))
 
     def _list(self, value: Any) -> None:
         count = len(value)
-        self._parts.append(_COUNT.pack(dtypes.LIST, count))
+        self._parts.append(_COUNT.pack(arrays.LIST, count))
         if count >= _MIN_RECORDS and type(value[0]) is float and set(map(type, value)) == {float}:
             records = np.empty(count, _DOUBLES)
-            records["type"] = dtypes.DOUBLE
+            records["type"] = arrays.DOUBLE
             records["value"] = value
             self._parts.append(records.tobytes())
             return
@@ -99,7 +99,7 @@ class Writer:
         self._depth -= 1
 
     def _dict(self, value: Mapping[str, Any]) -> None:
-        self._parts.append(_COUNT.pack(dtypes.DICT, len(value)))
+        self._parts.append(_COUNT.pack(arrays.DICT, len(value)))
         self._enter()
         for key, item in value.items():
             self._key(key)
@@ -112,14 +112,14 @@ class Writer:
             raise RlxEncodeError(f"lists and dicts are nested deeper than {_MAX_DEPTH}, or contain themselves")
 
     def _array(self, value: NDArray[Any]) -> None:
-        name = _encode_text(dtypes.dtype_name(value.dtype))
+        name = _encode_text(arrays.dtype_name(value.dtype))
         sizes = (value.ndim, *value.shape, value.nbytes)
         if max(sizes) > 0xFFFFFFFF:
             raise RlxEncodeError(f"an array of shape {value.shape} is too large for the protocol")
         self._parts += (_NDARRAY, name, struct.pack(f"<{len(sizes)}I", *sizes), value.tobytes())
 
     def _image(self, value: Any) -> None:
-        mode, width, height, raw = images.image_parts(value)
+        mode, width, height, raw = arrays.image_parts(value)
         self._parts += (_IMAGE, _encode_text(mode), struct.pack("<III", width, height, len(raw)), raw)
 
     def _refuse(self, value: Any) -> None:
@@ -166,7 +166,7 @@ _WRITERS = Writer.EXACT
 
 
 def _find_writer(value: Any) -> Callable[[Writer, Any], None]:
-    if images.is_image(value):
+    if arrays.is_image(value):
         return Writer.IMAGE_WRITER
     return next(write for kind, write in Writer.BASES if isinstance(value, kind))
 

@@ -14,10 +14,15 @@ from typing import Any
 
 from surreal.rlx.pool.batches import CutEvent, FrameStacker, LastEvent, LiveEvent
 from surreal.rlx.pool.wrapping import SessionWrappers
-from surreal.rlx.protocol.errors import RlxRequestError, RlxValueError, brief
+from surreal.rlx.protocol.errors import RlxError, RlxRequestError, RlxValueError, brief
 from surreal.rlx.server.hub import Hub
 from surreal.rlx.server.metrics import SESSION_BURST, SESSION_RATE, Budget, read_metric
-from surreal.rlx.server.replies import DONE, NO_ACTION, READY, Reply, error_reply
+
+Reply = Mapping[str, Any]
+READY: Reply = {"response": "ready"}
+DONE: Reply = {"response": "done"}
+#: The answer to the end of an episode.
+NO_ACTION: Reply = {"response": "action", "data": None}
 
 
 class Session:
@@ -220,10 +225,15 @@ class Session:
 
     def _update_metrics(self, request: Mapping[str, Any]) -> Reply:
         self._require_authorized()
-        data = request.get("data")
+        hub, data = self._hub, request.get("data")
         records = [request] if data is None else data if isinstance(data, list) else [data]
         for record in records:
-            self._take_metric(record)
+            found = read_metric(record)
+            if hub.settings.on_metric is not None and hub.metric_budget.admits(found, self._metrics, hub.turns.clock()):
+                try:
+                    hub.settings.on_metric(*found)
+                except ValueError as error:
+                    raise RlxRequestError(f"metric {found.name}: {error}") from error
         return DONE
 
     # -- parts of requests -------------------------------------------------------------------------------------------
@@ -271,16 +281,6 @@ class Session:
         counted, learned = self._wrappers.rewards(reward)
         return rewards.check(counted), rewards.check(learned)
 
-    def _take_metric(self, record: Any) -> None:
-        found = read_metric(record)
-        method, name, value, step = found
-        hub = self._hub
-        if hub.settings.on_metric is not None and hub.metric_budget.admits(found, self._metrics, hub.turns.clock()):
-            try:
-                hub.settings.on_metric(method, name, value, step)
-            except ValueError as error:
-                raise RlxRequestError(f"metric {name}: {error}") from error
-
 
 _HANDLERS: dict[str, Callable[[Session, Mapping[str, Any]], Reply | None]] = {
     "init": Session._init,
@@ -297,3 +297,13 @@ def _flag(request: Mapping[str, Any], name: str) -> bool:
     if value is True or (type(value) is int and value in (0, 1)):
         return bool(value)
     raise RlxRequestError(f"{name} must be true or false, got {brief(value)}")
+
+
+def action_reply(action: Any) -> Reply:
+    """Build the reply with an action, or with the error that took its place."""
+    return error_reply(action) if isinstance(action, RlxError) else {"response": "action", "data": action}
+
+
+def error_reply(error: Exception) -> Reply:
+    """Build the reply for an error."""
+    return {"response": "error", "message": str(error)}

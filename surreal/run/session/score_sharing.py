@@ -15,7 +15,7 @@ from surreal.base.checkpoint import load_checkpoint
 from surreal.base.errors import BusyError, CheckpointError
 from surreal.base.system.files import FileLock, write_whole
 from surreal.distributed.connection.client import RedisClient
-from surreal.distributed.experience.pointer_queue import parse_entry_id
+from surreal.distributed.connection.retry import parse_entry_id
 from surreal.run.build.checkpoints import round_lines
 from surreal.run.session.scores import BEST_NAME, RoundFile, append_lines, is_finite, read_best
 

@@ -13,8 +13,7 @@ from surreal.rlx.protocol.framing import FrameReader, frame
 from surreal.rlx.protocol.layouts import Layouts
 from surreal.rlx.server.connections.connection import BaseConnection
 from surreal.rlx.server.hub import FIRST_MESSAGE_BYTES, Hub
-from surreal.rlx.server.replies import Reply, action_reply, error_reply
-from surreal.rlx.server.session import Session
+from surreal.rlx.server.session import Reply, Session, action_reply, error_reply
 
 #: Replies with small ints, by far the most common ones, made once.
 _INT_FRAMES = {action: frame(encode({"response": "action", "data": action})) for action in range(256)}
@@ -148,7 +147,7 @@ class TcpConnection(BaseConnection):
             self.transport.write(known)
         else:
             try:
-                self._send(error_reply(action) if isinstance(action, RlxError) else action_reply(action))
+                self._send(action_reply(action))
             except RlxError as error:
                 self._send(error_reply(error))
         if self._session.has_ended:  # an episode may end with the beginning of the next one

@@ -16,14 +16,12 @@ from websockets.http11 import Request
 from websockets.protocol import State
 from websockets.server import ServerProtocol
 
-from surreal.rlx.protocol.codec import decode, encode
+from surreal.rlx.protocol.codec import decode, dump_json, encode, parse_json
 from surreal.rlx.protocol.errors import RlxDecodeError, RlxError, RlxRequestError, brief
-from surreal.rlx.protocol.json_form import dump_json, parse_json
 from surreal.rlx.server.connections.connection import MAX_BACKLOG, BaseConnection
-from surreal.rlx.server.connections.framing import FrameCutter, answer_request
+from surreal.rlx.server.connections.http import FrameCutter, answer_request
 from surreal.rlx.server.hub import FIRST_MESSAGE_BYTES, Hub
-from surreal.rlx.server.replies import Reply, action_reply, error_reply
-from surreal.rlx.server.session import Session
+from surreal.rlx.server.session import Reply, Session, action_reply, error_reply
 
 Sid = str | int | None
 
@@ -276,7 +274,7 @@ class WebSocketConnection(BaseConnection):
             self.attend()
 
     def _send_action(self, client: _Client, action: Any) -> None:
-        self._reply(client, error_reply(action) if isinstance(action, RlxError) else action_reply(action))
+        self._reply(client, action_reply(action))
         self._make_ready(client)
 
     def _end(self, client: _Client) -> None:

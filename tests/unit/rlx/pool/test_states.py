@@ -12,8 +12,8 @@ from gymnasium import spaces
 from surreal.rlx.pool.batches import FrameStacker
 from surreal.rlx.pool.ranges import ValueLimits
 from surreal.rlx.pool.states import StateReader
+from surreal.rlx.protocol.arrays import Image
 from surreal.rlx.protocol.errors import RlxRequestError, RlxValueError
-from surreal.rlx.protocol.images import Image
 
 VECTOR = spaces.Box(-9, 9, (3,), np.float32)
 PICTURE = spaces.Box(0, 255, (2, 3), np.uint8)

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from surreal.rlx.protocol.codec import _depth, dump_json, parse_json
 from surreal.rlx.protocol.errors import Limits, RlxDecodeError, RlxEncodeError, RlxLimitError
-from surreal.rlx.protocol.json_form import _depth, dump_json, parse_json
 
 
 def test_arrays_become_nested_lists() -> None:

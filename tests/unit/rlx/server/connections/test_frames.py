@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from websockets.frames import Frame, Opcode
 
-from surreal.rlx.server.connections.framing import FrameCutter
+from surreal.rlx.server.connections.http import FrameCutter
 
 SIZES = (0, 1, 125, 126, 127, 65_535, 65_536, 70_000)
 

@@ -23,13 +23,7 @@ _OF_ONE_SERVER = frozenset({"host", "port", "db", "path"})
 
 
 class ClusterMap:
-    """The servers of a cluster and their hash slots, as last read. Thread-safe; the constructor does not connect.
-
-    Args:
-        nodes: (host, port) of servers to ask.
-        connection_class: class of the connections to them.
-        options: options of these connections.
-    """
+    """The servers of a cluster and their hash slots, as last read. Thread-safe; the constructor does not connect."""
 
     def __init__(
         self, nodes: Sequence[tuple[str, int]], connection_class: type[Connection], options: Mapping[str, Any]

@@ -15,8 +15,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+import redis
 from redis import exceptions
 from redis.connection import Connection, SSLConnection
 from redis.exceptions import AskError, NoScriptError, OutOfMemoryError, ReadOnlyError, RedisError, ResponseError
@@ -25,7 +26,6 @@ from surreal.base.errors import CodecError
 from surreal.distributed.connection.retry import clear_error, is_demoted, is_out_of_memory
 
 if TYPE_CHECKING:
-    from surreal.distributed.connection.client import RedisClient
     from surreal.distributed.connection.cluster import ClusterMap
 
 ScriptArg = bytes | bytearray | memoryview | str | int | float
@@ -43,6 +43,12 @@ _MAX_LINE_BYTES = 4096
 
 #: Returns memory for a string of the given size, bytes.
 Place = Callable[[int], bytearray | memoryview]
+
+
+class HasRedis(Protocol):
+    """A `RedisClient`, as far as its connections are concerned."""
+
+    redis: redis.Redis
 
 
 class Script(NamedTuple):
@@ -151,7 +157,7 @@ class ScriptChannel:
         client: names the server; the channel connects with the first call.
     """
 
-    def __init__(self, client: RedisClient) -> None:
+    def __init__(self, client: HasRedis) -> None:
         self._client = client
         self._connection: Any = None
         self.is_busy = False
@@ -326,7 +332,7 @@ class DirectConnection:
         client: names the server; it connects with the first call.
     """
 
-    def __init__(self, client: RedisClient) -> None:
+    def __init__(self, client: HasRedis) -> None:
         self._client = client
         self._connection: Any = None
         self._ahead = b""  # received, but not read yet from `_at` on

@@ -146,11 +146,7 @@ _JOIN_TIMEOUT_S = 2.0
 
 
 class ForwardedLog:
-    """Forwards the output of a redis-server to stderr, and keeps the last lines for error messages.
-
-    Args:
-        pipe: output of the process.
-    """
+    """Forwards the output of a redis-server to stderr, and keeps the last lines for error messages."""
 
     def __init__(self, pipe: IO[bytes]) -> None:
         self._pipe = pipe

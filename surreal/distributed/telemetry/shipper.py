@@ -89,10 +89,6 @@ class LineBuffer:
 class ShippingHandler(logging.Handler):
     """Puts log records into a buffer, formatted at once, because their arguments may change afterwards.
 
-    Args:
-        buffer: the telemetry's buffer.
-        level: least severe level that is shipped.
-
     Attributes:
         last_warning: time (s since 1970) and beginning of the last record that is a warning or worse. Waits are left
             out, because a heartbeat names them while they last.

@@ -258,11 +258,7 @@ def _make_context(authority: str | None, certificate: str | None, key: str | Non
 
 
 class ProxyMetrics:
-    """`agent.metrics`: values for the run's metrics.
-
-    Args:
-        send: takes a list of records.
-    """
+    """`agent.metrics`: values for the run's metrics."""
 
     def __init__(self, send: Callable[[Sequence[Mapping[str, Any]]], None]) -> None:
         self._send = send

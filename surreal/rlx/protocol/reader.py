@@ -38,11 +38,6 @@ _TEXTS = {
 class Reader:
     """Reads one payload from its beginning to its end.
 
-    Args:
-        payload: the message.
-        limits: bounds on it.
-        keeps_images: whether images stay `arrays.Image`.
-
     Methods may raise `struct.error` or `IndexError` past the end; the caller takes both for a message that is cut off.
     """
 

@@ -73,11 +73,6 @@ class Waiting(Protocol):
 class Hub:
     """See above.
 
-    Args:
-        pool: where sessions are driven.
-        settings: the server's settings.
-        loop: the event loop of the server's thread.
-
     Attributes:
         limits: on what clients send.
         connections: those that were admitted.

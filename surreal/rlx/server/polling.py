@@ -56,12 +56,7 @@ class Account:
 
 
 class Turns:
-    """The queue of one server, on the event loop's thread.
-
-    Args:
-        loop: the event loop of the server's thread.
-        clock: seconds, monotonic.
-    """
+    """The queue of one server, on the event loop's thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock = clock

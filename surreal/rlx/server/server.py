@@ -37,10 +37,6 @@ _STOP_TIMEOUT_S = 5.0
 class RlxServer:
     """See above. The constructor neither listens nor starts a thread.
 
-    Args:
-        pool: drives the sessions.
-        settings: host, port, limits and so on.
-
     Attributes:
         port: that it listens on; known after `start`.
     """

@@ -16,10 +16,6 @@ MAX_BACKLOG = 64
 class BaseConnection(asyncio.BufferedProtocol, ABC):
     """One admitted connection.
 
-    Args:
-        hub: the server's hub.
-        transport: the connection's transport.
-
     Attributes:
         opened_s, heard_s, is_known: see `surreal.rlx.server.hub.Connection`.
     """

@@ -20,12 +20,7 @@ _INT_FRAMES = {action: frame(encode({"response": "action", "data": action})) for
 
 
 class TcpConnection(BaseConnection):
-    """See above.
-
-    Args:
-        hub: the server's hub.
-        transport: the connection's transport.
-    """
+    """See above."""
 
     def __init__(self, hub: Hub, transport: asyncio.Transport) -> None:
         super().__init__(hub, transport)

@@ -45,12 +45,7 @@ class _Client:
 
 
 class WebSocketConnection(BaseConnection):
-    """See above.
-
-    Args:
-        hub: the server's hub.
-        transport: the connection's transport.
-    """
+    """See above."""
 
     def __init__(self, hub: Hub, transport: asyncio.Transport) -> None:
         super().__init__(hub, transport)

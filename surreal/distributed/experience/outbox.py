@@ -55,7 +55,7 @@ class _Pending(NamedTuple):
 
 
 class _Terms(NamedTuple):
-    """How long one push may wait, and for what; see `Outbox.push`."""
+    """Arguments of one push, see `Outbox.push`, and when it ends."""
 
     timeout_s: float
     is_limited: bool
@@ -335,7 +335,7 @@ class ShardedOutbox:
 
     @property
     def sent_through(self) -> tuple[str, int]:
-        """As `Outbox.sent_through`, at the shard in use."""
+        """Name of the sender, and number of the last acknowledged chunk, at the shard in use."""
         return self._boxes[self._current].sent_through
 
     def drop_all(self) -> None:

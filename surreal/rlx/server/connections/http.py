@@ -1,4 +1,4 @@
-"""What comes before the messages of a WebSocket: cutting bytes into pieces, the opening request, and plain HTTP.
+"""The bytes before the messages of a WebSocket: pieces for its parser, the opening request, and plain HTTP.
 
 Over HTTP, clients ask whether the server is alive and what it does, and get the files of the demonstration.
 """

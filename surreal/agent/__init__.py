@@ -6,7 +6,7 @@ The main path: `loop.AgentLoop` calls `base.Agent.act_batch`, which calls `_act`
 from surreal.agent.base import ActContext, Acted, Agent
 from surreal.agent.deterministic_agent import DeterministicAgent
 from surreal.agent.exploring.epsilon_greedy import EpsilonGreedy
-from surreal.agent.loop import AgentLoop, StepSender
+from surreal.agent.loop import AgentLoop
 from surreal.agent.noisy_q_agent import NoisyQAgent
 from surreal.agent.policy_agent import PolicyAgent
 from surreal.agent.q_agent import QAgent
@@ -14,6 +14,7 @@ from surreal.agent.rounds import Rounds
 from surreal.agent.sampling_agent import SamplingAgent
 from surreal.agent.session_agent import AgentSession, SessionAgent
 from surreal.agent.slots import SlotMemory
+from surreal.base.contracts import StepSender
 
 __all__ = [
     "ActContext",

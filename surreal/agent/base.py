@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, cast, get_args
 
@@ -96,8 +96,7 @@ class Agent(ABC):
         self._memory: SlotMemory | None = None
         self._is_initialized = False
         self._begins = True  # the episodes of the rows that `act` is given next
-        # An `_act` of (obs, explore) alone does without the context.
-        self._takes_context = len(inspect.signature(self._act).parameters) > 2
+        self._takes_context = _takes_context(self._act)
         if obs_spec is not None:
             model.materialize(obs_spec)
 
@@ -208,19 +207,7 @@ class Agent(ABC):
         is_first: NDArray[np.bool_],
         action_mask: NDArray[np.bool_] | None = None,
     ) -> Action:
-        """Choose the actions for N rows of a pool.
-
-        Args:
-            obs: [N, *obs_shape] array, or nested dicts and tuples of them.
-            explore: [N] rows that may explore; eval mode takes none of them, sample mode all.
-            slots: [N] slot of each row.
-            is_first: [N] rows that begin an episode.
-            action_mask: [N, n] legal discrete actions, for agents that can choose among them.
-
-        Raises:
-            SurrealError: as `act`.
-            UserCodeError: the actions do not fit the space that `expect_actions` was given.
-        """
+        """Choose the actions for N rows of a pool, see `surreal.base.contracts.AgentView`."""
         if not self._is_initialized:
             self._is_initialized = True
             self.initialize()
@@ -259,6 +246,15 @@ class Agent(ABC):
         self._begins = False
         mask = None if action_mask is None else np.asarray(action_mask, np.bool_)
         return self.act_batch(obs, explore, np.arange(count), is_first, mask).actions
+
+
+def _takes_context(act: Callable[..., Any]) -> bool:
+    """Whether an `_act` takes (obs, explore, context); else it takes (obs, explore)."""
+    try:
+        inspect.signature(act).bind(None, None, None)
+    except TypeError:
+        return False
+    return True
 
 
 def _to_array(column: Any) -> NDArray[Any]:

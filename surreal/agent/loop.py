@@ -9,15 +9,15 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from surreal.agent.base import Agent
 from surreal.agent.returns import CARRIED_RETURN, RunningReturns
 from surreal.agent.rounds import Rounds
 from surreal.base import tree
+from surreal.base.contracts import AgentView, EnvPool, StepSender
 from surreal.base.metrics import MeanDuration
 from surreal.base.types import Action, Obs, StepBatch, StepKind
 
@@ -25,43 +25,6 @@ from surreal.base.types import Action, Obs, StepBatch, StepKind
 EpisodeCallback = Callable[[float, int, int], object]
 
 _FIRST = int(StepKind.FIRST)
-
-
-class StepPool(Protocol):
-    """The part of a pool that the loop uses (see `surreal.envs.pools.base.EnvPool`)."""
-
-    def recv(self, timeout_s: float = ...) -> StepBatch:
-        """Wait for rows."""
-
-    def send(self, actions: NDArray[Any], env_ids: NDArray[np.int64]) -> None:
-        """Hand over the actions for the rows that want one."""
-
-
-class StepSender(Protocol):
-    """Destination of experience (see `surreal.distributed.experience.sender.ExpSender`)."""
-
-    @property
-    def global_step(self) -> int:
-        """Env steps of the whole run as last heard."""
-
-    def send_batch(self, batch: StepBatch, action: Action) -> None:
-        """Take a batch and the actions for its rows `[num_last:]`; everything is copied."""
-
-    def send_outcomes(self, batch: StepBatch) -> None:
-        """Take a batch whose actions are chosen later."""
-
-    def send_actions(self, env_ids: NDArray[np.int64], record: NDArray[np.bool_], action: Action) -> None:
-        """Take the actions for rows of `send_outcomes`."""
-
-    @property
-    def sent_through(self) -> tuple[str, int]:
-        """Name of this sender, and the number of its last chunk that was acknowledged."""
-
-    def flush_due(self) -> None:
-        """Send what has waited for too long; called while no environment is ready."""
-
-    def flush(self) -> None:
-        """Send all steps that are complete."""
 
 
 class _Rows(NamedTuple):
@@ -116,8 +79,8 @@ class AgentLoop:
 
     def __init__(
         self,
-        pool: StepPool,
-        agent: Agent,
+        pool: EnvPool,
+        agent: AgentView,
         sender: StepSender | None,
         *,
         on_episode: EpisodeCallback | None = None,
@@ -132,7 +95,7 @@ class AgentLoop:
         self._on_episode = on_episode
         self._rounds = rounds if sender is not None else None
         self._rested: list[_Rows] = []  # rows whose actions belong to the next round
-        scales_rewards = sender is not None and getattr(agent.model, "return_filter", None) is not None
+        scales_rewards = sender is not None and agent.model.scales_rewards
         self._returns = RunningReturns(gamma) if scales_rewards and gamma is not None else None
         self._duration = MeanDuration("agent/act_ms")
         self._last_action = Action(np.zeros(0, dtype=np.int64), {}, 0)

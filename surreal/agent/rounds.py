@@ -5,12 +5,11 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from surreal.base.pytorch import Module
+from surreal.base.contracts import ModelView, RoundParameters
 from surreal.base.types import StepBatch, StepKind
 
 logger = logging.getLogger(__name__)
@@ -19,22 +18,6 @@ logger = logging.getLogger(__name__)
 _POLL_S = 0.01
 #: Waits that timed out between two warnings.
 _WARN_EVERY = 100
-
-
-class RoundParameters(Protocol):
-    """Source of newer parameters (see `surreal.run.session.rounds.ListenedParameters`)."""
-
-    def hold(self) -> None:
-        """Keep the parameters as they are."""
-
-    def release(self) -> None:
-        """Allow newer parameters to arrive."""
-
-    def has_learned(self, sender: str, sequence: int) -> bool:
-        """Whether the parameters learned from a sender's chunks up to this one."""
-
-    def has_updated(self) -> bool:
-        """Whether the learner has made an update since the parameters that were held at `release`."""
 
 
 class Rounds:
@@ -119,7 +102,7 @@ class Rounds:
             return np.full(len(env_ids), self.is_over)
         return self._counts[env_ids] >= self._steps
 
-    def wait(self, model: Module, sent_through: tuple[str, int]) -> bool:
+    def wait(self, model: ModelView, sent_through: tuple[str, int]) -> bool:
         """Begin the next round when the parameters have learned from this one, or waiting longer is useless.
 
         Args:

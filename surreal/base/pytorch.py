@@ -51,6 +51,11 @@ class Module(nn.Module):
         self._note_device()
 
     @property
+    def scales_rewards(self) -> bool:
+        """Whether learners divide rewards by the spread of returns, which agents must then record."""
+        return False
+
+    @property
     def is_materialized(self) -> bool:
         """Whether all parameters exist; False in models that do not know the observation's shape yet."""
         return True

@@ -53,6 +53,14 @@ class Action(NamedTuple):
     version: int  #: parameter version that acted
 
 
+class Gradients(NamedTuple):
+    """Gradients of a loss, for the parameters of one group, as torch tensors."""
+
+    group: str
+    tensors: dict[str, Any]  #: by the parameter's name, without those that the loss does not depend on
+    norm: Any = None  #: global norm of the whole gradient, a scalar, if `tensors` may be a part of it
+
+
 class SampleInfo(NamedTuple):
     """Origin of the rows of a batch.
 

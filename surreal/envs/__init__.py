@@ -8,11 +8,11 @@ atari/       the preprocessing of Atari games
 
 import gymnasium
 
+from surreal.base.contracts import EnvPool
 from surreal.envs.ids import render_modes
 from surreal.envs.make import check_env_id, make_env, make_vector_env, record_video
 from surreal.envs.plain.base import Atari, Env, GymEnv, Wrapper
 from surreal.envs.plain.wrappers import EpisodeMonitor, FrameStack, Visualization
-from surreal.envs.pools.base import EnvPool
 from surreal.envs.pools.local_pool import LocalEnvPool
 from surreal.envs.pools.subproc_pool import SubprocEnvPool
 from surreal.envs.window import ShownEnv

@@ -5,7 +5,9 @@ The main path: `base.Learner.optimize` calls `learn` of a subclass such as `off_
 replay, `on_policy` those of policies from fresh trajectories. Losses and returns are pure functions.
 """
 
-from surreal.learner.base import Learner, ReplayView
+from surreal.base.contracts import ReplayView
+from surreal.base.types import Gradients
+from surreal.learner.base import Learner
 from surreal.learner.gradients import GradientLearner
 from surreal.learner.off_policy.ddpg import DDPGLearner
 from surreal.learner.off_policy.dqn import DQNLearner
@@ -20,7 +22,6 @@ from surreal.learner.on_policy.ppo import PPOLearner
 from surreal.learner.on_policy.trpo import TRPOLearner
 from surreal.learner.on_policy.vtrace import VTraceLearner
 from surreal.learner.remote import RemoteLearner
-from surreal.learner.stepping.stepper import Gradients
 
 __all__ = [
     "A2CLearner",

@@ -16,15 +16,15 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, ClassVar, Generic, Protocol
+from typing import Any, ClassVar, Generic
 
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from typing_extensions import TypeVar
 
 from surreal.base import tree
 from surreal.base.checkpoint import check_tensors
+from surreal.base.contracts import Kept, ReplayView
 from surreal.base.errors import CheckpointError
 from surreal.base.metrics import MeanDuration
 from surreal.base.pytorch import Module
@@ -38,31 +38,6 @@ from surreal.learner.stepping.reports import Histograms, Readings
 
 ModelT = TypeVar("ModelT", bound=Module, default=Module)
 BatchT = TypeVar("BatchT", default=Any)
-
-
-class ReplayView(Protocol):
-    """The part of a replay that a learner uses; every `surreal.replay.Replay` has it."""
-
-    @property
-    def global_step(self) -> int:
-        """Env steps of the whole run, for schedules."""
-
-    @property
-    def wants_priorities(self) -> bool:
-        """Whether `update_priorities` does something."""
-
-    def update_priorities(self, sample_info: SampleInfo, priorities: NDArray[Any]) -> None:
-        """Take new priorities [B] for a batch that was used."""
-
-
-class Kept(Protocol):
-    """Something that checkpoints can keep: a `Module`, an `Optimizer`, or anything with these two methods."""
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Return live tensors by name."""
-
-    def load_tensors(self, tensors: dict[str, Tensor], /) -> None:
-        """Take over tensors whose names, shapes and dtypes were checked; {} if there are none and may be none."""
 
 
 class Learner(ABC, Generic[ModelT, BatchT]):

@@ -17,23 +17,23 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
+from surreal.base.contracts import ReplayView, Stepper
 from surreal.base.errors import CheckpointError
 from surreal.base.pytorch import Module
 from surreal.base.ranges import NonNegative, Positive, checked
 from surreal.base.schedules import LinearSchedule
+from surreal.base.types import Gradients
 from surreal.base.values import checked_count
-from surreal.learner.base import BatchT, Learner, ModelT, ReplayView
+from surreal.learner.base import BatchT, Learner, ModelT
 from surreal.learner.stepping.devices import NetworkCompiler
 from surreal.learner.stepping.optimizers import MODEL, Decay, OptimizerSettings
 from surreal.learner.stepping.ranks import Ranks
 from surreal.learner.stepping.stepper import (
-    Gradients,
     LocalStepper,
     ParameterGroups,
     PartStepper,
     RankStepper,
     SendingStepper,
-    Stepper,
 )
 
 
@@ -172,7 +172,7 @@ class GradientLearner(Learner[ModelT, BatchT]):
         optimizer = self.stepper.add_group(group, parameters, learning_rate)
         if optimizer is not None:
             name = "optimizer" if group == MODEL else f"optimizer-{group}"
-            self.keep(name, optimizer, expected=optimizer.expected_tensors)
+            self.keep(name, optimizer, expected=self._groups.optimizers[group].expected_tensors)
 
     def step(self, loss: Tensor, *groups: str) -> None:
         """Step down the gradient of a scalar loss: of these groups, or of the one with all of the model's parameters.

@@ -55,7 +55,7 @@ SHARED_PLUGIN = "recorded"
 #: A folder shows at most so many files and folders at one sight, its docstring not counted.
 MAX_ENTRIES = 16
 #: The bare vocabulary imports nothing but itself.
-VOCABULARY = {f"base.{name}" for name in ("types", "tree", "values", "errors", "specs")}
+VOCABULARY = {f"base.{name}" for name in ("types", "tree", "values", "errors", "specs", "contracts")}
 #: What a part must never import although its layer would allow it: other packages, and parts that would bring them in.
 FORBIDDEN: dict[str, set[str]] = {
     "agent": {"redis", "surreal.distributed"},
@@ -66,6 +66,7 @@ FORBIDDEN: dict[str, set[str]] = {
     "base.types": {"torch", "redis", "gymnasium"},
     "base.tree": {"torch", "redis", "gymnasium"},
     "base.specs": {"torch", "redis"},
+    "base.contracts": {"torch", "redis"},
     "base.errors": {"torch", "redis", "gymnasium"},
 }
 

@@ -1,37 +1,18 @@
-"""EnvPool, the environment interface of an agent, and what all pools share: seeds, episode counts, limits on faults.
-
-The agent loop drives every pool in the same way:
-
-    batch = pool.recv(timeout_s=0.1)                     # LAST rows first, then the rows that need an action
-    action = agent.act_batch(acting rows of batch)
-    sender.send_batch(batch, action)
-    pool.send(action.actions, batch.env_ids[batch.num_last:])
-
-Contract of every pool: an environment that ends gives its true final observation as a LAST row, and its next FIRST row
-in the same batch or in a later one. No row mixes two episodes; `closed_ids` names environments that closed without an
-observation. The arrays of a batch are read-only and valid until the next `recv`.
-
-Optional columns of `StepBatch.info`, each [N, ...]:
-
-    episode_return   float64, on LAST rows the sum of the raw rewards, nan elsewhere; only present if num_last > 0.
-                     Also nan on a LAST row if a wrapper cut an episode that continues below it (a lost life in Atari)
-    episode_length   int64, on LAST rows the steps of the episode, 0 elsewhere; present with `episode_return`
-    action_mask      bool [N, n], which of the n discrete actions are legal, from the environment's info["action_mask"]
-"""
+"""Common parts of pools: seeds, episode counts, limits on faults; for the contract see `surreal.base.contracts`."""
 
 from __future__ import annotations
 
 import logging
 import time
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
+from surreal.base.contracts import EnvPool as EnvPool
 from surreal.base.errors import EnvError
 from surreal.base.specs import ObsSpec
 from surreal.base.types import StepBatch
@@ -46,45 +27,6 @@ OnError = Literal["end", "restart"]
 #: Episodes of one environment that may be lost without a complete one between them.
 _MOST_IN_A_ROW = 10
 _LOG_INTERVAL_S = 10.0
-
-
-class EnvPool(ABC):
-    """Environments that are driven together; see the module's text for the contract."""
-
-    num_envs: int  #: slots: every id in `env_ids` is smaller
-    observation_space: gymnasium.Space[Any]  #: of one environment
-    action_space: gymnasium.Space[Any]  #: of one environment: Discrete from 0, MultiDiscrete, MultiBinary or Box
-    obs_spec: ObsSpec  #: the leaves of one observation
-
-    @abstractmethod
-    def recv(self, timeout_s: float = 1.0) -> StepBatch:
-        """Wait at most `timeout_s` for rows; the batch is empty if none were ready."""
-
-    @abstractmethod
-    def send(self, actions: NDArray[Any], env_ids: NDArray[np.int64]) -> None:
-        """Pass actions [n, *action_shape] to the environments `env_ids` [n], which wait for them.
-
-        Raises:
-            ValueError: an environment does not wait for an action, or the shape is wrong.
-        """
-
-    @abstractmethod
-    def close(self) -> None:
-        """Close the environments; may be called twice."""
-
-    def awaited(self) -> str:
-        """Describe in a few words what an empty `recv` waits for; "" if the pool itself reports it."""
-        return ""
-
-    def metrics(self) -> dict[str, float]:
-        """Return counters since the start, and means over the last episodes."""
-        return {}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 class EpisodeCounter:

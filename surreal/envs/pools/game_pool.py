@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surreal.base import tree
+from surreal.base.contracts import EnvPool
 from surreal.base.errors import EnvError
 from surreal.base.types import StepBatch
 from surreal.base.values import describe_unsound
 from surreal.envs.actions import ActionAdapter, mask_width
 from surreal.envs.players.base import NoOpponents, Opponents, PlayerRoles, UniformGame, View
 from surreal.envs.pools.base import (
-    EnvPool,
     EpisodeCounter,
     FaultCounter,
     OnError,

@@ -9,11 +9,11 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
+from surreal.base.contracts import EnvPool
 from surreal.base.specs import ObsSpec
 from surreal.base.types import StepBatch
 from surreal.envs.actions import ActionAdapter
 from surreal.envs.pools.base import (
-    EnvPool,
     EpisodeCounter,
     OnError,
     Seed,

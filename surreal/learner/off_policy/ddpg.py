@@ -12,8 +12,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from surreal.base.contracts import ReplayView
 from surreal.base.types import Batch
-from surreal.learner.base import ReplayView
 from surreal.learner.gradients import GradientLearner
 from surreal.learner.losses import critic_loss, l2_penalty
 from surreal.learner.option_checks import check_not_negative, check_positive

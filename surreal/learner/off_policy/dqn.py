@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from surreal.base.contracts import ReplayView
 from surreal.base.pytorch import Module
 from surreal.base.types import Batch
-from surreal.learner.base import ReplayView
 from surreal.learner.gradients import GradientLearner
 from surreal.learner.losses import chosen_q, huber_loss
 from surreal.learner.option_checks import check_positive

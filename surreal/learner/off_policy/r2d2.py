@@ -15,9 +15,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from surreal.base import tree
+from surreal.base.contracts import ReplayView
 from surreal.base.pytorch import Module
 from surreal.base.types import TrajectoryBatch
-from surreal.learner.base import ReplayView
 from surreal.learner.gradients import GradientLearner
 from surreal.learner.losses import check_rank
 from surreal.learner.option_checks import check_positive

@@ -14,9 +14,9 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from surreal.base.contracts import ReplayView
 from surreal.base.pytorch import Module
 from surreal.base.types import Batch
-from surreal.learner.base import ReplayView
 from surreal.learner.gradients import GradientLearner
 from surreal.learner.losses import critic_loss
 from surreal.learner.option_checks import check_positive

@@ -13,9 +13,9 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from surreal.base.contracts import ReplayView
 from surreal.base.specs import ObsSpec
 from surreal.base.types import TrajectoryBatch
-from surreal.learner.base import ReplayView
 from surreal.learner.curiosity import CuriositySettings, Surprise, read_curiosity, surprise
 from surreal.learner.on_policy.base import ActorCriticLearner
 from surreal.learner.on_policy.evaluating import evaluate, recorded

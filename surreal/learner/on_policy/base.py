@@ -16,8 +16,8 @@ from typing import Any
 from torch import Tensor
 from typing_extensions import TypeVar
 
+from surreal.base.contracts import ReplayView
 from surreal.base.types import TrajectoryBatch
-from surreal.learner.base import ReplayView
 from surreal.learner.gradients import GradientLearner
 from surreal.learner.on_policy.evaluating import evaluate, filtered
 from surreal.learner.on_policy.policy_losses import mean_of_steps, normalise, policy_drift

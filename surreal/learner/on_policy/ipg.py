@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 
 from surreal.base import tree
+from surreal.base.contracts import ReplayView
 from surreal.base.specs import ObsSpec
 from surreal.base.types import TrajectoryBatch
-from surreal.learner.base import ReplayView
 from surreal.learner.losses import critic_loss
 from surreal.learner.on_policy.base import ActorCriticLearner
 from surreal.learner.on_policy.evaluating import compute, legal

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from surreal.base.contracts import ReplayView
 from surreal.base.types import TrajectoryBatch
-from surreal.learner.base import ReplayView
 from surreal.learner.on_policy.base import ActorCriticLearner
 from surreal.learner.on_policy.evaluating import evaluate
 from surreal.learner.on_policy.policy_losses import (

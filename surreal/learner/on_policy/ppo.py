@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from surreal.base.contracts import ReplayView
 from surreal.base.types import TrajectoryBatch
-from surreal.learner.base import ReplayView
 from surreal.learner.on_policy.base import ActorCriticLearner
 from surreal.learner.on_policy.evaluating import Targets, make_targets
 from surreal.learner.on_policy.minibatches import Minibatch, epochs

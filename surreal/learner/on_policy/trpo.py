@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from surreal.base.types import TrajectoryBatch
-from surreal.learner.base import ReplayView
+from surreal.base.contracts import ReplayView
+from surreal.base.types import Gradients, TrajectoryBatch
 from surreal.learner.gradients import GradientLearner
 from surreal.learner.on_policy.evaluating import (
     Targets,
@@ -33,7 +33,6 @@ from surreal.learner.on_policy.trust_region import conjugate_gradient, shorter_f
 from surreal.learner.option_checks import check_positive, check_shares
 from surreal.learner.stepping.optimizers import MODEL
 from surreal.learner.stepping.reports import normal_values
-from surreal.learner.stepping.stepper import Gradients
 from surreal.model.base import Model
 
 _VALUE = "value"

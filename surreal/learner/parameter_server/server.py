@@ -23,9 +23,9 @@ from torch import Tensor
 
 from surreal.base.errors import ContractError
 from surreal.base.metrics import MeanDuration
+from surreal.base.types import Gradients
 from surreal.learner.gradients import GradientLearner
 from surreal.learner.parameter_server.combining import RULES, History, Mean, compensate
-from surreal.learner.stepping.stepper import Gradients
 from surreal.model.filters import COUNTS, FilterCounts
 
 

@@ -10,28 +10,21 @@ from __future__ import annotations
 
 import math
 import threading
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from surreal.base.contracts import Stepper
 from surreal.base.errors import DivergedError
 from surreal.base.pytorch import Module
+from surreal.base.types import Gradients
 from surreal.learner.stepping.optimizers import MODEL, Optimizer, OptimizerSettings
 from surreal.learner.stepping.ranks import Ranks, Reducer
 from surreal.learner.stepping.reports import Histograms
 from surreal.model.filters import RunningMoments
-
-
-class Gradients(NamedTuple):
-    """Gradients of a loss, for the parameters of one group."""
-
-    group: str
-    tensors: dict[str, Tensor]  #: by the parameter's name, without those that the loss does not depend on
-    norm: Tensor | None = None  #: global norm of the whole gradient, a scalar, if `tensors` may be a part of it
 
 
 class ParameterGroups:
@@ -130,17 +123,8 @@ class ParameterGroups:
         return found
 
 
-class Stepper(ABC):
-    """Moves groups of parameters down gradients.
-
-    Its learner calls it, on the thread that learns:
-
-        stepper.add_group("model", parameters)      # in `build`
-        stepper.start()                             # the model is complete
-        for batch in batches:
-            stepper.share_counts()                  # once filters have counted the batch
-            stepper.step(gradients_of_a_loss)       # any number of times
-            stepper.end_learning(parts)
+class LocalStepper(Stepper):
+    """Steps here.
 
     Args:
         groups: the learner's parameters.
@@ -152,44 +136,14 @@ class Stepper(ABC):
     def add_group(
         self, group: str, parameters: Iterable[tuple[str, Tensor]], learning_rate: float | None = None
     ) -> Optimizer | None:
-        """Add an optimizer of a group of parameters; returns None if this process moves none of them."""
         return self.groups.add(group, parameters, learning_rate)
-
-    @abstractmethod
-    def step(self, gradients: Sequence[Gradients]) -> None:
-        """Step down the gradients of one loss, of one or several groups.
-
-        Raises:
-            RankError: another rank is gone.
-        """
-
-    def start(self) -> None:
-        """Begin with a model that has its parameters and is on its device."""
-
-    def share_counts(self) -> None:
-        """Count in what the filters of other ranks have counted since the last call; at the beginning of an update."""
-
-    def end_learning(self, parts: Iterable[Any]) -> None:
-        """End what one call of `learn` does.
-
-        Args:
-            parts: what checkpoints keep of the learner besides the model, in the same order on all ranks.
-        """
-
-    def metrics(self) -> dict[str, float]:
-        """Return metrics of the steps under full names."""
-        return {}
-
-
-class LocalStepper(Stepper):
-    """Steps here."""
 
     def step(self, gradients: Sequence[Gradients]) -> None:
         for each in gradients:
             self.groups.step(each)
 
 
-class RankStepper(Stepper):
+class RankStepper(LocalStepper):
     """Steps down the mean of the gradients of all ranks, at the same time as they do.
 
     All ranks begin with the same state, and do updates together.
@@ -232,7 +186,7 @@ class RankStepper(Stepper):
             self.groups.step(Gradients(chosen, mean))
 
 
-class SendingStepper(Stepper):
+class SendingStepper(LocalStepper):
     """Sends the gradients of the model's parameters; steps groups of other parameters, such as curiosity's, here.
 
     Args:
@@ -263,7 +217,7 @@ class SendingStepper(Stepper):
         return all(id(each) in shared for each in self.groups.optimizers[group].named.values())
 
 
-class PartStepper(Stepper):
+class PartStepper(LocalStepper):
     """Steps only some of the parameters; other parameter servers step the rest.
 
     Args:

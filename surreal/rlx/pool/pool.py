@@ -17,11 +17,12 @@ import numpy as np
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
+from surreal.base.contracts import EnvPool
 from surreal.base.specs import ObsSpec
 from surreal.base.system.threads import HandoverQueue
 from surreal.base.types import StepBatch
 from surreal.envs.actions import ActionAdapter
-from surreal.envs.pools.base import EnvPool, EpisodeCounter
+from surreal.envs.pools.base import EpisodeCounter
 from surreal.rlx.pool.batches import BatchBuilder, CutEvent, Event, LastEvent, LiveEvent
 from surreal.rlx.pool.ranges import DEFAULT_LIMITS, ValueLimits
 from surreal.rlx.pool.states import StateReader

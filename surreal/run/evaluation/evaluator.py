@@ -5,16 +5,16 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from surreal.agent.exploring.sampler import Sampler
+from surreal.agent import Agent
 from surreal.base.errors import EnvError, StoppedError
 from surreal.base.specs import ObsSpec
-from surreal.base.types import Action, Obs
+from surreal.base.types import Obs
 from surreal.base.values import describe_unsound, is_sound
 from surreal.envs.actions import ActionAdapter, flat_mask, mask_width
 from surreal.envs.pools.base import FaultCounter, describe_observations
@@ -140,24 +140,6 @@ class EvaluationSlot:
 DEFAULT_MAX_STEPS = 27_000
 
 
-class EvaluatedAgent(Protocol):
-    """An agent as the evaluation uses it (see `surreal.agent.Agent`)."""
-
-    @property
-    def sampler(self) -> Sampler | None: ...
-
-    def set_mode(self, mode: str) -> None: ...
-
-    def act_batch(
-        self,
-        obs: Obs,
-        explore: NDArray[np.bool_],
-        env_ids: NDArray[np.int64],
-        first: NDArray[np.bool_],
-        action_mask: NDArray[np.bool_] | None = None,
-    ) -> Action: ...
-
-
 class Evaluator:
     """Plays whole episodes with an agent in eval mode, batched over environments.
 
@@ -182,7 +164,7 @@ class Evaluator:
 
     def __init__(
         self,
-        agent: EvaluatedAgent,
+        agent: Agent,
         envs: Sequence[gymnasium.Env[Any, Any]],
         *,
         rng: np.random.Generator,

@@ -6,12 +6,14 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from surreal.distributed.gradients.sender import GradientSender
+from surreal.distributed.parameters.listener import TorchListener
 from surreal.learner import GradientLearner, Gradients
 from surreal.model.filters import FilterCounts
 from surreal.run.process.progress import read_applied
@@ -20,52 +22,6 @@ logger = logging.getLogger(__name__)
 
 #: Waits without success between two warnings.
 _WARN_EVERY = 100
-
-
-class Pushed(Protocol):
-    """A sender's report of a push; see `surreal.distributed.gradients.sender`."""
-
-    @property
-    def status(self) -> str:
-        """`ok`, or why it was refused."""
-
-    @property
-    def global_step(self) -> int:
-        """Env steps of the whole run."""
-
-
-class Sender(Protocol):
-    """Pushes gradients to the parameter servers."""
-
-    @property
-    def sender_id(self) -> str:
-        """Under which the servers know it."""
-
-    def push(
-        self,
-        gradients: Mapping[str, Mapping[str, Tensor]],
-        *,
-        version: int,
-        env_steps: int,
-        episodes: int = 0,
-        updates: int = 1,
-        stop: threading.Event | None = None,
-    ) -> Pushed:
-        """Push gradients, with the counts of one update."""
-
-
-class Listener(Protocol):
-    """Loads parameters into the learner's model."""
-
-    @property
-    def message(self) -> str:
-        """That came with the parameters that were loaded last, see `write_progress`."""
-
-    def update_once(self) -> bool:
-        """Load the newest parameters, if they are newer."""
-
-    def step(self) -> None:
-        """Wait a moment for newer parameters, and load them."""
 
 
 class Waiting(NamedTuple):
@@ -98,8 +54,8 @@ class GradientBuffer:
     def __init__(
         self,
         learner: GradientLearner,
-        sender: Sender,
-        listener: Listener,
+        sender: GradientSender,
+        listener: TorchListener,
         *,
         waiting: Waiting,
         counts: Callable[[], tuple[int, int]],

@@ -12,8 +12,9 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext
-from typing import Any, Protocol
+from typing import Any
 
+from surreal.base.contracts import BatchSource
 from surreal.base.errors import DivergedError, FolderError, SurrealError
 from surreal.base.metrics import RateMeter
 from surreal.base.pytorch import Module
@@ -40,7 +41,7 @@ from surreal.run.session.checkpointing import Checkpointing, PrioritiesSaver
 from surreal.run.session.leading_rank import lead
 from surreal.run.session.learner_process import set_torch_threads
 from surreal.run.session.offline import run_offline_learner
-from surreal.run.session.publishing import Intake, Publishing
+from surreal.run.session.publishing import Publishing
 from surreal.run.session.ranks.following import follow_first_rank
 from surreal.run.session.ranks.group import RankGroup, join_ranks
 from surreal.run.session.ranks.replay import RankReplay
@@ -53,22 +54,6 @@ _DEQUEUE_TIMEOUT_S = 0.2
 _CHECK_INTERVAL_S = 0.1
 #: How long calls wait for their turn where there is nothing to learn from, s.
 _CALLS_TIMEOUT_S = 0.01
-
-
-class Batches(Intake, Protocol):
-    """An intake that hands out what updates are made of, see `surreal.replay.Replay`."""
-
-    def start_threads(self) -> None:
-        """Begin."""
-
-    def dequeue(self, timeout_s: float) -> Any:
-        """Return the next batch; None if none came in time."""
-
-    def stop(self) -> None:
-        """Stop handing out batches."""
-
-    def join(self, timeout_s: float = 5.0) -> bool:
-        """Wait until all has ended."""
 
 
 class LearnerSession:
@@ -113,7 +98,7 @@ class LearnerSession:
         self._rate = RateMeter("learner/updates_per_s")
         self._waits = ExperienceWaits(lambda: self.replay.is_starved)
 
-    def make(self, model: Module, stack: ExitStack) -> tuple[Learner, Batches]:
+    def make(self, model: Module, stack: ExitStack) -> tuple[Learner, BatchSource]:
         """Make what improves the model, and what that results from."""
         seed = int(self.process.rng().integers(2**31))
         replay: Replay[Any] = build_replay(self.config, self.process.replay, seed=seed)

@@ -12,10 +12,11 @@ import logging
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
+from surreal.base.contracts import BatchSource
 from surreal.base.errors import DivergedError, GroupChangedError
 from surreal.base.pytorch import Module
 from surreal.base.values import checked_count
@@ -36,7 +37,7 @@ from surreal.run.build.lockstep import server_config
 from surreal.run.lockstep.check import try_update
 from surreal.run.process.role import RoleProcess, run_role
 from surreal.run.process.roles import PARAMETER_SERVER
-from surreal.run.roles.learner import Batches, LearnerSession
+from surreal.run.roles.learner import LearnerSession
 from surreal.run.session.leading_rank import lead, work
 
 logger = logging.getLogger("surreal.run.roles.parameter_server")  # __name__ is __main__ in a separate process
@@ -54,7 +55,7 @@ class GradientIntake:
         rng: rng of the process.
     """
 
-    stream_mode = "window"
+    stream_mode: Literal["window", "consume"] = "window"
     is_starved = True  #: where it has no gradient, none has come
 
     def __init__(self, queue: GradientQueue, server: ParameterServer, rng: np.random.Generator) -> None:
@@ -65,14 +66,12 @@ class GradientIntake:
 
     @property
     def global_step(self) -> int:
-        """Env steps of the whole run."""
         return self._queue.global_step
 
     def start_threads(self) -> None:
-        """There are none."""
+        """No threads are needed."""
 
     def dequeue(self, timeout_s: float) -> Gradient | None:
-        """The next gradient; None if none came in time."""
         return self._queue.take(timeout_s)
 
     def commit(self, version: int | None = None) -> None:
@@ -90,7 +89,6 @@ class GradientIntake:
         return True
 
     def state_dict(self) -> dict[str, Any]:
-        """Counters for a checkpoint."""
         return {"global_step": self.global_step}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -98,7 +96,6 @@ class GradientIntake:
         self._queue.on_global_step(checked_count(state["global_step"]))
 
     def metrics(self) -> dict[str, float]:
-        """Metrics of the queue."""
         return {**self._queue.metrics(), "replay/env_steps_total": float(self.global_step)}
 
 
@@ -114,7 +111,7 @@ class ServerSession(LearnerSession):
         super().__init__(process, stack, collector, server_config(process.config))
         self.publishing.applied = lambda: self._applied
 
-    def make(self, model: Module, stack: ExitStack) -> tuple[Learner, Batches]:
+    def make(self, model: Module, stack: ExitStack) -> tuple[Learner, BatchSource]:
         """Make the learner, whose optimizers step, and the queue of what they step down."""
         config, index, shards = self.config, self.process.index, self.process.replay
         learner = build_gradient_learner(config, model, None)

@@ -9,16 +9,14 @@ from pathlib import Path
 
 from surreal.base.checkpoint import Checkpoint, RunCheckpoints
 from surreal.base.checkpoint.format import random_state, set_random_state
+from surreal.base.contracts import BatchSource, Broadcaster, LearnerView
 from surreal.base.errors import CheckpointError, ConfigError
 from surreal.base.values import checked_count
 from surreal.config import Config
-from surreal.distributed.parameters.broadcaster import TorchBroadcaster
-from surreal.learner import Learner
 from surreal.replay.prioritized import Prioritized
 from surreal.run.build.checkpoints import OWN_WORDS
 from surreal.run.build.saved_policy import policy_file, policy_header, policy_tensors
 from surreal.run.process.registry import plain_config
-from surreal.run.session.publishing import Intake
 
 logger = logging.getLogger(__name__)
 
@@ -90,9 +88,9 @@ class Checkpointing:
     def __init__(
         self,
         config: Config,
-        learner: Learner,
-        replay: Intake,
-        broadcaster: TorchBroadcaster,
+        learner: LearnerView,
+        replay: BatchSource,
+        broadcaster: Broadcaster,
         store: RunCheckpoints,
         *,
         clock: Callable[[], float] = time.monotonic,

@@ -5,57 +5,16 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol
 
-import numpy as np
-
+from surreal.base.contracts import BatchSource, Broadcaster, LearnerView
 from surreal.base.errors import CodecError, ContractError, SurrealError
 from surreal.base.pytorch import Module
 from surreal.config import Config
 from surreal.distributed.connection.client import RedisClient
-from surreal.distributed.parameters.broadcaster import TorchBroadcaster
 from surreal.distributed.telemetry.heartbeats import Heartbeat, newest_version
-from surreal.learner import Learner
 from surreal.run.process.progress import read_progress, read_table, write_progress
 
 logger = logging.getLogger(__name__)
-
-
-class Intake(Protocol):
-    """The source of a learner's updates: a replay, or the gradients that a parameter server gets.
-
-    Attributes:
-        rng: that it draws by.
-        learned: learned of each sender, the number of its last chunk of which all complete trajectories were handed
-            out.
-    """
-
-    rng: np.random.Generator
-    learned: Mapping[str, int]
-
-    @property
-    def stream_mode(self) -> str:
-        """`consume` where nothing leaves before it is committed, else `window`."""
-
-    @property
-    def global_step(self) -> int:
-        """Env steps of the whole run."""
-
-    @property
-    def is_starved(self) -> bool:
-        """Whether what it lacks to hand out more has to come from the agents."""
-
-    def commit(self, version: int | None = None) -> None:
-        """Record the broadcast of a version that includes all that was handed out."""
-
-    def state_dict(self) -> dict[str, Any]:
-        """Counters for a checkpoint."""
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue counting from a checkpoint."""
-
-    def metrics(self) -> dict[str, float]:
-        """Numbers for the run's telemetry."""
 
 
 class Publishing:
@@ -83,9 +42,9 @@ class Publishing:
         config: Config,
         client: RedisClient,
         model: Module,
-        learner: Learner,
-        replay: Intake,
-        broadcaster: TorchBroadcaster,
+        learner: LearnerView,
+        replay: BatchSource,
+        broadcaster: Broadcaster,
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:

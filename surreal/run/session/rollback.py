@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 
+from surreal.base.contracts import LearnerView
 from surreal.base.errors import DivergedError
 from surreal.base.pytorch import name_not_finite
-from surreal.learner import Learner
 from surreal.run.session.checkpointing import Checkpointing
 from surreal.run.session.publishing import Publishing
 
@@ -28,7 +28,7 @@ class Rollback:
         count: how often the learner went back.
     """
 
-    def __init__(self, learner: Learner, checkpoints: Checkpointing, publishing: Publishing) -> None:
+    def __init__(self, learner: LearnerView, checkpoints: Checkpointing, publishing: Publishing) -> None:
         self.count = 0
         self._learner = learner
         self._checkpoints = checkpoints

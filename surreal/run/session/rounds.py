@@ -7,7 +7,7 @@ from surreal.run.process.progress import read_learned, read_progress
 
 
 class ListenedParameters:
-    """Parameters as a `TorchListener` brings them; see `surreal.agent.rounds.RoundParameters`.
+    """Parameters as a `TorchListener` brings them; see `surreal.base.contracts.RoundParameters`.
 
     A learner of several ranks publishes what rank 0 learned from. Agents that send to other ranks are satisfied with
     the next update, which all ranks do together.
@@ -18,21 +18,17 @@ class ListenedParameters:
         self._updates = 0  # of the learner, when the wait began
 
     def hold(self) -> None:
-        """Keep the parameters as they are."""
         self._listener.hold()
 
     def release(self) -> None:
-        """Wait for newer parameters."""
         self._updates = self._count_updates()
         self._listener.release()
 
     def has_learned(self, sender: str, sequence: int) -> bool:
-        """Whether the parameters learned from a sender's chunks up to this one."""
         learned = read_learned(self._listener.message, sender)
         return self.has_updated() if learned is None else learned >= sequence
 
     def has_updated(self) -> bool:
-        """Whether the learner has made an update since the parameters that were held at `release`."""
         return self._count_updates() > self._updates
 
     def _count_updates(self) -> int:

@@ -100,7 +100,7 @@ def plan(task: Task, agents: int, measured: Measured = MEASURED) -> Plan:
 
 def render() -> str:
     """The tables."""
-    lines = ["| observation | env steps a chunk | bytes a step | of which are the observation |", "|---|---|---|---|"]
+    lines = ["| observation | env steps per chunk | bytes per step | share of the observation |", "|---|---|---|---|"]
     for task in TASKS:
         row = int(np.prod(task.chunk["shape"])) * np.dtype(task.chunk["dtype"]).itemsize
         size = task.bytes_a_step()
@@ -108,7 +108,7 @@ def render() -> str:
     lines += [
         "",
         "| agents | env steps/s | observation | experience | chunks/s | replay servers | 10 Gbit/s cards "
-        "| learner ranks | a version at most every |",
+        "| learner ranks | minimum time between versions |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for agents in AGENTS:

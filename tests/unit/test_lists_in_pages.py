@@ -33,7 +33,7 @@ def test_every_extra_is_in_the_table() -> None:
 
 
 def test_every_template_is_in_the_table_with_its_default_algorithm() -> None:
-    listed = {cell.split("`")[1] for cell in rows(DOCS / "apps.md", "template | default algorithm | what it is")}
+    listed = {cell.split("`")[1] for cell in rows(DOCS / "apps.md", "template | default algorithm | description")}
     assert listed == {template.name for template in templates()}
 
 

@@ -1,6 +1,5 @@
 """The agent side of CartPole, without a configuration. Start it and `run_cartpole_learner.py` in either order."""
 
-import argparse
 import sys
 
 from surreal.agent import QAgent
@@ -11,21 +10,21 @@ from surreal.envs import EpisodeMonitor, GymEnv
 from surreal.model import QFunction
 
 
-def act(args: argparse.Namespace) -> None:
-    """Act, send experience, and follow the learner's parameters."""
+def act(redis: str = "127.0.0.1:6379", run: str = "cartpole", steps: int = 60_000) -> None:
+    """Act for so many env steps of all agents, send experience, and follow the learner's parameters."""
     env = EpisodeMonitor(GymEnv("CartPole-v1"))
     q_model = QFunction(hiddens=[128, 128], action_space=2)
     q_agent = QAgent(q_model, exploration=LinearSchedule(1.0, 0.05, steps=10_000))
     q_agent.set_mode("training")
 
-    client = RedisClient(args.redis, run=args.run)
+    client = RedisClient(redis, run=run)
     exp_sender = ExpSender(client, chunk_steps=64, is_limited=True)  # waits for the learner
     listener = TorchListener(client, q_model)
     listener.run_listener_thread()
 
     try:
         obs, info = env.reset()
-        while exp_sender.global_step < args.steps:
+        while exp_sender.global_step < steps:
             action = q_agent.act(obs)  # raises what ended the listener, if anything did
             new_obs, reward, done, info = env.step(action)
             exp_sender.send([obs, new_obs], action, reward, done, info, version=q_model.version)
@@ -39,9 +38,4 @@ def act(args: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--redis", default="127.0.0.1:6379")
-    parser.add_argument("--run", default="cartpole")
-    parser.add_argument("--steps", type=int, default=60_000, help="env steps of all agents together")
-    arguments = parser.parse_args()
-    sys.exit(run_program("agent", lambda: act(arguments)))
+    sys.exit(run_program("agent", act))

@@ -1,6 +1,5 @@
 """The learner side of CartPole, without a configuration. Start it and `run_cartpole_agent.py` in either order."""
 
-import argparse
 import sys
 
 from surreal.base.system.program import run_program
@@ -12,11 +11,11 @@ from surreal.replay import UniformReplay
 BROADCAST_FREQUENCY = 20
 
 
-def learn(args: argparse.Namespace) -> None:
-    """Sample, learn and broadcast."""
+def learn(redis: str = "127.0.0.1:6379", run: str = "cartpole", steps: int = 60_000) -> None:
+    """Sample, learn and broadcast, until so many env steps of all agents."""
     q_model = QFunction(hiddens=[128, 128], action_space=2)  # the same as in the agent
 
-    client = RedisClient(args.redis, run=args.run)
+    client = RedisClient(redis, run=run)
     replay = UniformReplay(client, batch_size=128, capacity=50_000, start_size=1000, samples_per_insert=16)
     broadcaster = TorchBroadcaster(client, q_model)
     if broadcaster.restore():  # a learner that was killed goes on, before anything copies the model
@@ -30,9 +29,11 @@ def learn(args: argparse.Namespace) -> None:
             if i % BROADCAST_FREQUENCY == 0:
                 version = broadcaster.broadcast(q_model, f"update {i}")
             if i % 1000 == 0:
-                steps = replay.global_step
-                print(f"update {i}: version {version}, {steps} env steps, {len(replay)} in replay", flush=True)
-            if replay.global_step >= args.steps:
+                print(
+                    f"update {i}: version {version}, {replay.global_step} env steps, {len(replay)} in replay",
+                    flush=True,
+                )
+            if replay.global_step >= steps:
                 break
     finally:
         replay.stop()
@@ -41,9 +42,4 @@ def learn(args: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--redis", default="127.0.0.1:6379")
-    parser.add_argument("--run", default="cartpole")
-    parser.add_argument("--steps", type=int, default=60_000, help="env steps of all agents together")
-    arguments = parser.parse_args()
-    sys.exit(run_program("learner", lambda: learn(arguments)))
+    sys.exit(run_program("learner", learn))

@@ -68,13 +68,6 @@ def policies(incomplete: str) -> list[str]:
     return list(dict.fromkeys([path for path in best if path.startswith(incomplete)] + files))
 
 
-def settings(incomplete: str) -> list[tuple[str, str]]:
-    """Complete settings, with their meanings."""
-    from surreal.config.reference import setting_names
-
-    return [(f"{name}=", meaning) for name, meaning in setting_names() if name.startswith(incomplete)]
-
-
 def _paths(incomplete: str, pattern: str) -> list[str]:
     """Complete matching files and folders."""
     folder = Path(incomplete.rpartition("/")[0] or ("/" if incomplete.startswith("/") else "."))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from argparse import ArgumentTypeError
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
@@ -12,8 +11,8 @@ from typing import IO, Annotated, cast
 import typer
 from rich.console import Console
 
-from surreal.cli.completion import run_names, settings
-from surreal.run.process.arguments import SHOWN_BY_PS, local_folder, shows_password
+from surreal.cli.completion import run_names
+from surreal.run.process.arguments import OFFLINE, RUN_DIR, SET, warn_of_password
 from surreal.run.process.output import Output
 
 
@@ -28,24 +27,7 @@ class Panel(StrEnum):
     OTHER = "Other"  #: commands without a panel, such as those of other packages
 
 
-def _local_folder(text: str) -> Path:
-    try:
-        return local_folder(text)
-    except ArgumentTypeError as error:
-        raise typer.BadParameter(str(error)) from error
-
-
-def warn_of_password(address: str | None) -> str | None:
-    """Warn about a password that other users of this machine can read in the command line."""
-    if shows_password(address):
-        typer.echo(f"warning: {SHOWN_BY_PS}", err=True)
-    return address
-
-
-Overrides = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="A.B=C", help="Override one setting; may be repeated.", autocompletion=settings),
-]
+Overrides = Annotated[list[str] | None, SET]
 RunName = Annotated[
     str | None, typer.Argument(metavar="RUN", help="The run; default: the newest.", autocompletion=run_names)
 ]
@@ -58,10 +40,8 @@ RedisOption = Annotated[
         callback=warn_of_password,
     ),
 ]
-RunDir = Annotated[
-    Path | None, typer.Option("--run-dir", metavar="DIR", parser=_local_folder, help="The run's folder.")
-]
-
+RunDir = Annotated[Path | None, RUN_DIR]
+Offline = Annotated[Path | None, OFFLINE]
 Trust = Annotated[
     bool, typer.Option("--trust", help="Import the classes and folders that it names; this runs their code.")
 ]

@@ -13,7 +13,8 @@ import typer
 from surreal.base.errors import ConfigError, StoppedError, SurrealError
 from surreal.base.system.logs import setup_logging
 from surreal.cli.completion import presets_and_files
-from surreal.cli.options import NoColor, Overrides, Panel, RunDir, flag, say, stdout_console, warn_of_password
+from surreal.cli.options import NoColor, Offline, Overrides, Panel, RunDir, flag, say, stdout_console
+from surreal.run.process.arguments import Device, LogLevel, Seed, warn_of_password
 from surreal.run.process.ending import Ending, ExitCode, print_error
 from surreal.run.process.roles import AGENT, COMPONENTS, EVAL, LEARNER, ROLES, Part, Role, launcher_overrides, parts_of
 
@@ -57,8 +58,8 @@ def run(
     ] = None,
     show_ui: Annotated[bool, typer.Option("--show-ui", help="The first environment shows itself.")] = False,
     overrides: Overrides = None,
-    seed: Annotated[int | None, typer.Option(help="The same as --set seed=N.")] = None,
-    device: Annotated[str | None, typer.Option(help="auto, cpu or cuda; the same as --set device=...")] = None,
+    seed: Seed = None,
+    device: Device = None,
     run_name: Annotated[str | None, typer.Option("--run", metavar="NAME", help="The run's id; default: new.")] = None,
     run_dir: RunDir = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run of --run or --run-dir.")] = False,
@@ -66,9 +67,7 @@ def run(
         bool,
         typer.Option("--deterministic", help="One process, in a fixed order: the same seed gives the same parameters."),
     ] = False,
-    offline: Annotated[
-        Path | None, typer.Option("--offline", metavar="PATH", help="Learn from an exported replay, without agents.")
-    ] = None,
+    offline: Offline = None,
     redis: Annotated[
         str | None,
         typer.Option(
@@ -90,7 +89,7 @@ def run(
     progress: Annotated[bool, typer.Option(help="Show progress, or only warnings and the end.")] = True,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show only the end.")] = False,
     no_color: NoColor = False,
-    log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
+    log_level: LogLevel = None,
 ) -> None:
     """Train on this machine: Redis, learner, agents and evaluation, until a limit or Ctrl-C."""
     from surreal.run.launch.starting import ForkServer

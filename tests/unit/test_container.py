@@ -109,7 +109,7 @@ def test_the_commands_of_services_are_ones_that_roles_take() -> None:
             continue
         seen.add(role)
         own = [word for word in arguments if not word.startswith(("--host", "--port"))]
-        parsed = parse(ROLES_BY_NAME[role], own, "")
+        parsed = parse(ROLES_BY_NAME[role], own)
         assert parsed.run == "demo" and parsed.stay and parsed.resume
         drain_s = ROLES_BY_NAME[role].drain_timeout_s
         assert float(service["stop_grace_period"].removesuffix("s")) >= drain_s + 10

@@ -138,7 +138,7 @@ def test_commands_in_the_pages_have_these_arguments(line: str) -> None:
     # Parsed, not carried out; wrong ones would raise or exit.
     role = next((role for role in (AGENT, LEARNER, EVAL, PARAMETER_SERVER) if role.name == name), None)
     if role is not None:
-        parse(role, arguments, "")
+        parse(role, arguments)
     else:
         commands()[name].make_context(name, arguments)
 

@@ -34,8 +34,8 @@ def run_program(name: str, body: Callable[..., object], *, log_level: str = "INF
     Args:
         name: of the program, shown in every line of the log.
         body: closes what it opened, in `finally` or a `with`, also at Ctrl-C. Its parameters become options of the
-            command line. Their defaults must be numbers, texts or False. `--help` shows them below the docstring of
-            the module.
+            command line, as Typer makes them from the annotation, or else from the type of the default. `--help` shows
+            them below the docstring of the module.
         log_level: least severe level that is shown.
 
     Returns:
@@ -104,20 +104,20 @@ def _heeded_interrupts() -> Iterator[None]:
 
 def _read_options(body: Callable[..., object]) -> dict[str, Any]:
     """Read the command line, if `body` has parameters."""
-    import argparse
     import inspect
 
-    parameters = inspect.signature(body).parameters.values()
+    parameters = inspect.signature(body, eval_str=True).parameters.values()
     if not parameters:
         return {}
-    text, layout = getattr(sys.modules.get(body.__module__), "__doc__", None), argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=text, formatter_class=layout, allow_abbrev=False)
+    options = []
     for parameter in parameters:
-        option, default = f"--{parameter.name.replace('_', '-')}", parameter.default
+        default = parameter.default
         if default is parameter.empty:
             raise ValueError(f"{body} has no default for {parameter.name}, which becomes an option")
-        if default is False:
-            parser.add_argument(option, action="store_true")
-        else:
-            parser.add_argument(option, type=type(default), default=default, help=f"default: {default}")
-    return vars(parser.parse_args())
+        kind = type(default) if parameter.annotation is parameter.empty else parameter.annotation
+        options.append(parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=kind))
+
+    from surreal.base.system.command_line import call_with_options
+
+    text = getattr(sys.modules.get(body.__module__), "__doc__", None)
+    return call_with_options(dict, options, sys.argv[1:], text=text)

@@ -5,28 +5,35 @@ python -m surreal.plugins.doctor.trying PIPE environment|model [--quick] [--maxm
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
+from typing import Annotated, Literal
 
+import typer
+
+from surreal.base.system.command_line import read_command_line
 from surreal.config import Config, add_python_path, load_config
 from surreal.plugins.doctor.frame.apart import report
 from surreal.plugins.doctor.frame.finding import Check
 from surreal.run.process.liveness.lifeline import follow_parent
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+@dataclass(frozen=True)
+class _Arguments:
+    pipe: Annotated[int, typer.Argument()]
+    section: Annotated[Literal["environment", "model"], typer.Argument()]
+    source: Annotated[str, typer.Argument()]
+    overrides: Annotated[tuple[str, ...], typer.Argument()] = ()
+    quick: Annotated[bool, typer.Option("--quick")] = False
+    maxmemory: Annotated[int | None, typer.Option()] = None
+
+
+def main(argv: Sequence[str]) -> int:
     """Try; returns the exit code."""
     follow_parent()
-    parser = argparse.ArgumentParser()
-    parser.add_argument("pipe", type=int)
-    parser.add_argument("section", choices=("environment", "model"))
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--maxmemory", type=int)
-    parser.add_argument("source")
-    parser.add_argument("overrides", nargs="*")
-    arguments = parser.parse_args(argv)
+    arguments = read_command_line(_Arguments, argv, name=__name__)
     config = load_config(arguments.source, arguments.overrides)
     add_python_path(config.python_path)
     if arguments.section == "environment":
@@ -52,4 +59,4 @@ def model_checks(config: Config, *, is_quick: bool, maxmemory_bytes: int | None)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

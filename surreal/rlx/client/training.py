@@ -211,6 +211,7 @@ def at_show_signal(toggle: Callable[[], None]) -> Iterator[None]:
 
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
+    # Not Typer: a game needs nothing but NumPy and PyYAML for its client, and the options of the game are in argv too.
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--config", type=Path)
     parser.add_argument("--rlx-server", "--rlx-server-address")

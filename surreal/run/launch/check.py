@@ -7,15 +7,19 @@ So the launcher imports neither torch nor the user's classes.
 
 from __future__ import annotations
 
-import argparse
 import signal
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from surreal.base.errors import ConfigError, StoppedError
+from surreal.base.system.command_line import read_command_line
 from surreal.config import add_python_path, load_config
 from surreal.run.launch.prepare import RunOptions, prepare
 from surreal.run.launch.starting import Starter
@@ -78,13 +82,16 @@ def check_only(options: RunOptions) -> str:
     return f"{prepared.config.name} can run, as {where}; nothing was started or written"
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+@dataclass(frozen=True)
+class _Arguments:
+    source: Annotated[str, typer.Argument()]
+    overrides: Annotated[tuple[str, ...], typer.Argument()] = ()
+    resume: Annotated[Path | None, typer.Option()] = None
+
+
+def main(argv: Sequence[str]) -> int:
     """Run the check; returns the exit code."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--resume", type=Path)
-    parser.add_argument("source")
-    parser.add_argument("overrides", nargs="*")
-    arguments = parser.parse_args(argv)
+    arguments = read_command_line(_Arguments, argv, name=__name__)
     try:
         from surreal.run.lockstep.check import check_run
 
@@ -98,4 +105,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -9,7 +9,6 @@ to and everything is in the folder. The launcher itself would have to import ten
 
 from __future__ import annotations
 
-import argparse
 import logging
 import os
 import signal
@@ -17,13 +16,16 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Annotated, Self
 
+import typer
 import yaml
 
 from surreal.base.errors import SurrealError
+from surreal.base.system.command_line import read_command_line
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.telemetry.collector import Collector
 from surreal.run.launch.starting import Process, Starter
@@ -105,13 +107,16 @@ class LastCollection:
             return None
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+@dataclass(frozen=True)
+class _Arguments:
+    run: Annotated[str, typer.Option()]
+    run_dir: Annotated[Path, typer.Option()]
+    beside: Annotated[bool, typer.Option("--beside")] = False
+
+
+def main(argv: Sequence[str]) -> int:
     """Collect until a signal comes, then collect the rest; returns the exit code."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--run", required=True)
-    parser.add_argument("--run-dir", type=Path, required=True)
-    parser.add_argument("--beside", action="store_true")
-    arguments = parser.parse_args(argv)
+    arguments = read_command_line(_Arguments, argv, name=__name__)
     stop = threading.Event()
     set_at_signals(stop)
     follow_parent()
@@ -150,4 +155,4 @@ def _is_ending(client: RedisClient) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -9,7 +9,6 @@ its own session, so a signal to the session reaches everything that the shell ha
 
 from __future__ import annotations
 
-import argparse
 import os
 import shlex
 import signal
@@ -18,10 +17,14 @@ import sys
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import psutil
+import typer
 
+from surreal.base.system.command_line import read_command_line
 from surreal.rlx.client.options import TOKEN_VARIABLE, find_token
 from surreal.run.process.ending import print_error
 from surreal.run.process.interrupts import release_checkpoint_signal, set_at_signals
@@ -31,9 +34,20 @@ _POLL_S = 0.05
 _SHELLS = ("sh", "bash", "dash")
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+@dataclass(frozen=True)
+class _Arguments:
+    command: Annotated[str, typer.Option()]
+    folder: Annotated[Path, typer.Option()]
+    config: Annotated[str, typer.Option()]
+    rlx_server: Annotated[str, typer.Option()]
+    exploit: Annotated[bool, typer.Option("--exploit")] = False
+    show_ui: Annotated[bool, typer.Option("--show-ui")] = False
+    token_file: Annotated[str | None, typer.Option()] = None
+
+
+def main(argv: Sequence[str]) -> int:
     """Run the program until it ends or a signal comes; returns its exit code."""
-    arguments = _parser().parse_args(argv)
+    arguments = read_command_line(_Arguments, argv, name=__name__)
     stop = threading.Event()
     set_at_signals(stop)
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # for the program, see `TrainingBase`
@@ -72,20 +86,7 @@ def _pass_on(number: int, pid: int) -> None:
             program.send_signal(number)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description="Run an environment program of an app.", allow_abbrev=False)
-    add = parser.add_argument
-    add("--command", required=True, help="shell command")
-    add("--folder", type=Path, required=True, help="working directory")
-    add("--config", metavar="FILE", required=True, help="file with its settings")
-    add("--rlx-server", metavar="HOST:PORT", required=True, help="address of the server")
-    add("--exploit", action="store_true", help="act greedily and learn nothing")
-    add("--show-ui", action="store_true", help="show itself")
-    add("--token-file", metavar="FILE", help="file with the server's token")
-    return parser
-
-
-def _added(arguments: argparse.Namespace) -> list[str]:
+def _added(arguments: _Arguments) -> list[str]:
     added = ["--config", arguments.config, "--rlx-server", arguments.rlx_server]
     return [*added, "--exploit", str(arguments.exploit), "--show-ui", str(arguments.show_ui)]
 
@@ -99,4 +100,4 @@ def _environment(token_file: str | None) -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

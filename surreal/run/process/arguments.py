@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Annotated, Literal, NamedTuple, TypeVar
+
+import typer
 
 from surreal.base.errors import ConfigError
+from surreal.base.system.command_line import read_command_line
 from surreal.base.system.files import ADDRESS_VARIABLE
 from surreal.run.process.roles import AGENT, LEARNER, PARAMETER_SERVER, RLX_SERVER, Role
 
@@ -26,6 +29,68 @@ SHOWN_BY_PS = (
 _PASSWORD = re.compile(r"//[^/@]*:[^/@]+@|[?&]password=")
 
 
+def warn_of_password(address: str | None) -> str | None:
+    """Warn about a password that other users of this machine can read in the command line."""
+    if address is not None and _PASSWORD.search(address) is not None:
+        typer.echo(f"warning: {SHOWN_BY_PS}", err=True)
+    return address
+
+
+def complete_settings(incomplete: str) -> list[tuple[str, str]]:
+    """Complete settings in a shell, with their meanings."""
+    from surreal.config.reference import setting_names
+
+    return [(f"{name}=", meaning) for name, meaning in setting_names() if name.startswith(incomplete)]
+
+
+def _local_folder(text: str) -> Path:
+    if "://" in text:
+        raise typer.BadParameter(
+            f"{text!r} is a URL, but a run's folder is on this machine; checkpoint.restore and `surreal play` take URLs"
+        )
+    return Path(text)
+
+
+class Shard(NamedTuple):
+    """One of the servers that split a model."""
+
+    number: int  #: 0 .. total - 1
+    total: int
+
+
+def _shard(text: str) -> Shard:
+    """Parse `0/2`; the number may end a name, such as `ps-0/2`."""
+    name, _, total = text.partition("/")
+    number = name.rpartition("-")[2]
+    if not (number.isdigit() and total.isdigit() and int(number) < int(total)):
+        raise typer.BadParameter(f"{text!r} is not I/N with 0 <= I < N, such as 0/2")
+    return Shard(int(number), int(total))
+
+
+def _index(text: str) -> int | None:
+    if text == "auto":
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is neither a number nor auto") from None
+
+
+# Options that commands share.
+SET = typer.Option(
+    "--set", metavar="A.B=C", help="Override one setting; may be repeated.", autocompletion=complete_settings
+)
+RUN_DIR = typer.Option("--run-dir", metavar="DIR", parser=_local_folder, help="The run's folder; default: runs/RUN.")
+OFFLINE = typer.Option("--offline", metavar="PATH", help="Learn from an exported replay, without agents.")
+Seed = Annotated[int | None, typer.Option(help="The same as --set seed=N.")]
+Device = Annotated[Literal["auto", "cpu", "cuda"] | None, typer.Option(help="The same as --set device=...")]
+Level = Literal["debug", "info", "warning", "error", "critical"]
+LogLevel = Annotated[Level | None, typer.Option(case_sensitive=False, help="The same as --set log_level=...")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks.")]
+#: Options of some roles only.
+_ONLY = {"shard": (PARAMETER_SERVER,), "ranks": (LEARNER,), "offline": (LEARNER,)}
+
+
 @dataclass(frozen=True)
 class RoleArguments:
     """Arguments of a role process; None leaves the choice to the configuration.
@@ -38,143 +103,115 @@ class RoleArguments:
         argv: all arguments, as given.
     """
 
-    config: str | None = None
-    overrides: tuple[str, ...] = ()
-    run: str | None = None
-    redis: str | None = None
-    run_dir: Path | None = None
-    offline: Path | None = None
-    index: int | None = 0
-    seed: int | None = None
-    device: str | None = None
-    resume: bool = False
-    stay: bool = False
-    once: bool = False
-    supervised: bool = False
-    connect_timeout_s: float = 10.0
-    log_level: str | None = None
-    debug: bool = False
+    preset: Annotated[
+        str | None,
+        typer.Argument(metavar="PRESET_OR_FILE", help="Configuration; default: the run's own, from Redis."),
+    ] = None
+    config: Annotated[str | None, typer.Option(metavar="PRESET_OR_FILE", help="The same as PRESET_OR_FILE.")] = None
+    overrides: Annotated[tuple[str, ...], SET] = ()
+    run: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RUN", help="The run's id, the same for all its processes; default: the configuration's name."
+        ),
+    ] = None
+    redis: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help=f"host:port, redis://, rediss:// or unix://; default: ${REDIS_VARIABLE}, else {DEFAULT_REDIS}.",
+            callback=warn_of_password,
+        ),
+    ] = None
+    run_dir: Annotated[Path | None, RUN_DIR] = None
+    shard: Annotated[
+        Shard | None,
+        typer.Option(metavar="I/N", parser=_shard, help="Number I, from 0, of N servers that split the model."),
+    ] = None
+    ranks: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="The same as --set learner.ranks=N: N processes that learn together."),
+    ] = None
+    offline: Annotated[Path | None, OFFLINE] = None
+    index: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            parser=_index,
+            help="Number of this process among those of its role, for its name and seed; an agent or RLX server takes "
+            "auto: the first that is free.",
+        ),
+    ] = 0
+    seed: Seed = None
+    device: Device = None
+    resume: Annotated[bool, typer.Option("--resume", help="Continue an existing run.")] = False
+    stay: Annotated[
+        bool, typer.Option("--stay", help="When the run has ended, stay idle until a signal comes or it continues.")
+    ] = False
+    once: Annotated[
+        bool, typer.Option("--once", help="End immediately if the run has ended, instead of resuming it.")
+    ] = False
+    connect_timeout_s: Annotated[
+        float, typer.Option("--connect-timeout", metavar="S", help="Longest wait for Redis at the start, s.")
+    ] = 10.0
+    log_level: LogLevel = None
+    debug: Debug = False
+    supervised: Annotated[bool, typer.Option("--supervised", hidden=True)] = False
     place: RankPlace | None = None
     argv: tuple[str, ...] = ()
 
 
-def shows_password(address: str | None) -> bool:
-    """Whether a Redis address contains a password."""
-    return address is not None and _PASSWORD.search(address) is not None
+T = TypeVar("T", bound=RoleArguments)
 
 
-def local_folder(text: str) -> Path:
-    """Parse the path of a run's folder, which is on this machine.
+def parse(role: Role, argv: Sequence[str] | None) -> RoleArguments:
+    """Parse the arguments of a role process; wrong ones end the process with exit code 2.
 
-    Raises:
-        argparse.ArgumentTypeError: it is a URL.
+    Args:
+        role: role of the process.
+        argv: arguments without the program's name; None: those of this process.
     """
-    if "://" in text:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is a URL, but a run's folder is on this machine; checkpoint.restore and `surreal play` take URLs"
-        )
-    return Path(text)
+    return parse_into(RoleArguments, role, argv)
 
 
-def shard_of(text: str) -> tuple[int, int]:
-    """Parse number and count of a shard, such as `0/2`; the number may end a name, such as `ps-0/2`.
+def parse_into(kind: type[T], role: Role, argv: Sequence[str] | None) -> T:
+    """Parse like `parse`, into a subclass for a role with more options."""
+    given = tuple(sys.argv[1:] if argv is None else argv)
+    left_out = [name for name, roles in _ONLY.items() if role not in roles]
 
-    Raises:
-        argparse.ArgumentTypeError: it is not such a pair.
-    """
-    name, _, total = text.partition("/")
-    number = name.rpartition("-")[2]
-    if not (number.isdigit() and total.isdigit() and int(number) < int(total)):
-        raise argparse.ArgumentTypeError(f"{text!r} is not I/N with 0 <= I < N, such as 0/2")
-    return int(number), int(total)
+    def finish(arguments: T) -> T:
+        return _with_settings(role, replace(arguments, argv=given))
 
-
-def index_of(text: str) -> int | None:
-    """Parse the number of a process among those of its role; None for `auto`.
-
-    Raises:
-        argparse.ArgumentTypeError: it is neither.
-    """
-    if text == "auto":
-        return None
-    try:
-        return int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is neither a number nor auto") from None
-
-
-def parse(role: Role, argv: Sequence[str], description: str) -> RoleArguments:
-    """Parse the arguments of a role process; wrong ones end the process with exit code 2."""
-    parser = _parser(role, description)
-    parsed = parser.parse_args(argv)
-    try:
-        place = read_place(os.environ) if role is LEARNER else None
-    except ConfigError as error:
-        parser.error(str(error))
-    if shows_password(parsed.redis):
-        sys.stderr.write(f"warning: {SHOWN_BY_PS}\n")
-    overrides = list(parsed.set)
-    if (ranks := getattr(parsed, "ranks", None) if place is None else place.count) is not None:
-        overrides.append(f"learner.ranks={ranks}")
-    for key in ("seed", "device", "log_level"):
-        if getattr(parsed, key) is not None:
-            overrides.append(f"{key}={getattr(parsed, key)}")
-    index, shard = parsed.index, getattr(parsed, "shard", None)
-    if shard is not None:
-        index, servers = shard
-        overrides.append(f"parameter_server.servers={servers}")
-    return RoleArguments(
-        config=parsed.config or parsed.preset,
-        overrides=tuple(overrides),
-        run=parsed.run,
-        redis=parsed.redis or os.environ.get(REDIS_VARIABLE),
-        run_dir=parsed.run_dir,
-        offline=getattr(parsed, "offline", None),
-        index=index,
-        seed=parsed.seed,
-        device=parsed.device,
-        resume=parsed.resume or (place is not None and place.restarts > 0),
-        stay=parsed.stay,
-        once=parsed.once,
-        supervised=parsed.supervised,
-        connect_timeout_s=parsed.connect_timeout,
-        log_level=parsed.log_level,
-        debug=parsed.debug,
-        place=place,
-        argv=tuple(argv),
+    return read_command_line(
+        kind, given, name=f"surreal {role.name}", text=role.summary, left_out=left_out, finish=finish
     )
 
 
-def _parser(role: Role, description: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog=f"surreal {role.name}", description=description, allow_abbrev=False)
-    add = parser.add_argument
-    add("preset", nargs="?", metavar="PRESET_OR_FILE", help="configuration; without it, the run's own, from Redis")
-    add("--config", metavar="PRESET_OR_FILE", help="the same as PRESET_OR_FILE")
-    add("--set", action="append", default=[], metavar="A.B=C", help="override one setting; may be repeated")
-    add("--run", help="the run's id, the same for all its processes (default: the configuration's name)")
-    add("--redis", help=f"host:port, redis://, rediss:// or unix:// (default: ${REDIS_VARIABLE}, else {DEFAULT_REDIS})")
-    add("--run-dir", type=local_folder, help="the run's folder (default: runs/RUN)")
-    if role is PARAMETER_SERVER:
-        add("--shard", type=shard_of, metavar="I/N", help="be number I, from 0, of N servers that split the model")
-    if role is LEARNER:
-        add("--ranks", type=int, metavar="N", help="the same as --set learner.ranks=N: N processes that learn together")
-        add("--offline", type=Path, metavar="PATH", help="learn from an exported replay, without agents")
-    index_help = "number of this process among those of its role, for its name and seed"
-    if role in (AGENT, RLX_SERVER):
-        add("--index", type=index_of, default=0, metavar="N|auto", help=f"{index_help}; auto: the first that is free")
-    else:
-        add("--index", type=int, default=0, help=index_help)
-    add("--seed", type=int, help="the same as --set seed=N")
-    add("--device", choices=("auto", "cpu", "cuda"), help="the same as --set device=...")
-    add("--resume", action="store_true", help="continue an existing run")
-    add("--stay", action="store_true", help="when the run has ended, stay idle until a signal comes or it continues")
-    add("--once", action="store_true", help="end immediately if the run has ended, instead of resuming it")
-    add("--connect-timeout", type=float, default=10.0, metavar="S", help="longest wait for Redis at the start, s")
-    levels = ("debug", "info", "warning", "error", "critical")
-    add("--log-level", type=str.lower, choices=levels, help="the same as --set log_level=...")
-    add("--debug", action="store_true", help="show tracebacks")
-    add("--supervised", action="store_true", help=argparse.SUPPRESS)
-    return parser
+def _with_settings(role: Role, given: T) -> T:
+    """Put what sets a setting among the overrides, and add what the environment says."""
+    try:
+        place = read_place(os.environ) if role is LEARNER else None
+    except ConfigError as error:
+        raise typer.BadParameter(str(error), param_hint="torchrun") from error
+    if given.index is None and role not in (AGENT, RLX_SERVER):
+        raise typer.BadParameter(f"auto is for agents and RLX servers, not for {role.name}", param_hint="'--index'")
+    settings = {
+        "learner.ranks": given.ranks if place is None else place.count,
+        "seed": given.seed,
+        "device": given.device,
+        "log_level": given.log_level,
+        "parameter_server.servers": None if given.shard is None else given.shard.total,
+    }
+    overrides = [f"{key}={value}" for key, value in settings.items() if value is not None]
+    return replace(
+        given,
+        config=given.config or given.preset,
+        overrides=(*given.overrides, *overrides),
+        redis=given.redis or os.environ.get(REDIS_VARIABLE),
+        index=given.index if given.shard is None else given.shard.number,
+        resume=given.resume or (place is not None and place.restarts > 0),
+        place=place,
+    )
 
 
 #: Address at which ranks on one machine meet.

@@ -6,7 +6,7 @@
             work()
 
     def main(argv=None) -> int:
-        return run_role(AGENT, body, argv, __doc__)
+        return run_role(AGENT, body, parse(AGENT, argv))
 
 Exit codes: 0 the work was done or a stop was asked for, else see `ending.ExitCode`. An error is one line on stderr.
 """
@@ -16,7 +16,6 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -45,7 +44,7 @@ from surreal.distributed.telemetry.heartbeats import live_processes
 from surreal.distributed.telemetry.telemetry import Telemetry
 from surreal.run.observers.making import make_callbacks
 from surreal.run.process import registry
-from surreal.run.process.arguments import DEFAULT_REDIS, RoleArguments, parse
+from surreal.run.process.arguments import DEFAULT_REDIS, RoleArguments
 from surreal.run.process.ending import Ending, ExitCode, error_line, exit_code_of, is_expected, print_error
 from surreal.run.process.interrupts import CheckpointRequest, set_at_signals
 from surreal.run.process.liveness.claims import Claim, stay, take_first_free, take_over
@@ -295,11 +294,8 @@ def role_rng(seed: int, stream: RandomStream, *key: int) -> np.random.Generator:
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(int(stream), *key)))
 
 
-def run_role(
-    role: Role, body: Callable[[RoleProcess], None], argv: Sequence[str] | None, description: str | None
-) -> int:
+def run_role(role: Role, body: Callable[[RoleProcess], None], arguments: RoleArguments) -> int:
     """Run a role process from its arguments to its exit code; a child of a launcher that drained returns 0."""
-    arguments = parse(role, sys.argv[1:] if argv is None else argv, (description or "").strip())
     stop = threading.Event()
     signals = set_at_signals(stop, is_abortable=True)
     checkpoint_request = CheckpointRequest()

@@ -19,6 +19,7 @@ from surreal.run.build.acting import build_rounds
 from surreal.run.build.environments import Spaces, build_pool
 from surreal.run.build.self_play import build_opponents
 from surreal.run.lockstep.gradient_agent import GradientSession
+from surreal.run.process.arguments import parse
 from surreal.run.process.role import RoleProcess, run_role
 from surreal.run.process.roles import AGENT
 from surreal.run.session.acting import ActingSession
@@ -50,7 +51,7 @@ def body(process: RoleProcess) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run an agent process; returns its exit code."""
-    return run_role(AGENT, body, argv, __doc__)
+    return run_role(AGENT, body, parse(AGENT, argv))
 
 
 if __name__ == "__main__":

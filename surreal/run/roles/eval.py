@@ -24,6 +24,7 @@ from surreal.run.build.acting import build_evaluator, build_greedy_agent, build_
 from surreal.run.build.environments import build_env, env_spaces
 from surreal.run.evaluation import EvaluationRound
 from surreal.run.process import registry
+from surreal.run.process.arguments import parse
 from surreal.run.process.progress import has_learned, read_progress
 from surreal.run.process.role import RoleProcess, run_role
 from surreal.run.process.roles import EVAL
@@ -246,7 +247,7 @@ def body(process: RoleProcess) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run an evaluation process; returns its exit code."""
-    return run_role(EVAL, body, argv, __doc__)
+    return run_role(EVAL, body, parse(EVAL, argv))
 
 
 if __name__ == "__main__":

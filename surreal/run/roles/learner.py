@@ -287,15 +287,10 @@ def body(process: RoleProcess) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a learner process; returns its exit code."""
-    given = list(sys.argv[1:] if argv is None else argv)
-    arguments = parse(LEARNER, given, (__doc__ or "").strip())
-
-    def run(final: list[str]) -> int:
-        return run_role(LEARNER, body, final, __doc__)
-
+    arguments = parse(LEARNER, argv)
     if arguments.offline is None or arguments.supervised:  # a launcher has prepared everything
-        return run(given)
-    return run_offline_learner(arguments, given, run)
+        return run_role(LEARNER, body, arguments)
+    return run_offline_learner(arguments, lambda final: run_role(LEARNER, body, final))
 
 
 if __name__ == "__main__":

@@ -35,6 +35,7 @@ from surreal.run.build.learning import (
 )
 from surreal.run.build.lockstep import server_config
 from surreal.run.lockstep.check import try_update
+from surreal.run.process.arguments import parse
 from surreal.run.process.role import RoleProcess, run_role
 from surreal.run.process.roles import PARAMETER_SERVER
 from surreal.run.roles.learner import LearnerSession
@@ -185,7 +186,7 @@ def body(process: RoleProcess) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a parameter server; returns its exit code."""
-    return run_role(PARAMETER_SERVER, body, argv, __doc__)
+    return run_role(PARAMETER_SERVER, body, parse(PARAMETER_SERVER, argv))
 
 
 if __name__ == "__main__":

@@ -8,15 +8,17 @@ It belongs to no run: all it knows of one is the server's address. The token com
 
 from __future__ import annotations
 
-import argparse
 import sys
 import threading
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any, NamedTuple
 
 import gymnasium
+import typer
 import yaml
 
+from surreal.base.system.command_line import read_command_line
 from surreal.base.system.logs import setup_logging
 from surreal.config.classes import add_python_path
 from surreal.config.schema.environment import WrapperConfig
@@ -28,14 +30,115 @@ from surreal.rlx.client.gym_driver import DriverCounts, DriverOptions, EpisodeEn
 from surreal.rlx.client.options import TOKEN_VARIABLE, find_token
 from surreal.rlx.client.training import at_show_signal
 from surreal.rlx.client.transport import parse_address
+from surreal.run.process.arguments import Debug, Level
 from surreal.run.process.ending import print_error
 from surreal.run.process.interrupts import set_at_signals
 from surreal.run.process.liveness.lifeline import follow_parent
+from surreal.run.process.roles import RLX_CLIENT
+
+
+def _seconds(text: str) -> float:
+    number = float(text)
+    if not number > 0:
+        raise typer.BadParameter(f"{number:g} is not > 0")
+    return number
+
+
+def _address(text: str) -> str:
+    try:
+        parse_address(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+    return text
+
+
+class Setting(NamedTuple):
+    """One argument of the environment."""
+
+    name: str
+    value: Any
+
+
+def _setting(text: str) -> Setting:
+    key, equals, value = text.partition("=")
+    if not key or not equals:
+        raise typer.BadParameter(f"expected NAME=VALUE, got {text!r}")
+    return Setting(key, yaml.safe_load(value))
+
+
+def _wrapper(text: str) -> WrapperSpec:
+    try:
+        settings = yaml.safe_load(text)
+        wrapper = WrapperConfig.model_validate({"name": settings} if isinstance(settings, str) else settings)
+    except (yaml.YAMLError, ValueError) as error:
+        raise typer.BadParameter(f"{text!r} is not a wrapper: {error}") from error
+    return WrapperSpec(wrapper.name or wrapper.class_path or "", wrapper.args, wrapper.training_only)
+
+
+@dataclass(frozen=True)
+class ClientArguments:
+    """Arguments of a client process."""
+
+    env_id: Annotated[str, typer.Argument(metavar="ENV_ID", help="Registered id, module:id, or module:Class.")]
+    server: Annotated[
+        str, typer.Option(metavar="HOST:PORT", parser=_address, help="Or rlx://, rlxs:// (TLS), ws://, wss://.")
+    ]
+    envs: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Environments, each with a connection and a thread.")
+    ] = 1
+    exploit: Annotated[bool, typer.Option("--exploit", help="Act as well as the agent can, and learn nothing.")] = False
+    episodes: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Number of all episodes; default: until stopped.")
+    ] = None
+    seed: Annotated[
+        int | None, typer.Option(help="Seed of repeatable first episodes; default: new ones each time.")
+    ] = None
+    kwargs: Annotated[
+        tuple[Setting, ...], typer.Option("--arg", metavar="K=V", parser=_setting, help="Argument of the environment.")
+    ] = ()
+    wrappers: Annotated[
+        tuple[WrapperSpec, ...],
+        typer.Option(
+            "--wrapper",
+            metavar="W",
+            parser=_wrapper,
+            help="Wrapper that the server leaves to clients: {name: N, args: {...}}; the innermost first.",
+        ),
+    ] = ()
+    python_path: Annotated[
+        tuple[str, ...],
+        typer.Option("--python-path", metavar="DIR", help="Another folder to find environments in; may be repeated."),
+    ] = ()
+    show: Annotated[bool, typer.Option("--show", help="Open a window for each environment.")] = False
+    timeout_s: Annotated[
+        float, typer.Option("--timeout", metavar="S", parser=_seconds, help="Longest wait for one answer, s.")
+    ] = 60.0
+    attempts: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Number of attempts to connect before giving up.")
+    ] = 40
+    token_file: Annotated[
+        str | None, typer.Option(metavar="FILE", help=f"File with the server's token; default: ${TOKEN_VARIABLE}.")
+    ] = None
+    tls_ca: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Check the server's certificate against these; turns TLS on.")
+    ] = None
+    tls_cert: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Certificate to show to the server, if it asks for one.")
+    ] = None
+    tls_key: Annotated[str | None, typer.Option(metavar="FILE", help="Its private key, if it is in another file.")] = (
+        None
+    )
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print every episode.")] = False
+    log_level: Annotated[Level, typer.Option(case_sensitive=False, help="Least severe level that is shown.")] = (
+        "warning"
+    )
+    debug: Debug = False
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run environments until their episodes are played or a signal comes; returns the exit code."""
-    arguments = _parser().parse_args(argv)
+    given = sys.argv[1:] if argv is None else argv
+    arguments = read_command_line(ClientArguments, given, name="surreal rlx-client", text=RLX_CLIENT.summary)
     stop = threading.Event()
     set_at_signals(stop)
     follow_parent()
@@ -45,8 +148,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     def make(render_mode: str | None = "human" if arguments.show else None) -> gymnasium.Env[Any, Any]:
         return make_env(
             arguments.env_id,
-            kwargs=dict(arguments.arg),
-            wrappers=arguments.wrapper,
+            kwargs=dict(arguments.kwargs),
+            wrappers=arguments.wrappers,
             training=not arguments.exploit,
             render_mode=render_mode,
         )
@@ -85,87 +188,19 @@ class _Switch:
         self.is_on = not self.is_on
 
 
-def _options(arguments: argparse.Namespace) -> DriverOptions:
+def _options(arguments: ClientArguments) -> DriverOptions:
     return DriverOptions(
         server=arguments.server,
         episodes=arguments.episodes,
         exploit=arguments.exploit,
         seed=arguments.seed,
         attempts=arguments.attempts,
-        timeout_s=arguments.timeout,
+        timeout_s=arguments.timeout_s,
         token=find_token(arguments.token_file, "--token-file"),
         tls_ca=arguments.tls_ca,
         tls_cert=arguments.tls_cert,
         tls_key=arguments.tls_key,
     )
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="surreal rlx-client",
-        description="Run gymnasium environments that the agent of an RLX server drives.",
-        allow_abbrev=False,
-    )
-    add = parser.add_argument
-    add("env_id", metavar="ENV_ID", help="registered id, module:id, or module:Class")
-    add("--server", type=_address, required=True, metavar="HOST:PORT", help="or rlx://, rlxs:// (TLS), ws://, wss://")
-    add("--envs", type=_positive, default=1, metavar="N", help="environments, each with a connection and a thread")
-    add("--exploit", action="store_true", help="act as well as the agent can, and learn nothing")
-    add("--episodes", type=_positive, metavar="N", help="how many in all; default: until stopped")
-    add("--seed", type=int, help="repeatable first episodes; default: new ones each time")
-    add("--arg", type=_setting, action="append", default=[], metavar="K=V", help="argument of the environment")
-    add("--wrapper", type=_wrapper, action="append", default=[], metavar="W",
-        help="wrapper that the server leaves to clients: {name: N, args: {...}}; the innermost first")  # fmt: skip
-    add("--python-path", action="append", default=[], metavar="DIR", help="further folder to find environments in")
-    add("--show", action="store_true", help="open a window for each environment")
-    add("--timeout", type=_seconds, default=60.0, metavar="S", help="longest wait for one answer, s")
-    add("--attempts", type=_positive, default=40, metavar="N", help="how often to try to connect before giving up")
-    add("--token-file", metavar="FILE", help=f"where the server's token is; default: ${TOKEN_VARIABLE}")
-    add("--tls-ca", metavar="FILE", help="check the server's certificate against these; turns TLS on")
-    add("--tls-cert", metavar="FILE", help="certificate to show to the server, where it asks for one")
-    add("--tls-key", metavar="FILE", help="its private key, if it is in another file")
-    add("--verbose", "-v", action="store_true", help="print every episode")
-    add("--log-level", type=str.lower, choices=("debug", "info", "warning", "error", "critical"), default="warning")
-    add("--debug", action="store_true", help="show tracebacks")
-    return parser
-
-
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{number} is not >= 1")
-    return number
-
-
-def _seconds(text: str) -> float:
-    number = float(text)
-    if not number > 0:
-        raise argparse.ArgumentTypeError(f"{number:g} is not > 0")
-    return number
-
-
-def _address(text: str) -> str:
-    try:
-        parse_address(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-    return text
-
-
-def _setting(text: str) -> tuple[str, Any]:
-    key, equals, value = text.partition("=")
-    if not key or not equals:
-        raise argparse.ArgumentTypeError(f"expected NAME=VALUE, got {text!r}")
-    return key, yaml.safe_load(value)
-
-
-def _wrapper(text: str) -> WrapperSpec:
-    try:
-        settings = yaml.safe_load(text)
-        wrapper = WrapperConfig.model_validate({"name": settings} if isinstance(settings, str) else settings)
-    except (yaml.YAMLError, ValueError) as error:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a wrapper: {error}") from error
-    return WrapperSpec(wrapper.name or wrapper.class_path or "", wrapper.args, wrapper.training_only)
 
 
 def _summary(counts: DriverCounts) -> str:

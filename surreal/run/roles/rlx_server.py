@@ -9,21 +9,21 @@ policy, with neither a run nor Redis.
 
 from __future__ import annotations
 
-import argparse
 import logging
 import sys
 import threading
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 from pydantic import ValidationError
 
 from surreal.agent import AgentLoop
-from surreal.base.errors import StoppedError
+from surreal.base.errors import ConfigError, StoppedError
 from surreal.base.system.logs import setup_logging
 from surreal.base.system.memory import keep_freed_memory
 from surreal.config import Config, add_python_path
@@ -38,13 +38,14 @@ from surreal.run.build.environments import build_spaces
 from surreal.run.build.rlx_server import ServerOptions, build_rlx_pool, port_owner
 from surreal.run.build.saved_policy import load_policy
 from surreal.run.lockstep.gradient_agent import GradientSession
-from surreal.run.process.ending import print_error
+from surreal.run.process.arguments import RoleArguments, parse_into
+from surreal.run.process.ending import ExitCode, print_error
 from surreal.run.process.interrupts import set_at_signals
 from surreal.run.process.liveness.lifeline import follow_parent
 from surreal.run.process.role import RoleProcess, role_rng, run_role
 from surreal.run.process.roles import RLX_SERVER, RandomStream
 from surreal.run.session.acting import ActingSession, saved_agent
-from surreal.run.session.serving import end_server, say, start_server
+from surreal.run.session.serving import end_server, start_server
 
 logger = logging.getLogger("surreal.run.roles.rlx_server")  # __name__ is __main__ in a separate process
 
@@ -142,53 +143,88 @@ def _with_overrides(config: Config, overrides: Sequence[str]) -> Config:
         raise explain(Config, error, places, "") from error
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="surreal rlx-server", add_help=False, allow_abbrev=False)
-    add = parser.add_argument_group("options of a server").add_argument
-    add("--host", help="address to listen on (default: rlx.host, 127.0.0.1)")
-    add("--port", type=int, help="port for TCP, WebSocket and HTTP; 0: a free one (default: rlx.port, 7001)")
-    add("--bind", type=parse_address, metavar="HOST:PORT", help="both of these")
-    add("--timeout", type=float, metavar="S", help="close connections of this age at the end of an episode, s")
-    add("--exploit", action="store_true", help="act as well as the agent can; nothing is learned")
-    add("--checkpoint", type=Path, metavar="PATH", help="serve this policy, without a run; with --exploit")
-    add("--trust", action="store_true", help="import the classes and folders that the policy names: runs their code")
-    add("--demo", action="store_true", help="serve the example page as well")
-    add("--reuse-port", action="store_true", help="share the port with other servers of the same run on this machine")
-    return parser
+#: Arguments that name the run to join.
+_OF_A_RUN = ("config", "run", "run_dir", "resume", "stay", "once")
+
+
+def _address(text: str) -> str:
+    try:
+        parse_address(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+    return text
+
+
+@dataclass(frozen=True)
+class ServerArguments(RoleArguments):
+    """Arguments of a server process."""
+
+    host: Annotated[
+        str | None, typer.Option(metavar="HOST", help="Address to listen on; default: rlx.host, 127.0.0.1.")
+    ] = None
+    port: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Port for TCP, WebSocket and HTTP; 0: a free one; default: rlx.port, 7001."),
+    ] = None
+    bind: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", parser=_address, help="The same as --host and --port.")
+    ] = None
+    timeout_s: Annotated[
+        float | None,
+        typer.Option("--timeout", metavar="S", help="Close connections of this age at the end of an episode, s."),
+    ] = None
+    exploit: Annotated[bool, typer.Option("--exploit", help="Act as well as the agent can; nothing is learned.")] = (
+        False
+    )
+    checkpoint: Annotated[
+        Path | None, typer.Option(metavar="PATH", help="Serve this policy, without a run; needs --exploit.")
+    ] = None
+    trust: Annotated[
+        bool,
+        typer.Option("--trust", help="Import the classes and folders that the policy names; this runs their code."),
+    ] = False
+    demo: Annotated[bool, typer.Option("--demo", help="Also serve the example page.")] = False
+    reuse_port: Annotated[
+        bool, typer.Option("--reuse-port", help="Share the port with other servers of the run on this machine.")
+    ] = False
+
+    def with_settings(self) -> ServerArguments:
+        """Return the arguments with overrides for those that set a setting."""
+        place = None if self.bind is None else parse_address(self.bind)
+        settings = {
+            "host": self.host if place is None else place.host,
+            "port": self.port if place is None else place.port,
+            "timeout_s": self.timeout_s,
+            "demo": self.demo or None,
+        }
+        given = [f"rlx.{key}={value}" for key, value in settings.items() if value is not None]
+        return replace(self, overrides=(*self.overrides, *given))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a server process; returns its exit code."""
-    own, rest = _parser().parse_known_args(sys.argv[1:] if argv is None else list(argv))
-    if {"-h", "--help"} & set(rest):
-        say(_parser().format_help())
-    if own.bind is not None:
-        own.host, own.port = own.bind.host, own.bind.port
-    given = {"host": own.host, "port": own.port, "timeout_s": own.timeout, "demo": own.demo or None}
-    overrides = [f"rlx.{key}={value}" for key, value in given.items() if value is not None]
-    options = ServerOptions(is_exploiting=own.exploit, reuses_port=own.reuse_port)
-    if own.checkpoint is None:
-        rest += [part for override in overrides for part in ("--set", override)]
-        return run_role(RLX_SERVER, partial(body, options=options), rest, __doc__)
-    return _serve_checkpoint(own, rest, overrides)
+    arguments = parse_into(ServerArguments, RLX_SERVER, argv).with_settings()
+    if arguments.checkpoint is not None:
+        return _serve_checkpoint(arguments, arguments.checkpoint)
+    options = ServerOptions(is_exploiting=arguments.exploit, reuses_port=arguments.reuse_port)
+    return run_role(RLX_SERVER, partial(body, options=options), arguments)
 
 
-def _serve_checkpoint(own: argparse.Namespace, rest: Sequence[str], overrides: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(prog="surreal rlx-server --checkpoint PATH --exploit", allow_abbrev=False)
-    parser.add_argument("--set", action="append", default=[], metavar="A.B=C", help="override one setting of the file")
-    levels = ("debug", "info", "warning", "error", "critical")
-    parser.add_argument("--log-level", type=str.lower, choices=levels, default="warning")
-    parser.add_argument("--debug", action="store_true", help="show tracebacks")
-    arguments = parser.parse_args(rest)
-    if not own.exploit:
-        parser.error("a saved policy is served as it is, nothing is learned: add --exploit")
+def _serve_checkpoint(arguments: ServerArguments, path: Path) -> int:
+    refusal = None if arguments.exploit else "a saved policy is served as it is, nothing is learned: add --exploit"
+    for name in _OF_A_RUN:
+        if getattr(arguments, name):
+            refusal = f"--checkpoint serves a policy without a run; leave out {name} or --checkpoint"
+    if refusal is not None:
+        print_error(ConfigError(refusal, key="--checkpoint"))
+        return ExitCode.USAGE
     stop = threading.Event()
     set_at_signals(stop)
     follow_parent()
     keep_freed_memory()
-    setup_logging(arguments.log_level, "rlx-server")
+    setup_logging(arguments.log_level or "warning", "rlx-server")
     try:
-        serve_policy(own.checkpoint, [*arguments.set, *overrides], stop, reuses_port=own.reuse_port, trust=own.trust)
+        serve_policy(path, arguments.overrides, stop, reuses_port=arguments.reuse_port, trust=arguments.trust)
     except Exception as error:
         if arguments.debug:
             raise

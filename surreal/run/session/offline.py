@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -98,28 +99,26 @@ def fill_replay(process: RoleProcess, path: Path) -> None:
     )  # fmt: skip
 
 
-def run_offline_learner(arguments: RoleArguments, argv: Sequence[str], run: Callable[[list[str]], int]) -> int:
+def run_offline_learner(arguments: RoleArguments, run: Callable[[RoleArguments], int]) -> int:
     """Run a learner that no launcher started: with the settings of offline training, and a Redis if none is named.
 
     Args:
-        arguments: parsed from argv; `offline` is set.
-        argv: argv of the learner.
-        run: runs the learner with an argv; returns its exit code.
+        arguments: arguments of the learner; `offline` is set.
+        run: runs the learner with final arguments; returns its exit code.
     """
-    extra: list[str] = []
     try:
-        if arguments.offline is None or arguments.config is None:
+        source = arguments.config
+        if arguments.offline is None or source is None:
             raise ConfigError("offline training needs a configuration: name a preset or a file", key="--offline")
-        config = load_config(arguments.config, arguments.overrides)
-        for override in offline_settings(config, arguments.offline):
-            extra += ["--set", override]
-        config = load_config(arguments.config, [*arguments.overrides, *extra[1::2]])
+        config = load_config(source, arguments.overrides)
+        arguments = replace(arguments, overrides=(*arguments.overrides, *offline_settings(config, arguments.offline)))
+        config = load_config(source, arguments.overrides)
         with ExitStack() as stack:
             if arguments.redis is None and config.redis.address is None:
                 server = EmbeddedRedis(maxmemory_bytes=config.own_redis_bytes)
                 stack.callback(server.stop)
-                extra += ["--redis", server.start().address]
-            return run([*argv, *extra])
+                arguments = replace(arguments, redis=server.start().address)
+            return run(arguments)
     except SurrealError as error:
         if arguments.debug:
             raise

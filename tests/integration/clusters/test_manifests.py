@@ -94,7 +94,7 @@ def test_every_command_is_one_that_its_role_takes() -> None:
         seen.add(role)
         arguments = [word.replace("$(SURREAL_RUN)", "demo").replace("$(POD)", "ps-0") for word in arguments]
         own = [word for word in arguments if not word.startswith(("--host", "--port"))]  # the server's own
-        parsed = parse(_ROLES[role], own, "")
+        parsed = parse(_ROLES[role], own)
         assert parsed.run == "demo", name
         assert parsed.resume and parsed.stay
         assert parsed.config == "/etc/surreal/app.yaml"

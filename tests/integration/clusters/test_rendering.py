@@ -72,7 +72,7 @@ def test_every_process_is_told_of_the_run_as_its_command_takes_it(rendered: Call
         if role not in roles:
             assert name in ("redis", "tensorboard")
             continue
-        parsed = parse(roles[role], arguments, "")
+        parsed = parse(roles[role], arguments)
         config = load_config("cartpole-dqn", parsed.overrides)
         assert (config.agent.count, config.learner.batch_size) == (7, 64)
 

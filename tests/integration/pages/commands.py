@@ -23,7 +23,7 @@ from surreal.cli.program import main
 from surreal.config import load_config
 from surreal.rlx.client.gym_driver import DriverCounts
 from surreal.run.lockstep.check import check_run
-from surreal.run.process.arguments import parse
+from surreal.run.process.arguments import RoleArguments
 from surreal.run.process.roles import Role
 from tests.integration.pages.desk import Desk
 from tests.pages import ROOT, Block
@@ -122,8 +122,7 @@ class Commands:
             assert Path(wheel).name == f"surreal_rl-{__version__}-py3-none-any.whl"
 
 
-def _check_role(role: Role, _: Any, argv: Sequence[str] | None, description: str) -> int:
-    arguments = parse(role, argv or (), description)
+def _check_role(role: Role, _: Any, arguments: RoleArguments) -> int:
     if arguments.config is not None:
         check_run(load_config(arguments.config, arguments.overrides))
     return 0

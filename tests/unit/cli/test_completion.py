@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from surreal.cli import completion
-from surreal.cli.completion import policies, presets_and_files, run_names, settings
+from surreal.cli.completion import policies, presets_and_files, run_names
 from surreal.cli.program import main
 from surreal.config import load_config
+from surreal.run.process.arguments import complete_settings
 
 
 def test_the_shell_gets_presets_runs_and_settings(tmp_path: Path) -> None:
@@ -53,13 +54,13 @@ def test_files_and_folders_go_on_from_what_was_typed(tmp_path: Path, monkeypatch
 
 
 def test_every_setting_that_is_completed_is_one() -> None:
-    names = [name.removesuffix("=") for name, _ in settings("")]
+    names = [name.removesuffix("=") for name, _ in complete_settings("")]
     assert {"seed", "learner.batch_size", "env.id", "agent.class"} <= set(names)
     plain = load_config("cartpole-dqn").model_dump(mode="json", by_alias=True)
     for name in names:
         section, _, key = name.rpartition(".")
         assert key in (plain[section] if section else plain), name
-    assert dict(settings("learner.gamma"))["learner.gamma="]
+    assert dict(complete_settings("learner.gamma"))["learner.gamma="]
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish", "powershell"])

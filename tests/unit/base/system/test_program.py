@@ -120,8 +120,8 @@ def test_a_parameter_without_a_default_is_refused() -> None:
 @pytest.mark.parametrize(
     ("line", "code", "words"),
     [
-        (["--steps", "many"], 2, "argument --steps: invalid int value: 'many'"),
-        (["--step", "3"], 2, "unrecognized arguments: --step 3"),
+        (["--steps", "many"], 2, "Invalid value for '--steps'"),
+        (["--step", "3"], 2, "No such option: --step"),
         (["--help"], 0, "How a small program ends."),
     ],
 )

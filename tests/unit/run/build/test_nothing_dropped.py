@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import ast
+import dataclasses
 import inspect
 import json
+import re
 import textwrap
 from collections.abc import Iterator
 from functools import cache
@@ -36,9 +37,9 @@ from surreal.run.build import learning
 from surreal.run.build.acting import AGENT, MODEL
 from surreal.run.build.construct import Recipe, Setting, check
 from surreal.run.build.learning import LEARNER, REPLAY
-from surreal.run.process import arguments as role_arguments
-from surreal.run.process.roles import LEARNER as LEARNER_ROLE
-from surreal.run.roles import rlx_client, rlx_server
+from surreal.run.process.arguments import RoleArguments
+from surreal.run.roles.rlx_client import ClientArguments
+from surreal.run.roles.rlx_server import ServerArguments
 
 PARTS = ((surreal.model, MODEL), (surreal.agent, AGENT), (surreal.learner, LEARNER), (surreal.replay, REPLAY))
 CLASSES = [(recipe, cls) for module, recipe in PARTS for cls in public_classes(module, recipe.base)]
@@ -241,17 +242,9 @@ def test_setting_of_an_exploration_acts(exploration: dict[str, Any], change: dic
 # -- options of the command line -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("module", "parser"),
-    [
-        (role_arguments, role_arguments._parser(LEARNER_ROLE, "")),
-        (rlx_server, rlx_server._parser()),
-        (rlx_client, rlx_client._parser()),
-    ],
-)
-def test_option_is_read(module: Any, parser: argparse.ArgumentParser) -> None:
-    source = inspect.getsource(module)
-    for action in parser._actions:
-        if action.dest != "help":
-            is_named = f'"{action.dest}"' in source or f".{action.dest}" in source
-            assert is_named, f"{action.dest} is parsed and not looked at"
+@pytest.mark.parametrize("kind", [RoleArguments, ServerArguments, ClientArguments])
+def test_option_is_read(kind: type) -> None:
+    source = "\n".join(path.read_text() for path in SOURCES if "run" in path.parts)
+    for field in dataclasses.fields(kind):
+        is_read = re.search(rf"(arguments|self|given)\.{field.name}\b", source)
+        assert is_read, f"{field.name} is parsed and not looked at"

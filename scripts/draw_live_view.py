@@ -14,7 +14,7 @@ from rich.console import Console
 from surreal.distributed.telemetry.heartbeats import Heartbeat
 from surreal.run.view.live.frame import Frame, Picture
 from surreal.run.view.live.trend import Bound
-from surreal.run.view.reader import summarize_processes
+from surreal.run.view.run_view import summarize_processes
 
 RUN = "cartpole-dqn-20260131-123456-ab12"
 

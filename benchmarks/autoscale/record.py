@@ -25,7 +25,8 @@ from typing import Any
 import psutil
 
 from surreal.distributed.connection.client import RedisClient
-from surreal.run.view.reader import RunReader, RunView
+from surreal.run.view.reader import RunReader
+from surreal.run.view.run_view import RunView
 
 RECORDING = Path(__file__).with_name("recording.json")
 

@@ -71,6 +71,25 @@ def load_config(
     return config.with_sources(places)
 
 
+def from_plain(plain: dict[str, Any], overrides: Sequence[str], label: str) -> Config:
+    """Check a configuration that was loaded before, with overrides.
+
+    Args:
+        plain: nested plain data; changed in place.
+        overrides: settings that win, each `key.path=value` with a YAML value.
+        label: where the plain data came from, for messages.
+
+    Raises:
+        ConfigError: if anything is wrong.
+    """
+    places: dict[str, str] = {}
+    apply_overrides(plain, places, [parse_override(text) for text in overrides])
+    try:
+        return Config.model_validate(plain).with_sources(places)
+    except ValidationError as error:
+        raise explain(Config, error, places, label) from error
+
+
 def to_yaml(config: Config, *, hide_passwords: bool = False) -> str:
     """Write a configuration in full, so that `load_config` gives the same again.
 

@@ -18,7 +18,8 @@ from surreal.run.process.arguments import REDIS_VARIABLE
 from surreal.run.process.finding import RunOverError, is_written_to, named_folder, require_folder
 from surreal.run.view.listing import open_client
 from surreal.run.view.live.describe import describe_numbers, describe_troubles, starting_phase
-from surreal.run.view.reader import RunReader, RunView
+from surreal.run.view.reader import RunReader
+from surreal.run.view.run_view import RunView
 
 _TIMEOUT_S = 5.0
 

@@ -14,7 +14,6 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
-from functools import partial
 
 import redis
 from rich.console import Console
@@ -305,11 +304,10 @@ class Launcher:
             int(last_metric(self.folder.path, "learner/skipped_updates_total")),
         )
         time_s = self.folder.earlier_s + self._elapsed_s
-        result = partial(
-            result_of, self.config, self.run, started=self._started, time_s=time_s, counts=counts, best=best
-        )
         try:
-            self.folder.write_result(result(ending))
+            self.folder.write_result(
+                result_of(self.config, self.run, ending, started=self._started, time_s=time_s, counts=counts, best=best)
+            )
         except FolderError as error:
             ending = Ending(f"{ending.reason}; then {error}", ExitCode.FAILED)
         return RunOutcome(self.run, self.folder.path, self.config, ending, counts, time_s, best)

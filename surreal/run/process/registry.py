@@ -15,15 +15,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from pydantic import ValidationError
 from redis.exceptions import NoPermissionError
 
 from surreal import __version__
 from surreal.base.errors import BusyError, ConfigError, ContractError, StoppedError
 from surreal.base.liveness.wait_notice import WaitNotice
 from surreal.config import Config, diff_shared
-from surreal.config.loading import apply_overrides, parse_override
-from surreal.config.problems import explain
+from surreal.config.loading import from_plain
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.keys import FORMAT, RUNS, run_pattern
 from surreal.distributed.telemetry.heartbeats import live_processes
@@ -31,46 +29,35 @@ from surreal.run.process.progress import json_object
 
 logger = logging.getLogger(__name__)
 
-
 _MAX_CHARACTERS = 40
+_POLL_INTERVAL_S = 0.5
 
 
-def stamp() -> dict[str, Any]:
-    """Return the version fields of a run's configuration."""
-    return {"surreal": __version__, "format": FORMAT}
-
-
-def require_same_format(client: RedisClient, stored: Mapping[str, Any]) -> None:
-    """Refuse a run whose keys this version would misread.
-
-    Raises:
-        ContractError: its format is another one.
-    """
+def _require_same_format(client: RedisClient, stored: Mapping[str, Any]) -> None:
+    """Refuse a run whose keys this version would misread."""
     if (theirs := stored.get("format", 0)) == FORMAT:
         return
     raise ContractError(
         f"run {client.run!r} in Redis at {client.address} has format {str(theirs)[:_MAX_CHARACTERS]}, of Surreal "
-        f"{version_of(stored)}, but this process has format {FORMAT}, of Surreal {__version__}; use one version for "
+        f"{_version_of(stored)}, but this process has format {FORMAT}, of Surreal {__version__}; use one version for "
         f"the whole run, or delete its keys (surreal stop {client.run} --delete) and resume from its checkpoints",
         diff=("format",),
     )
 
 
-def tell_other_version(client: RedisClient, stored: Mapping[str, Any]) -> None:
-    """Warn if another version of the same format wrote the run's configuration."""
-    if (theirs := version_of(stored)) != __version__:
-        logger.warning(
-            "run %s is of Surreal %s, and this process is of Surreal %s; both have format %d, so they fit",
-            client.run, theirs, __version__, FORMAT,
-        )  # fmt: skip
+def _is_of_this_version(client: RedisClient, stored: Mapping[str, Any]) -> bool:
+    """Whether this version of Surreal wrote the run's configuration; warn if another one did."""
+    if (theirs := _version_of(stored)) == __version__:
+        return True
+    logger.warning(
+        "run %s is of Surreal %s, and this process is of Surreal %s; both have format %d, so they fit",
+        client.run, theirs, __version__, FORMAT,
+    )  # fmt: skip
+    return False
 
 
-def version_of(stored: Mapping[str, Any]) -> str:
-    """Return the version that wrote a run's configuration."""
+def _version_of(stored: Mapping[str, Any]) -> str:
     return str(stored.get("surreal", "before 0.1.0"))[:_MAX_CHARACTERS]
-
-
-_POLL_INTERVAL_S = 0.5
 
 
 class RunEntry(NamedTuple):
@@ -90,7 +77,8 @@ class Registrant(NamedTuple):
 
 def describe(config: Config, registrant: Registrant) -> bytes:
     """Encode a configuration for Redis: the shared part, and everything except addresses, which may hold passwords."""
-    content = {"shared": config.shared(), "config": plain_config(config), **registrant._asdict(), **stamp()}
+    content = {"shared": config.shared(), "config": plain_config(config), **registrant._asdict()}
+    content |= {"surreal": __version__, "format": FORMAT}
     return json.dumps(content, sort_keys=True).encode()
 
 
@@ -183,13 +171,12 @@ def register(
         seen = _stored(client)
         stored = _parse(seen)
         if stored is not None:
-            require_same_format(client, stored)
+            _require_same_format(client, stored)
         differences = () if stored is None else diff_shared(stored["shared"], config.shared())
         is_mine_first = registrant.leads and stored is not None and not stored.get("leads", True)
-        if stored is not None and not differences and not is_mine_first:
-            tell_other_version(client, stored)
-            if not registrant.leads or version_of(stored) == __version__:
-                break
+        is_same = stored is not None and not differences and not is_mine_first
+        if is_same and (_is_of_this_version(client, stored or {}) or not registrant.leads):
+            break
         if differences and not is_mine_first and _is_defended(client, stored or {}, registrant):
             raise _differs(client, differences)
         try:
@@ -226,7 +213,7 @@ def compare(client: RedisClient, config: Config, registrant: Registrant) -> None
             client.redis.set(client.run_keys.config, describe(config, registrant), nx=True)
             _list_run(client, config)
         return
-    require_same_format(client, stored)
+    _require_same_format(client, stored)
     if differences := diff_shared(stored["shared"], config.shared()):
         raise _differs(client, differences)
 
@@ -332,15 +319,10 @@ def _parse(value: bytes) -> Mapping[str, Any] | None:
 
 
 def _configured(client: RedisClient, stored: Mapping[str, Any], overrides: Sequence[str]) -> Config:
-    require_same_format(client, stored)
+    _require_same_format(client, stored)
     # Without addresses, as `plain_config` writes it: an address that a peer added would get this process's password.
     plain: dict[str, Any] = {name: value for name, value in stored["config"].items() if name != "redis"}
-    places: dict[str, str] = {}
-    apply_overrides(plain, places, [parse_override(text) for text in overrides])
-    try:
-        return Config.model_validate(plain).with_sources(places)
-    except ValidationError as error:
-        raise explain(Config, error, places, f"run {client.run}") from error
+    return from_plain(plain, overrides, f"run {client.run}")
 
 
 def _is_defended(client: RedisClient, stored: Mapping[str, Any], registrant: Registrant) -> bool:

@@ -20,15 +20,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from pydantic import ValidationError
 
 from surreal.agent import AgentLoop
 from surreal.base.errors import ConfigError, StoppedError
 from surreal.base.system.logs import setup_logging
 from surreal.base.system.memory import keep_freed_memory
-from surreal.config import Config, add_python_path
-from surreal.config.loading import apply_overrides, parse_override
-from surreal.config.problems import explain
+from surreal.config import add_python_path
+from surreal.config.loading import from_plain
 from surreal.rlx.client.transport import parse_address
 from surreal.rlx.pool.pool import RlxEnvPool
 from surreal.rlx.server.server import RlxServer
@@ -109,7 +107,7 @@ def serve_policy(
         SurrealError: the file, a setting, or the address does not work out.
     """
     policy = load_policy(path, trust=trust)
-    config = _with_overrides(policy.config, overrides)
+    config = from_plain(policy.config.model_dump(mode="json", by_alias=True), overrides, "")
     add_python_path(config.python_path)
     options = ServerOptions(is_exploiting=True, reuses_port=reuses_port, owner=f"policy {path.resolve()}")
     with ExitStack() as stack:
@@ -131,16 +129,6 @@ def _send_metric(process: RoleProcess, method: str, name: str, value: Any, step:
         process.telemetry.histogram(name, value, step)
     else:
         process.telemetry.scalar(name, value, step)
-
-
-def _with_overrides(config: Config, overrides: Sequence[str]) -> Config:
-    plain: dict[str, Any] = config.model_dump(mode="json", by_alias=True)
-    places: dict[str, str] = {}
-    apply_overrides(plain, places, [parse_override(text) for text in overrides])
-    try:
-        return Config.model_validate(plain).with_sources(places)
-    except ValidationError as error:
-        raise explain(Config, error, places, "") from error
 
 
 #: Arguments that name the run to join.

@@ -10,7 +10,7 @@ from surreal.base.metrics import Reading
 from surreal.distributed.telemetry.heartbeats import Heartbeat
 from surreal.plugins.dashboard.sources.live import Live
 from surreal.replay.stream.info import ReplayInfo
-from surreal.run.view.reader import summarize_processes
+from surreal.run.view.run_view import summarize_processes
 
 BEAT = Heartbeat("id", "agent", "agent-0", 17, "host", started=1000.0, time=1100.0, version=5, global_step=340)
 SHARD = ReplayInfo(

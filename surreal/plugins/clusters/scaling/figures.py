@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 from surreal.distributed.telemetry.heartbeats import Heartbeat
 from surreal.run.process.roles import LEARNER, RLX_SERVER
-from surreal.run.view.reader import RunView
+from surreal.run.view.run_view import RunView
 
 #: What latency is said to be where sessions wait and none was answered, s: as long as nothing is known of.
 _NO_ANSWER_S = 10.0

@@ -19,7 +19,8 @@ from surreal.base.system.program import install_command
 from surreal.distributed.connection.client import RedisClient
 from surreal.plugins.clusters.scaling.figures import FIGURES, Figure, processes_by_role
 from surreal.run.process.interrupts import set_at_signals
-from surreal.run.view.reader import RunReader, RunView
+from surreal.run.view.reader import RunReader
+from surreal.run.view.run_view import RunView
 
 logger = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from surreal.plugins.recorded.history import History
 from surreal.replay.stream.info import ReplayInfo
 from surreal.run.view.listing import ListedRun
 from surreal.run.view.live.describe import describe_troubles
-from surreal.run.view.reader import RunView
+from surreal.run.view.run_view import RunView
 
 #: How a run has been doing: small charts, those that it has.
 HEALTH_METRICS = (

@@ -18,7 +18,8 @@ from surreal.distributed.experience.shards import ReplayShards
 from surreal.replay.stream.info import ReplayInfo, replay_info
 from surreal.run.process import registry
 from surreal.run.process.run_folder import CONFIG_NAME
-from surreal.run.view.reader import RunReader, RunView
+from surreal.run.view.reader import RunReader
+from surreal.run.view.run_view import RunView
 
 #: A page does not wait longer than this for a server that does not answer, in s.
 _TIMEOUT_S = 2.0

@@ -10,7 +10,8 @@ from surreal.base.errors import CodecError
 from surreal.config import Config
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.telemetry.records import decode_entry
-from surreal.run.view.reader import RunReader, RunView
+from surreal.run.view.reader import RunReader
+from surreal.run.view.run_view import RunView
 
 #: How far to look back, s; shorter spans say nothing about rates.
 WINDOW_S = 60.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from surreal.run.process.roles import LEARNER
-from surreal.run.view.reader import RunView
+from surreal.run.view.run_view import RunView
 
 
 def starting_phase(view: RunView) -> str:

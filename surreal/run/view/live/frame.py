@@ -30,7 +30,7 @@ from surreal.run.view.live.text import (
     rate,
 )
 from surreal.run.view.live.trend import Bound
-from surreal.run.view.reader import RunView
+from surreal.run.view.run_view import RunView
 
 _LABEL = 15
 _MIN_BAR, _MAX_BAR, _MAX_CURVE = 8, 60, 80

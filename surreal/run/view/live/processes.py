@@ -12,7 +12,7 @@ from rich.text import Text
 from surreal.distributed.telemetry.heartbeats import Heartbeat
 from surreal.run.process.roles import AGENT, EVAL, LEARNER
 from surreal.run.view.live.text import Glyphs, duration, fitted, plain, rate
-from surreal.run.view.reader import whole
+from surreal.run.view.run_view import whole
 
 _ORDER = (LEARNER.counts_as, AGENT.counts_as, EVAL.counts_as)
 #: The rate of a role's processes: metric and unit.

@@ -19,7 +19,7 @@ from rich.table import Table
 from surreal.run.view.live.describe import describe_numbers, describe_troubles, starting_phase
 from surreal.run.view.live.frame import Frame, Picture
 from surreal.run.view.live.trend import RunLimits, Trend, nearest_bound, seconds_to_goal
-from surreal.run.view.reader import RunView
+from surreal.run.view.run_view import RunView
 
 #: Redraws per second: as often as the launcher looks at its run.
 _REDRAWS_PER_S = 2

@@ -24,7 +24,8 @@ from surreal.distributed.connection.client import RedisClient
 from surreal.run.process import registry
 from surreal.run.view.live.progress import Display
 from surreal.run.view.live.trend import RunLimits, Trend
-from surreal.run.view.reader import RunReader, RunTracker, RunView
+from surreal.run.view.reader import RunReader, RunTracker
+from surreal.run.view.run_view import RunView
 
 logger = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from typing import NamedTuple, Self
 
 from surreal.base.values import LARGEST
 from surreal.config import Config
-from surreal.run.view.reader import RunView
+from surreal.run.view.run_view import RunView
 
 _MAX_POINTS = 512
 #: Between two points of the curve of training returns, s: as often as agents report.

@@ -10,7 +10,7 @@ import pytest
 
 from surreal.distributed.telemetry.heartbeats import Heartbeat
 from surreal.plugins.clusters.scaling.figures import FIGURES, processes_by_role
-from surreal.run.view.reader import RunView, summarize_processes
+from surreal.run.view.run_view import RunView, summarize_processes
 
 ROOT = Path(__file__).parents[4]
 

@@ -13,7 +13,7 @@ from rich.console import Console
 from surreal.distributed.telemetry.heartbeats import Heartbeat
 from surreal.run.view.live.describe import describe_numbers
 from surreal.run.view.live.progress import Display
-from surreal.run.view.reader import RunView, summarize_processes
+from surreal.run.view.run_view import RunView, summarize_processes
 
 
 def beat(role: str, name: str, age_s: float = 0.0, step: int = 0, **metrics: float) -> Heartbeat:

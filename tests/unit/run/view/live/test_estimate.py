@@ -11,7 +11,7 @@ import pytest
 
 from surreal.config import load_config
 from surreal.run.view.live.trend import Bound, RunLimits, TimedReturn, Trend, nearest_bound, seconds_to_goal
-from surreal.run.view.reader import RunView
+from surreal.run.view.run_view import RunView
 
 HALF_WAY = replace(RunView(()), env_steps=500, updates=90, steps_per_s=10.0, updates_per_s=1.0)
 

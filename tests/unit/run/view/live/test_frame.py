@@ -13,7 +13,7 @@ from surreal.distributed.telemetry.heartbeats import Heartbeat
 from surreal.run.view.live.frame import Frame, Picture, frame_lines
 from surreal.run.view.live.text import ASCII, UNICODE, Glyphs
 from surreal.run.view.live.trend import Bound
-from surreal.run.view.reader import RunView
+from surreal.run.view.run_view import RunView
 
 LEARNER = Heartbeat("l", "learner", "learner", 1, "host", 0.0, 50.0, metrics={"learner/updates_per_s": 30.0})
 AGENTS = tuple(Heartbeat(f"a{i}", "agent", f"agent-{i}", 100 + i, "host", 0.0, 50.0) for i in range(40))

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from surreal.run.view.live.progress import Display
 from surreal.run.view.live.trend import RunLimits
-from surreal.run.view.reader import RunView
+from surreal.run.view.run_view import RunView
 
 RUNNING = RunView((), env_steps=500, updates=50, eval_return=3.0, eval_rounds=1, steps_per_s=10.0)
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 from surreal.run.view.live.trend import Curve, Trend, mean
-from surreal.run.view.reader import RunView
+from surreal.run.view.run_view import RunView
 
 NOTHING = RunView(())
 

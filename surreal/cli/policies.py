@@ -86,9 +86,9 @@ def watch(
     from surreal.run.build.check import has_display
     from surreal.run.build.trust import trusted_config
     from surreal.run.commands.play import fresh_rng
-    from surreal.run.commands.status import find_run
     from surreal.run.commands.watch import Watcher
     from surreal.run.process import registry
+    from surreal.run.process.finding import find_run
 
     if record is None and not terminal and not show:
         show = has_display()

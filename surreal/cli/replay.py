@@ -126,7 +126,7 @@ def _find(
     stack: ExitStack, run: str | None, addresses: str | None, run_dir: Path | None, num_shards: int | None
 ) -> ReplayShards:
     """Find the replay of an existing run, on its server or on the named ones."""
-    from surreal.run.commands.status import find_run
+    from surreal.run.process.finding import find_run
 
     clients: list[RedisClient] = []
     named: list[str | None] = [*_split(addresses)]
@@ -140,7 +140,7 @@ def _find(
 def _targets(run: str, addresses: str | None, run_dir: Path | None) -> list[RedisClient]:
     """Make clients of a run that may not exist yet."""
     from surreal.run.process.arguments import DEFAULT_REDIS
-    from surreal.run.process.role import make_client
+    from surreal.run.process.finding import make_client
     from surreal.run.process.run_folder import RUNS_FOLDER, RunFolder
 
     named = _split(addresses)

@@ -113,8 +113,8 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Show a run: in progress, from any machine that reaches its Redis, or over, from its folder."""
-    from surreal.run.commands.status import find_run, print_status, run_status
-    from surreal.run.process.finding import RunOverError
+    from surreal.run.commands.status import print_status, run_status
+    from surreal.run.process.finding import RunOverError, find_run
     from surreal.run.view.outcome import ended_to_json
 
     try:
@@ -144,8 +144,8 @@ def stop(
     ] = False,
 ) -> None:
     """End a run: all of its processes drain."""
-    from surreal.run.commands.status import find_run
     from surreal.run.process import registry
+    from surreal.run.process.finding import find_run
 
     if delete and undo:
         raise ConfigError("--undo lets the run continue, and --delete removes it: give one of them", key="--undo")
@@ -169,9 +169,8 @@ def top(
     no_color: NoColor = False,
 ) -> None:
     """Watch a run, from any machine that reaches its Redis; q leaves, s asks the run to stop."""
-    from surreal.run.commands.status import find_run
     from surreal.run.process.ending import ExitCode
-    from surreal.run.process.finding import RunOverError
+    from surreal.run.process.finding import RunOverError, find_run
     from surreal.run.process.interrupts import set_at_signals
     from surreal.run.view.live.top import Top
 

@@ -186,9 +186,9 @@ def _run_companions(
     console: Console,
 ) -> Ending:
     """Run parts of an app next to a run in progress."""
-    from surreal.run.commands.status import find_address, find_run
     from surreal.run.launch.companions import Companions, RunPlace
     from surreal.run.launch.starting import Spawner
+    from surreal.run.process.finding import find_address, find_run
     from surreal.run.process.run_folder import RUNS_FOLDER
 
     place = None

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from surreal.distributed.telemetry.heartbeats import all_processes
-from surreal.run.commands.status import find_run
+from surreal.run.process.finding import find_run
 from surreal.run.process.registry import stop_reason
 from tests.e2e.trial import Trial
 

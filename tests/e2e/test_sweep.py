@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from surreal.base.errors import SurrealError
 from surreal.plugins.sweep.trials import TrialFile
-from surreal.run.commands.status import find_run, run_status
+from surreal.run.commands.status import run_status
+from surreal.run.process.finding import find_run
 from surreal.run.view.listing import list_runs
 
 if TYPE_CHECKING:

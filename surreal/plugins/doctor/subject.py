@@ -11,9 +11,8 @@ from surreal.base.errors import ConfigError
 from surreal.config import Config, load_config, preset_names
 from surreal.distributed.connection.address import FoundAddress
 from surreal.distributed.connection.client import RedisClient
-from surreal.run.commands.status import find_run
 from surreal.run.process.arguments import REDIS_VARIABLE
-from surreal.run.process.finding import RunOverError, is_run_folder
+from surreal.run.process.finding import RunOverError, find_run, is_run_folder
 from surreal.run.process.registry import stored_config
 from surreal.run.process.run_folder import RUNS_FOLDER, RunFolder, newest_running
 

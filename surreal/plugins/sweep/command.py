@@ -26,8 +26,8 @@ from surreal.plugins.sweep.sweeping import Sweeping
 from surreal.plugins.sweep.trials import Trial, TrialFile
 from surreal.plugins.sweep.view import SweepView, describe_end, ranking
 from surreal.run.process.ending import Ending, ExitCode
+from surreal.run.process.finding import open_client
 from surreal.run.process.interrupts import Interrupts
-from surreal.run.view.listing import open_client
 
 logger = logging.getLogger(__name__)
 

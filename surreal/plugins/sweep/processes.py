@@ -21,8 +21,8 @@ from surreal.config import Config
 from surreal.distributed.server import owned_exec
 from surreal.run.launch.supervise import last_error_line
 from surreal.run.process import registry
+from surreal.run.process.finding import open_client
 from surreal.run.process.roles import EVAL, ROLES
-from surreal.run.view.listing import open_client
 
 logger = logging.getLogger(__name__)
 

@@ -62,7 +62,6 @@ def make_children(
     }
     if RLX_SERVER.count(config):
         from surreal.run.build.rlx_server import port_owner  # brings gymnasium, for the wrappers
-        from surreal.run.launch.children import rlx_arguments
 
         arguments |= rlx_arguments(config, common, stack, say, owner=port_owner(client), config_path=config_path)
     return [Child(role, number, arguments[role](number)) for role in ROLES for number in range(role.count(config))]

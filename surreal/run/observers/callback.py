@@ -8,11 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from surreal.base.errors import StoppedError, SurrealError, UserCodeError, describe_method
 
-if TYPE_CHECKING:
-    from surreal.learner import Learner
-    from surreal.run.evaluation import EvaluationRound
-
-
 logger = logging.getLogger(__name__)
 
 if TYPE_CHECKING:  # an agent's process needs neither

@@ -1,14 +1,16 @@
-"""Find a run's folder by path, name or id: one rule for all commands, also for runs that have ended."""
+"""Find a run's folder by path, name or id, and its Redis: one rule for all commands, also for runs that have ended."""
 
 from __future__ import annotations
 
 import os
 import socket
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from surreal.base.errors import ConfigError
+from surreal.base.errors import ConfigError, RedisUnavailableError
+from surreal.base.system.files import ADDRESS_VARIABLE
 from surreal.base.system.process import is_process_alive
 from surreal.config.problems import nearest
 from surreal.run.process.run_folder import (
@@ -22,6 +24,11 @@ from surreal.run.process.run_folder import (
     read_result,
 )
 
+if TYPE_CHECKING:
+    from surreal.distributed.connection.client import RedisClient
+
+#: Longest wait of a command for Redis, s.
+_TIMEOUT_S = 5.0
 #: A process that began this much later than the lock was taken is another one with the same id, s.
 _CLOCK_SLACK_S = 2.0
 
@@ -79,6 +86,90 @@ def require_folder(name: str | os.PathLike[str] | None, runs: Path = RUNS_FOLDER
         advice = f"did you mean {similar}?" if similar else f"{runs} has {', '.join(known[-5:]) or 'no run'}"
         problem = f"{os.fspath(name)} is not a run's folder, name or id below {runs}; {advice}"
     raise ConfigError(f"{problem}; --run-dir names a run's folder, and --redis its Redis", key="RUN")
+
+
+def find_run(run: str | None, *, address: str | None, run_dir: Path | None, must_be_known: bool = True) -> RedisClient:
+    """Find a run and its Redis: at an address, by its folder, or the newest one below `runs`.
+
+    Args:
+        run: its id, the name of its folder below `runs`, or a path to the folder; None: the one of `run_dir`, or the
+            newest.
+        address: address of its Redis.
+        run_dir: its folder.
+        must_be_known: false also accepts a named run that is not listed there, because another server lists it.
+
+    Raises:
+        ConfigError: there is no such run.
+        RunOverError: it has ended.
+        RedisUnavailableError: its Redis does not answer.
+    """
+    from surreal.distributed.connection.retry import is_refused
+    from surreal.run.process import registry
+
+    given = address or os.environ.get(ADDRESS_VARIABLE)
+    folder = named_folder(run_dir or run) if given is not None else require_folder(run_dir or run)
+    address, run = find_address(run, address=given, run_dir=run_dir)
+    client = open_client(address, run or "default")
+    try:
+        client.check_server(timeout_s=_TIMEOUT_S)
+    except RedisUnavailableError as error:
+        client.close()
+        is_gone = error.__cause__ is None or not is_refused(error.__cause__)
+        if is_gone and given is None and folder is not None and not is_written_to(folder.path):
+            raise RunOverError(folder) from None  # it was killed with its Redis
+        raise
+    known = registry.list_runs(client)
+    if run is None:
+        client.close()
+        if not known:
+            raise ConfigError(f"Redis at {client.address} knows no run")
+        return open_client(address, known[-1].run)
+    if must_be_known and run not in [entry.run for entry in known]:
+        client.close()
+        if folder is not None and not is_written_to(folder.path):
+            raise RunOverError(folder)
+        names = ", ".join(entry.run for entry in known[-5:])
+        raise ConfigError(f"Redis at {client.address} knows no run {run!r}; it knows {names or 'none'}", key="RUN")
+    return client
+
+
+def find_address(run: str | None, *, address: str | None, run_dir: Path | None) -> tuple[str, str | None]:
+    """Find the address of a run's Redis, and the run's id if it is known; arguments as in `find_run`.
+
+    Raises:
+        ConfigError: there is no such run.
+        RunOverError: the run has ended.
+    """
+    address = address or os.environ.get(ADDRESS_VARIABLE)
+    if address is not None:
+        folder = None if run is None and run_dir is None else named_folder(run_dir or run)
+        found_run = None if folder is None else folder.read_run()
+        return address, run if found_run is None or (run is not None and run_dir is not None) else found_run
+    folder = require_folder(run_dir or run)
+    found = folder.read_address()
+    if found is None:
+        raise RunOverError(folder)
+    # A name may be that of a folder, whose run may have another id.
+    return found[0], run if run is not None and run_dir is not None else found[1]
+
+
+def make_client(address: str, run: str, **options: Any) -> RedisClient:
+    """Make a client of a run, with options of `RedisClient`.
+
+    Raises:
+        ConfigError: the address or the run's id is invalid.
+    """
+    from surreal.distributed.connection.client import RedisClient  # completion and lists of folders do not need it
+
+    try:
+        return RedisClient(address, run=run, **options)
+    except ValueError as error:
+        raise ConfigError(str(error), key="--redis") from error
+
+
+def open_client(address: str, run: str = "default") -> RedisClient:
+    """Make a client that does not wait long; see `make_client`."""
+    return make_client(address, run, retry_timeout_s=_TIMEOUT_S)
 
 
 def is_run_folder(folder: Path) -> bool:

@@ -46,6 +46,7 @@ from surreal.run.observers.making import make_callbacks
 from surreal.run.process import registry
 from surreal.run.process.arguments import DEFAULT_REDIS, RoleArguments
 from surreal.run.process.ending import Ending, ExitCode, error_line, exit_code_of, is_expected, print_error
+from surreal.run.process.finding import make_client
 from surreal.run.process.interrupts import CheckpointRequest, set_at_signals
 from surreal.run.process.liveness.claims import Claim, stay, take_first_free, take_over
 from surreal.run.process.liveness.lifeline import follow_parent
@@ -275,18 +276,6 @@ class RoleProcess:
                 logger.warning("continuing without a shard: %s", error)
                 clients.append(make_client(address or "", self.client.run))
         return ReplayShards(clients, self.config.num_shards)
-
-
-def make_client(address: str, run: str) -> RedisClient:
-    """Make a client of a run.
-
-    Raises:
-        ConfigError: the address or the run's id is invalid.
-    """
-    try:
-        return RedisClient(address, run=run)
-    except ValueError as error:
-        raise ConfigError(str(error)) from error
 
 
 def role_rng(seed: int, stream: RandomStream, *key: int) -> np.random.Generator:

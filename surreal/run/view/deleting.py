@@ -11,9 +11,10 @@ from surreal.base.errors import BusyError, ConfigError, FolderError, RedisUnavai
 from surreal.base.system.files import FileLock
 from surreal.distributed.connection.address import FoundAddress
 from surreal.run.process import registry
+from surreal.run.process.finding import open_client
 from surreal.run.process.run_folder import RunFolder
 from surreal.run.view.comparing import settings_of
-from surreal.run.view.listing import ListedRun, open_client
+from surreal.run.view.listing import ListedRun
 
 logger = logging.getLogger(__name__)
 

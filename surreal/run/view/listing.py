@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from surreal.base.errors import ConfigError
 from surreal.base.system.files import parse_json
 from surreal.run.build.checkpoints import round_lines
-from surreal.run.process.finding import is_run_folder, is_written_to
+from surreal.run.process.finding import is_run_folder, is_written_to, open_client
 from surreal.run.process.run_folder import METRICS_NAME, RESULT_NAME, RUNS_FOLDER, RunFolder, read_result, tail
 from surreal.run.session.scores import read_best
 
 if TYPE_CHECKING:
-    from surreal.distributed.connection.client import RedisClient
+    pass
 
 #: `killed`: it was running, and no process of it is alive; `over`: only Redis knows it, and no process is alive;
 #: `unreadable`: a run's folder whose state cannot be read.
@@ -111,20 +111,6 @@ def runs_in_redis(address: str) -> list[ListedRun]:
         )
         for view in views
     ]
-
-
-def open_client(address: str, run: str = "default") -> RedisClient:
-    """Make a client of a run that does not wait long.
-
-    Raises:
-        ConfigError: the address or the run's id is invalid.
-    """
-    from surreal.distributed.connection.client import RedisClient
-
-    try:
-        return RedisClient(address, run=run, retry_timeout_s=_TIMEOUT_S)
-    except ValueError as error:
-        raise ConfigError(str(error), key="--redis") from error
 
 
 def read_run(folder: Path) -> ListedRun:

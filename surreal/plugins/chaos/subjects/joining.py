@@ -20,8 +20,8 @@ from surreal.distributed.experience.shards import ReplayShards
 from surreal.distributed.telemetry.heartbeats import parse_heartbeats
 from surreal.plugins.chaos.observing.reader import Life, read_lives
 from surreal.plugins.chaos.subjects.subject import Keeps, Server, Subject
-from surreal.run.commands.status import find_run
 from surreal.run.process import registry
+from surreal.run.process.finding import find_run
 from surreal.run.process.run_folder import RUNS_FOLDER, RunFolder
 
 _TIMEOUT_S = 2.0

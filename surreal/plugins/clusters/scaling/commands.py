@@ -31,7 +31,7 @@ def metrics(
 ) -> None:
     """Serve Prometheus what runs say of themselves, until Ctrl-C: who waits for whom, sessions, steps, scores."""
     from surreal.plugins.clusters.scaling.serving import open_reader, page, serve
-    from surreal.run.commands.status import find_address
+    from surreal.run.process.finding import find_address
 
     address, run = find_address(run_name, address=redis, run_dir=run_dir)
     reader = open_reader(address, run)

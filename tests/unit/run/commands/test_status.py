@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from surreal.run.commands.status import find_address
 from surreal.run.process.arguments import REDIS_VARIABLE
+from surreal.run.process.finding import find_address
 
 
 def test_a_name_is_that_of_a_folder_whose_run_may_have_another_id(

@@ -12,10 +12,9 @@ import pytest
 from surreal.base.errors import ConfigError
 from surreal.cli.program import main
 from surreal.config import load_config
-from surreal.run.commands.status import find_run
 from surreal.run.process.arguments import REDIS_VARIABLE
 from surreal.run.process.ending import Counts, Ending, result_of
-from surreal.run.process.finding import RunOverError, named_folder, require_folder
+from surreal.run.process.finding import RunOverError, find_run, named_folder, require_folder
 from surreal.run.process.run_folder import RunFolder
 
 CONFIG = load_config("cartpole-dqn")

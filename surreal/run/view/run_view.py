@@ -1,0 +1,162 @@
+"""`RunView`: a run at one moment, from the heartbeats of its processes, for every command and page that shows it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
+
+from surreal.distributed.telemetry.heartbeats import Heartbeat
+from surreal.run.process.roles import AGENT, EVAL, LEARNER, Role
+
+#: Fields that `surreal status --json` leaves out, or writes in another form.
+_NOT_IN_JSON = ("processes", "beats", "lives", "created", "seed", "stop_reason")
+
+
+class LastWarning(NamedTuple):
+    """The newest warning of a run."""
+
+    name: str  #: of the process
+    text: str
+    age_s: float
+
+
+@dataclass(frozen=True)
+class RunView:
+    """A run at one moment; None where no process has reported a value yet."""
+
+    processes: tuple[Heartbeat, ...]  #: the newest heartbeat of each name, dead processes included
+    env_steps: int = 0  #: of the whole run
+    steps_per_s: float = 0.0
+    episode_return: float | None = None  #: mean over the agents' recent episodes, exploration included
+    eval_return: float | None = None  #: mean of the last evaluation round
+    best_return: float | None = None  #: mean of the best evaluation round
+    updates: int = 0
+    skipped_updates: int = 0  #: updates whose gradients were not finite
+    updates_per_s: float = 0.0
+    replay_fill: float | None = None  #: share of the replay's capacity, 0..1
+    samples_per_insert: float | None = None
+    policy_lag: float | None = None  #: versions between the learner's and the newest experience's
+    version: int = 0
+    eval_progress: tuple[int, int] = (0, 0)  #: episodes played in the current round, and episodes of a round
+    eval_rounds: int = 0  #: rounds so far
+    limiter_position: float | None = None  #: 0..1 in the band of samples per insert; at 0 agents wait, at 1 the learner
+    age_s: float | None = None  #: since the launcher began, or the learner if there is no launcher
+    lives: frozenset[tuple[str, str]] = frozenset()  #: name and id of each process, restarted ones included
+    rating: float | None = None  #: Elo of the learner, in self-play
+    past_versions: int = 0  #: number of past versions that it plays against
+    rated_games: int = 0  #: games against them
+    run: str = ""  #: id
+    title: str = ""  #: name of the configuration
+    created: float = 0.0  #: when the run was first listed, s since 1970; 0: unknown
+    seed: int | None = None
+    stop_reason: str = ""  #: why the run ends; "" while it continues
+    beats: tuple[Heartbeat, ...] = ()  #: all heartbeats: several of a name that was restarted
+
+    @property
+    def alive(self) -> list[Heartbeat]:
+        """The processes that are alive."""
+        return [beat for beat in self.processes if beat.is_alive()]
+
+    @property
+    def state(self) -> str:
+        """running, ending, or over."""
+        if not self.alive:
+            return "over"
+        return "ending" if self.stop_reason else "running"
+
+    @property
+    def last_warning(self) -> LastWarning | None:
+        """The newest warning of all processes."""
+        found = [beat for beat in self.processes if beat.warning and math.isfinite(beat.warned)]
+        newest = max(found, key=lambda beat: beat.warned, default=None)
+        if newest is None:
+            return None
+        return LastWarning(newest.name, newest.warning, max(0.0, newest.time + newest.age_s - newest.warned))
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, for `surreal status --json`."""
+        plain = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in _NOT_IN_JSON}
+        plain |= {"state": self.state, "stop_reason": self.stop_reason or None}
+        plain["processes"] = [
+            {
+                "name": beat.name,
+                "role": beat.role,
+                "host": beat.host,
+                "pid": beat.pid,
+                "is_alive": beat.is_alive(),
+                "age_s": round(beat.age_s, 3),
+                "version": beat.version,
+                "global_step": beat.global_step,
+                "waits_for": list(beat.waits_for),
+                "hangs_in": beat.hangs_in or None,
+                "warning": beat.warning or None,
+                "metrics": {**beat.metrics, **beat.reading.values},
+            }
+            for beat in self.processes
+        ]
+        return plain
+
+
+def summarize_processes(beats: Iterable[Heartbeat]) -> RunView:
+    """Make a view from heartbeats alone."""
+    beats = tuple(beats)
+    newest: dict[str, Heartbeat] = {}
+    for beat in beats:
+        known = newest.get(beat.name)
+        if known is None or abs(beat.age_s) < abs(known.age_s):
+            newest[beat.name] = beat
+    alive = [beat for beat in newest.values() if beat.is_alive()]
+    agents, learners, evaluations = (_metrics_of(role, alive) for role in (AGENT, LEARNER, EVAL))
+    learner, evaluation = (next(iter(found), {}) for found in (learners, evaluations))
+    returns = [metrics["agent/episode_return_recent"] for metrics in agents if "agent/episode_return_recent" in metrics]
+    return RunView(
+        processes=tuple(sorted(newest.values(), key=lambda beat: (beat.role, beat.name))),
+        beats=beats,
+        lives=frozenset((beat.name, beat.id) for beat in beats),
+        env_steps=max((beat.global_step for beat in newest.values()), default=0),
+        steps_per_s=sum(metrics.get("agent/env_steps_per_s", 0.0) for metrics in agents),
+        episode_return=sum(returns) / len(returns) if returns else None,
+        eval_return=evaluation.get("eval/episode_return"),
+        best_return=evaluation.get("eval/episode_return_best"),
+        updates=whole(learner, "learner/updates_total"),
+        skipped_updates=whole(learner, "learner/skipped_updates_total"),
+        updates_per_s=learner.get("learner/updates_per_s", 0.0),
+        replay_fill=learner.get("replay/fill_ratio"),
+        samples_per_insert=learner.get("replay/samples_per_insert"),
+        policy_lag=learner.get("learner/policy_lag_versions"),
+        version=max((beat.version for beat in newest.values()), default=0),
+        eval_progress=(
+            whole(evaluation, "eval/played_episodes_count"),
+            whole(evaluation, "eval/round_episodes_count"),
+        ),
+        eval_rounds=whole(evaluation, "eval/rounds_total"),
+        limiter_position=learner.get("replay/limiter_position_ratio"),
+        age_s=_age_s(alive),
+        rating=learner.get("self_play/rating"),
+        past_versions=whole(learner, "self_play/versions_count"),
+        rated_games=whole(learner, "self_play/games_total"),
+    )
+
+
+def whole(metrics: Mapping[str, float], name: str) -> int:
+    """A metric that counts; 0 if it is missing or not finite."""
+    value = metrics.get(name, 0.0)
+    return int(value) if math.isfinite(value) else 0
+
+
+def _metrics_of(role: Role, alive: Sequence[Heartbeat]) -> list[Mapping[str, float]]:
+    """Metrics of the processes that do a role's work, told by what they report; processes of that role come first.
+
+    A learner in lockstep also reports as agent and evaluation, and an agent that computes gradients as learner.
+    """
+    found = [beat for beat in alive if any(name.startswith(f"{role.counts_as}/") for name in beat.metrics)]
+    return [beat.metrics for beat in sorted(found, key=lambda beat: beat.role != role.counts_as)]
+
+
+def _age_s(alive: Iterable[Heartbeat]) -> float | None:
+    roles = ("launcher", LEARNER.counts_as)
+    leaders = [beat for beat in alive if beat.role in roles and math.isfinite(beat.started)]
+    leader = min(leaders, key=lambda beat: (roles.index(beat.role), beat.name), default=None)
+    return None if leader is None else leader.time + leader.age_s - leader.started

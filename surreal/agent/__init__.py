@@ -5,13 +5,11 @@ The main path: `loop.AgentLoop` calls `base.Agent.act_batch`, which calls `_act`
 
 from surreal.agent.base import ActContext, Acted, Agent
 from surreal.agent.deterministic_agent import DeterministicAgent
-from surreal.agent.exploring.epsilon_greedy import EpsilonGreedy
 from surreal.agent.loop import AgentLoop
-from surreal.agent.noisy_q_agent import NoisyQAgent
-from surreal.agent.policy_agent import PolicyAgent
-from surreal.agent.q_agent import QAgent
+from surreal.agent.policy_agent import PolicyAgent, SamplingAgent
+from surreal.agent.q_agent import NoisyQAgent, QAgent
+from surreal.agent.random_actions import EpsilonGreedy
 from surreal.agent.rounds import Rounds
-from surreal.agent.sampling_agent import SamplingAgent
 from surreal.agent.session_agent import AgentSession, SessionAgent
 from surreal.agent.slots import SlotMemory
 from surreal.base.contracts import StepSender

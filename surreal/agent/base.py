@@ -28,8 +28,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from surreal.agent.exploring.sampler import Sampler
 from surreal.agent.fitting import check_actions
+from surreal.agent.sampler import Sampler
 from surreal.agent.slots import SlotMemory
 from surreal.base import tree
 from surreal.base.pytorch import Module, to_tensors

@@ -11,10 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from surreal.agent.base import ActContext, Acted, Agent
-from surreal.agent.exploring.epsilon_greedy import Exploration
-from surreal.agent.exploring.noise import ActionNoise, GaussianNoise, OrnsteinUhlenbeckNoise
-from surreal.agent.exploring.parameter_noise import ParameterNoise
-from surreal.agent.exploring.random_start import RandomStart
+from surreal.agent.noise import ActionNoise, GaussianNoise, OrnsteinUhlenbeckNoise, ParameterNoise
+from surreal.agent.random_actions import Exploration, RandomStart
 from surreal.base.pytorch import Module
 from surreal.base.schedules import ConstantSchedule
 from surreal.base.specs import ObsSpec
@@ -35,7 +33,7 @@ class DeterministicAgent(Agent):
         action_space: Box of one axis with finite bounds.
         noise: gaussian; ornstein_uhlenbeck, which goes in one direction for some steps; or parameter, on the actor's
             parameters, which adapts until actions differ as much as `exploration` says. See
-            `surreal.agent.exploring`.
+            `surreal.agent.noise`.
         noise_theta: pull of Ornstein-Uhlenbeck noise toward 0 in each step, in (0, 1].
         random_steps: env steps of the run, >= 0, in which rows that explore take uniformly random actions.
         rng: draws all of it; None seeds one from the operating system.

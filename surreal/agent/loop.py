@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from surreal.agent.returns import CARRIED_RETURN, RunningReturns
 from surreal.agent.rounds import Rounds
+from surreal.agent.slots import CARRIED_RETURN, RunningReturns
 from surreal.base import tree
 from surreal.base.contracts import AgentView, EnvPool, StepSender
 from surreal.base.metrics import MeanDuration

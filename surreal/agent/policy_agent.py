@@ -1,14 +1,18 @@
-"""`PolicyAgent`: samples from the model's own distribution over actions, and records what learners need of it."""
+"""Agents that sample from a model's distribution over actions: `PolicyAgent` records what on-policy learners need."""
 
 from __future__ import annotations
 
+from typing import Any
+
+import gymnasium
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from surreal.agent.base import ActContext, Acted, Agent
-from surreal.agent.exploring.sampler import Sampler
 from surreal.agent.fitting import check_policy
+from surreal.agent.random_actions import RandomStart
+from surreal.agent.sampler import Sampler
 from surreal.base.pytorch import Module
 from surreal.base.specs import ObsSpec
 from surreal.base.types import Obs
@@ -49,3 +53,41 @@ class PolicyAgent(Agent):
             policy = policy.masked(torch.from_numpy(context.action_mask).to(value.device))
         action = self.sampler.choose(policy, explore, value.device, context.slots, context.is_first)
         return Acted(action, {**extras, "log_probability": policy.log_probability(action), "value": value})
+
+
+class SamplingAgent(Agent):
+    """An agent over a model that gives a `Distribution`, such as `surreal.model.SoftActorCritic`.
+
+    Rows that explore take a sample, all others the distribution's mode.
+
+    Args:
+        model: gives the distribution.
+        action_space: Discrete from 0, or a Box with finite bounds.
+        random_steps: env steps of the run, >= 0, in which rows that explore take uniformly random actions.
+        rng: draws the actions; None seeds one from the operating system.
+        obs_spec: see `Agent`.
+    """
+
+    def __init__(
+        self,
+        model: Module,
+        *,
+        action_space: gymnasium.Space[Any],
+        random_steps: int = 0,
+        rng: np.random.Generator | None = None,
+        obs_spec: ObsSpec | None = None,
+    ) -> None:
+        super().__init__(model, obs_spec=obs_spec)
+        rng = np.random.default_rng() if rng is None else rng
+        self.sampler: Sampler = Sampler(rng)
+        self._start = RandomStart(action_space, random_steps, rng)
+
+    def _act(self, obs: Obs, explore: NDArray[np.bool_], context: ActContext) -> Acted:
+        policy, extras = self.compute(obs, context)
+        device = self.model.device
+        if context.action_mask is not None:
+            policy = policy.masked(torch.from_numpy(context.action_mask).to(device))
+        action = self.sampler.choose(policy, explore, device, context.slots, context.is_first).cpu().numpy()
+        if self.mode == "training":
+            action = self._start.replace(action, explore, self.env_step, context.action_mask)
+        return Acted(action, extras)

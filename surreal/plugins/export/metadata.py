@@ -19,8 +19,7 @@ import torch
 from gymnasium import spaces
 
 from surreal import __version__
-from surreal.agent.exported import MASK, NEXT_STATE, STATE
-from surreal.agent.exported.file import FORMAT_VERSION
+from surreal.agent.exported import FORMAT_VERSION, MASK, NEXT_STATE, STATE
 from surreal.api import Policy
 from surreal.base import tree
 from surreal.base.specs import spaces_of

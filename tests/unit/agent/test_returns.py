@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from surreal.agent import AgentLoop
-from surreal.agent.returns import CARRIED_RETURN, RunningReturns
+from surreal.agent.slots import CARRIED_RETURN, RunningReturns
 from surreal.base.types import Action
 from surreal.model.filters import ReturnFilter
 from tests.unit.agent.test_loop import FIRST, LAST, MID, FakePool, FakeSender, make_batch

@@ -10,9 +10,8 @@ import torch
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from surreal.agent import DeterministicAgent
-from surreal.agent.exploring import parameter_noise
-from surreal.agent.exploring.parameter_noise import ParameterNoise
+from surreal.agent import DeterministicAgent, noise
+from surreal.agent.noise import ParameterNoise
 from surreal.base.specs import ObsSpec
 from surreal.model import DeterministicActorCritic, QFunction
 
@@ -50,7 +49,7 @@ def test_a_plain_loop_redraws_noise_when_it_resets_the_agent() -> None:
 
 @pytest.mark.slow
 def test_noise_adapts_until_actions_differ_as_much_as_they_should(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parameter_noise, "_TURNS", 10)
+    monkeypatch.setattr(noise, "_TURNS", 10)
     agent = made(exploration=0.2)
     greedy = act(agent, explore=False)
     distances = []

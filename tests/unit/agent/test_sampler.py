@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from surreal.agent.exploring.sampler import Sampler
+from surreal.agent.sampler import Sampler
 from surreal.model.distributions import Categorical, Normal
 
 ROWS = 4000

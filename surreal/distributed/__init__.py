@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from surreal.distributed.parameters.broadcaster import TorchBroadcaster
     from surreal.distributed.parameters.listener import TorchListener
     from surreal.distributed.server.embedded import EmbeddedRedis
-    from surreal.distributed.server.temporary import temporary_run
+    from surreal.distributed.server.owners import temporary_run
 
 __all__ = [
     "CallServer",
@@ -43,7 +43,7 @@ _MODULES = {
     "RemoteServer": "calls",
     "remote": "calls",
     "EmbeddedRedis": "server.embedded",
-    "temporary_run": "server.temporary",
+    "temporary_run": "server.owners",
     "ExpSender": "experience.sender",
     "RedisClient": "connection.client",
     "TorchBroadcaster": "parameters.broadcaster",

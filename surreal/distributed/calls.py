@@ -23,6 +23,7 @@ import types
 import typing
 import uuid
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -99,7 +100,10 @@ class CallServer:
 
     def serve(self) -> int:
         """Answer the waiting requests; return how many there were. Does not wait, also if Redis is away."""
-        entries = self._client.attempt(self._read, what="read calls") if self._methods else None
+        if not self._methods:
+            return 0
+        read = partial(self._client.read_stream, self._keys.calls, "0", _READ_AT_ONCE)
+        entries = self._client.attempt(read, what="read calls")
         for entry, fields in entries or ():
             # Removed first, so that it is never executed again.
             if self._client.attempt(lambda: self._client.execute("XDEL", self._keys.calls, entry), what="take a call"):  # noqa: B023
@@ -113,11 +117,6 @@ class CallServer:
             "calls/failed_total": float(self._failed),
             "calls/expired_total": float(self._expired),
         }
-
-    def _read(self) -> list[tuple[bytes, dict[bytes, bytes]]]:
-        streams: Any = {self._keys.calls: "0"}
-        reply: Any = self._client.redis.xread(streams, count=_READ_AT_ONCE)
-        return list(reply[0][1]) if reply else []
 
     def _answer(self, entry: bytes, fields: dict[bytes, bytes]) -> None:
         try:

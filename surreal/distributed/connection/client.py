@@ -10,7 +10,7 @@ import logging
 import os
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import islice
@@ -19,7 +19,7 @@ from typing import Any, Self, TypeVar
 import redis
 from redis.backoff import NoBackoff
 from redis.crc import key_slot
-from redis.exceptions import NoScriptError, OutOfMemoryError, RedisError, ResponseError
+from redis.exceptions import NoScriptError, RedisError
 from redis.retry import Retry
 
 from surreal.base.errors import RedisUnavailableError, StoppedError
@@ -39,9 +39,8 @@ from surreal.distributed.connection.keys import (
     RunKeys,
     ShardKeys,
     run_pattern,
-    shards_pattern,
 )
-from surreal.distributed.connection.retry import RetryPolicy, is_out_of_memory
+from surreal.distributed.connection.retry import RetryPolicy
 from surreal.distributed.connection.wire import ScriptArg, connection_class, load_script
 
 logger = logging.getLogger(__name__)
@@ -218,6 +217,13 @@ class RedisClient:
         """Run one command once and return the server's reply unchanged, strings as bytes."""
         return self.redis.execute_command(*command)  # type: ignore[no-untyped-call]
 
+    def read_stream(
+        self, key: str, cursor: bytes | str, count: int, block_ms: int | None = None
+    ) -> list[tuple[bytes, dict[bytes, bytes]]]:
+        """Read entries of a stream after the cursor, oldest first; wait up to `block_ms` (None: not at all) for one."""
+        reply: Any = self.redis.xread({key: cursor}, count=count, block=block_ms)
+        return list(reply[0][1]) if reply else []
+
     def run_script(self, name: str, keys: Sequence[str], args: Sequence[ScriptArg] = ()) -> Any:
         """Run the script `name` once and return its reply, strings as bytes. A server that lacks it gets its text.
 
@@ -227,14 +233,9 @@ class RedisClient:
         """
         script = load_script(name)
         try:
-            try:
-                return self.execute("EVALSHA", script.sha1, len(keys), *keys, *args)
-            except NoScriptError:
-                return self.execute("EVAL", script.text, len(keys), *keys, *args)
-        except ResponseError as error:
-            if is_out_of_memory(error) and not isinstance(error, OutOfMemoryError):
-                raise OutOfMemoryError(str(error)) from error
-            raise
+            return self.execute("EVALSHA", script.sha1, len(keys), *keys, *args)
+        except NoScriptError:
+            return self.execute("EVAL", script.text, len(keys), *keys, *args)
 
     def ping(self) -> bool:
         """Whether Redis answers now; never raises a connection error."""
@@ -268,16 +269,13 @@ class RedisClient:
 
     def delete_run(self) -> int:
         """Remove all keys of the run from this server, and nothing else; return how many."""
-        deleted = self._unlink(run_pattern(self.run))
+        deleted = self.unlink(*run_pattern(self.run))
         with self.directory() as directory:
             directory.hdel(RUNS, self.run)
         return deleted
 
-    def delete_experience(self) -> int:
-        """Remove the keys of all shards of the run from this server, and nothing else; return how many."""
-        return self._unlink([shards_pattern(self.run)])
-
-    def _unlink(self, patterns: Iterable[str]) -> int:
+    def unlink(self, *patterns: str) -> int:
+        """Remove the keys that match any of the patterns, in all servers of a cluster; return how many."""
         deleted = 0
         for pattern in patterns:
             keys = self.scan(pattern)
@@ -306,8 +304,7 @@ class RedisClient:
 
 
 def _is_named(parsed: RedisAddress, address: FoundAddress) -> bool:
-    named = [parse_address(each).hosts for each in address.named(os.environ)]
-    return parsed.hosts <= set().union(*named)
+    return parsed.hosts <= {host for each in address.named(os.environ) for host in parse_address(each).hosts}
 
 
 def check_name(name: str, what: str) -> str:

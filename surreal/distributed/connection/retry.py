@@ -180,8 +180,10 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def clear_error(error: ResponseError) -> ResponseError:
-    """Return the error itself, or a clearer one if a key has another type or content than Surreal writes."""
+    """Return the error itself, or a clearer one if Redis is full, or a key is not as Surreal writes it."""
     text = str(error)
+    if is_out_of_memory(error):
+        return error if isinstance(error, exceptions.OutOfMemoryError) else exceptions.OutOfMemoryError(text)
     is_plain = type(error) is ResponseError and not isinstance(error, NoScriptError)
     if not is_plain or not _SPOILED.search(text):
         return error

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import redis
 from redis import exceptions
 from redis.connection import Connection, SSLConnection
-from redis.exceptions import AskError, NoScriptError, OutOfMemoryError, ReadOnlyError, RedisError, ResponseError
+from redis.exceptions import AskError, NoScriptError, ReadOnlyError, RedisError, ResponseError
 
 from surreal.base.errors import CodecError
-from surreal.distributed.connection.retry import clear_error, is_demoted, is_out_of_memory
+from surreal.distributed.connection.retry import clear_error, is_demoted
 
 if TYPE_CHECKING:
     from surreal.distributed.connection.cluster import ClusterMap
@@ -73,11 +73,6 @@ def load_script(name: str) -> Script:
         raise ValueError(f"there is no Lua script named {name!r} in surreal/distributed/connection/lua")
     text = resource.read_bytes()
     return Script(text, hashlib.sha1(text, usedforsecurity=False).hexdigest())
-
-
-def socket_of(connection: Any) -> Any:
-    """Return the socket of a connection of redis-py; None if it is not connected."""
-    return connection._sock
 
 
 def connection_class(base: type[Connection], *, follows_hash_slot: bool = False) -> Any:
@@ -143,7 +138,43 @@ class _SlotSSLConnection(_SlotMixin, SSLConnection):
     pass
 
 
-class ScriptChannel:
+class _Call(NamedTuple):
+    name: str
+    keys: Sequence[str]
+    args: Sequence[Any]
+    contents: Mapping[str, Sequence[memoryview]]
+
+
+_NO_CALL = _Call("", (), (), {})
+
+
+class OwnConnection:
+    """A connection that one object keeps out of the client's pool, from its first use on. Used by one thread."""
+
+    def __init__(self, client: HasRedis) -> None:
+        self._client = client
+        self._connection: Any = None
+
+    def open(self) -> Any:
+        """Take a connection if there is none; return its socket, None if it is not connected."""
+        if self._connection is None:
+            self._connection = self._client.redis.connection_pool.get_connection()
+        return self._connection._sock
+
+    def release(self) -> None:
+        """Return the connection to the pool; the next call takes one again."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            self._client.redis.connection_pool.release(connection)
+
+    def close(self) -> None:
+        """Drop the connection; the next call connects again."""
+        if self._connection is not None:
+            self._connection.disconnect()
+        self.release()
+
+
+class ScriptChannel(OwnConnection):
     """Sends script calls on a separate connection, each with strings stored before it. Used by one thread.
 
     Large strings do not go through the script: SETEX stores them first in the same pipeline, and the script renames
@@ -152,16 +183,12 @@ class ScriptChannel:
     The sender begins to store a chunk, steps its environments, and takes the answer when the next chunk is ready. So
     the round trip and the server's work cost it nothing. Only one call is under way: with two, the second chunk could
     overtake a first one that was refused, and the first would then be taken for a duplicate.
-
-    Args:
-        client: names the server; the channel connects with the first call.
     """
 
     def __init__(self, client: HasRedis) -> None:
-        self._client = client
-        self._connection: Any = None
+        super().__init__(client)
         self.is_busy = False
-        self._repeat: tuple[str, Sequence[str], Sequence[Any], Mapping[str, Sequence[memoryview]]] | None = None
+        self._call = _NO_CALL
 
     def begin(
         self, name: str, keys: Sequence[str], args: Sequence[Any], contents: Mapping[str, Sequence[memoryview]]
@@ -180,8 +207,11 @@ class ScriptChannel:
         if self.is_busy:
             raise RuntimeError("a call is under way; finish it first")
         if self._connection is None:
-            self._connect()
-        self._repeat = (name, keys, args, contents)
+            sock = self.open()
+            if sock is not None and sock.family == getattr(socket, "AF_UNIX", None):
+                # The kernel's buffer should hold a whole chunk, so that no process waits.
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
+        self._call = _Call(name, keys, args, contents)
         self._send(b"EVALSHA", load_script(name).sha1.encode())
 
     def finish(self) -> Any:
@@ -191,19 +221,12 @@ class ScriptChannel:
             redis.exceptions.RedisError: the connection broke, or the script failed; the channel is ready for `begin`.
         """
         try:
-            try:
-                return self._read()
-            except NoScriptError:
-                if self._repeat is None:
-                    raise
-                self._send(b"EVAL", load_script(self._repeat[0]).text)
-                return self._read()
-        except ResponseError as error:
-            if is_out_of_memory(error) and not isinstance(error, OutOfMemoryError):
-                raise OutOfMemoryError(str(error)) from error
-            raise
+            return self._read()
+        except NoScriptError:
+            self._send(b"EVAL", load_script(self._call.name).text)
+            return self._read()
         finally:
-            self._repeat = None
+            self._call = _NO_CALL  # which holds the strings
 
     def is_ready(self) -> bool:
         """Whether `finish` would return or raise at once."""
@@ -213,22 +236,11 @@ class ScriptChannel:
             return True
 
     def close(self) -> None:
-        if self._connection is not None:
-            connection, self._connection, self.is_busy = self._connection, None, False
-            connection.disconnect()
-            self._client.redis.connection_pool.release(connection)
-
-    def _connect(self) -> None:
-        """Take a connection. On a unix socket, the kernel's buffer should hold a whole chunk, so no process waits."""
-        self._connection = self._client.redis.connection_pool.get_connection()
-        sock = self._connection._sock
-        if sock is not None and sock.family == getattr(socket, "AF_UNIX", None):
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
+        self.is_busy = False
+        super().close()
 
     def _send(self, command: bytes, script: bytes) -> None:
-        if self._repeat is None:
-            raise RuntimeError("there is no call to send")
-        _, keys, args, contents = self._repeat
+        _, keys, args, contents = self._call
         calls = [_pack(["SETEX", key, STAGE_TTL_S], content) for key, content in contents.items()]
         calls.append(_pack([command, script, len(keys), *keys, *args[:-1]], [memoryview(args[-1])]))
         packed = calls[0]
@@ -263,7 +275,7 @@ class ScriptChannel:
 
     def _read(self) -> Any:
         try:
-            for _ in self._repeat[3] if self._repeat else ():
+            for _ in self._call.contents:
                 with suppress(ResponseError):  # not stored, at maxmemory: the script also fails, or finds nothing
                     self._connection.read_response()
             reply = self._connection.read_response()
@@ -319,7 +331,7 @@ class Memory:
         return self._last
 
 
-class DirectConnection:
+class DirectConnection(OwnConnection):
     """Sends several commands together, and reads large strings into the memory where they stay. Used by one thread.
 
         connection = DirectConnection(client)
@@ -327,14 +339,10 @@ class DirectConnection:
 
     redis-py's parser collects a reply in a growing buffer and copies it out. For strings of megabytes, that costs more
     than the network.
-
-    Args:
-        client: names the server; it connects with the first call.
     """
 
     def __init__(self, client: HasRedis) -> None:
-        self._client = client
-        self._connection: Any = None
+        super().__init__(client)
         self._ahead = b""  # received, but not read yet from `_at` on
         self._at = 0
 
@@ -352,8 +360,7 @@ class DirectConnection:
             redis.exceptions.RedisError: the connection broke, or Redis refused a command (the first such error).
         """
         try:
-            if self._connection is None:
-                self._connection = self._client.redis.connection_pool.get_connection()
+            self.open()
             self._connection.check_health()
             packed = [self._connection.pack_command(*command) for command in commands]
             self._connection._sock.sendall(b"".join(piece for pieces in packed for piece in pieces))
@@ -374,17 +381,9 @@ class DirectConnection:
                 raise reply
         return replies
 
-    def release(self) -> None:
-        """Return the connection to the pool; the next call takes one again."""
-        if self._connection is not None:
-            connection, self._connection = self._connection, None
-            self._client.redis.connection_pool.release(connection)
-
     def close(self) -> None:
         self._ahead, self._at = b"", 0
-        if self._connection is not None:
-            self._connection.disconnect()
-        self.release()
+        super().close()
 
     def _reply(self, into: Place) -> Any:
         line = self._line()

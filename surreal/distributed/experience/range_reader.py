@@ -19,7 +19,7 @@ from redis.exceptions import ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from surreal.distributed.connection.client import RedisClient
-from surreal.distributed.connection.wire import socket_of
+from surreal.distributed.connection.wire import OwnConnection
 
 #: Most bytes of replies under way: more would only fill the server's memory.
 _MAX_UNDER_WAY_BYTES = 1 << 20
@@ -56,16 +56,11 @@ def bulk(number: int) -> bytes:
     return b"$%d\r\n%b\r\n" % (len(text), text)
 
 
-class RangeReader:
-    """Reads ranges; requests are answered in order. Used by one thread.
-
-    Args:
-        client: names the server; it connects with the first request.
-    """
+class RangeReader(OwnConnection):
+    """Reads ranges; requests are answered in order. Used by one thread."""
 
     def __init__(self, client: RedisClient) -> None:
-        self._client = client
-        self._connection: Any = None
+        super().__init__(client)
         self._sock: Any = None
         self._asked: deque[RangeRequest] = deque()
         self._num_sent = self._under_way_bytes = 0
@@ -91,8 +86,7 @@ class RangeReader:
             redis.exceptions.RedisError: the connection broke, or Redis refused.
         """
         try:
-            if self._connection is None:
-                self._connect()
+            self._sock = self.open()
             self._send()
             request = self._asked[0]
             reply = self._receive(request.lengths)
@@ -112,14 +106,7 @@ class RangeReader:
     def close(self) -> None:
         """Drop the connection; `answer` sends the unanswered requests again."""
         self._num_sent = self._under_way_bytes = self._received = 0
-        if self._connection is not None:
-            connection, self._connection, self._sock = self._connection, None, None
-            connection.disconnect()
-            self._client.redis.connection_pool.release(connection)
-
-    def _connect(self) -> None:
-        self._connection = self._client.redis.connection_pool.get_connection()
-        self._sock = socket_of(self._connection)
+        super().close()
 
     def _send(self) -> None:
         """Send the unsent requests: always the first, the others while little is under way."""

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from itertools import islice
 
 from surreal.base.errors import CheckpointError
 from surreal.distributed.connection.client import RedisClient
-from surreal.distributed.connection.keys import ShardKeys, stream_pattern
+from surreal.distributed.connection.keys import ShardKeys, shards_pattern, stream_pattern
 from surreal.distributed.experience.stream import Stream
 
 MAX_SHARDS = 1024
 _FILE_KIND = "shard"
-_UNLINKED_AT_ONCE = 500
 
 
 class ReplayShards:
@@ -71,7 +69,10 @@ class ReplayShards:
         """
         if not 0 <= shard < len(self):
             raise ValueError(f"shard is {shard}; it must be 0 .. {len(self) - 1}")
-        return Stream(self._by_shard[shard], self.keys[shard], server_share=1 / self._neighbors(shard), shard=shard)
+        home = self._by_shard[shard]
+        # Shards that share the server's memory; a cluster has three primaries or more.
+        neighbors = -(-len(self) // 3) if shard in self._own else sum(client is home for client in self._by_shard)
+        return Stream(home, self.keys[shard], server_share=1 / neighbors, shard=shard)
 
     def streams(self, shards: Sequence[int] | None = None) -> list[Stream]:
         return [self.stream(shard) for shard in (range(len(self)) if shards is None else shards)]
@@ -90,19 +91,12 @@ class ReplayShards:
         """Remove everything that was sent to the run; return how many env steps that were."""
         steps = sum(stream.counts().steps for stream in self.streams())
         for client in self.clients:
-            client.delete_experience()
+            client.unlink(shards_pattern(self.run))
         return steps
 
     def close(self) -> None:
         for client in (*self.clients, *self._own.values()):
             client.close()
-
-    def _neighbors(self, shard: int) -> int:
-        """Count the shards that share the server's memory, this one included. In a cluster, assume the most."""
-        if shard in self._own:
-            return -(-len(self) // 3)  # a cluster has three primaries or more
-        home = self._by_shard[shard]
-        return sum(client is home for client in self._by_shard)
 
 
 def save_shard(stream: Stream, path: str | os.PathLike[str]) -> None:
@@ -145,10 +139,3 @@ def load_shard(stream: Stream, path: str | os.PathLike[str]) -> None:
         raise CheckpointError(f"{found.path} holds no experience of a run in lockstep")
     for name, tensor in found.tensors.items():
         stream.client.redis.restore(stream.keys.prefix + name, 0, tensor.numpy().tobytes())
-
-
-def clear(client: RedisClient, prefix: str) -> None:
-    """Remove all keys with a prefix: that of a shard's keys, or of a policy's."""
-    keys = client.scan(f"{prefix}*")
-    while batch := list(islice(keys, _UNLINKED_AT_ONCE)):
-        client.redis.unlink(*batch)

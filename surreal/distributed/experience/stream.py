@@ -173,12 +173,10 @@ class Stream:
 
     def read(self, cursor: bytes, count: int, block_ms: int | None) -> list[StreamEntry]:
         """Read entries after the cursor, oldest first; wait up to `block_ms` (None: not at all) for the first."""
-        answer: Any = self.client.redis.xread({self.keys.stream: cursor}, count=count, block=block_ms)
-        if not answer:
-            return []
+        entries = self.client.read_stream(self.keys.stream, cursor, count, block_ms)
         return [
             StreamEntry(entry_id, fields.get(b"id", b"").decode("ascii", "replace"), fields.get(b"head", b""))
-            for entry_id, fields in answer[0][1]
+            for entry_id, fields in entries
         ]
 
     def fetch(self, chunks: Sequence[tuple[str, int]]) -> tuple[str, list[bytes | None]]:

@@ -1,4 +1,4 @@
-"""`EmbeddedRedis`: a redis-server for `surreal run`, `surreal redis` and tests, and `Keeper`, which restarts it.
+"""`EmbeddedRedis`: a redis-server for `surreal run`, `surreal redis` and tests.
 
 It listens on a unix socket that only this user can open, unless a port is requested. It uses at most `maxmemory_bytes`
 and then refuses writes (`noeviction`, because evicting keys would corrupt a run). It writes nothing to disk unless
@@ -23,8 +23,6 @@ from typing import Any
 from redis.exceptions import AuthenticationError, BusyLoadingError, RedisError, ResponseError
 
 from surreal.base.errors import BusyError, RedisUnavailableError, StoppedError, find_os_error
-from surreal.base.liveness.health import RecentDeaths
-from surreal.base.ranges import NonNegativeInt, checked
 from surreal.base.system.files import FileLock
 from surreal.distributed.connection.address import parse_address
 from surreal.distributed.connection.client import RedisClient
@@ -41,7 +39,6 @@ from surreal.distributed.server.files import (
 )
 
 logger = logging.getLogger(__name__)
-
 
 MIN_MAXMEMORY_BYTES = 4 << 20
 _LOCK_NAME = "redis.lock"
@@ -207,28 +204,22 @@ class EmbeddedRedis:
         """Kill the server (SIGKILL) and wait for its end; the address stays reserved for `restart`."""
         if self._process is None:
             return
-        if self._pid is not None and self._process.poll() is None:
+        if self._pid is not None and self._process.poll() is None:  # differs from its pid if a process watches
             with suppress(ProcessLookupError):
                 os.kill(self._pid, signal.SIGKILL)
-        else:
-            self._process.kill()
+        self._process.kill()
         self._process.wait()
 
     def stop(self, timeout_s: float = 10.0) -> None:
         """End the server, with SIGTERM first, and remove its folder."""
-        process, pid = self._process, self._pid
-        self._process = self._pid = None
-        if process is not None:
-            process.terminate()
+        if self._process is not None:
+            self._process.terminate()
             try:
-                process.wait(timeout_s)
+                self._process.wait(timeout_s)
             except subprocess.TimeoutExpired:
                 logger.warning("redis-server did not end within %.0f s; killing it", timeout_s)
-                if pid is not None:  # differs from process.pid if a process watches
-                    with suppress(ProcessLookupError):
-                        os.kill(pid, signal.SIGKILL)
-                process.kill()
-                process.wait()
+                self.kill()
+        self._process = self._pid = None
         folder, self._folder = self._folder, None
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
@@ -270,7 +261,7 @@ class EmbeddedRedis:
         return process
 
     def _config(self, folder: Path) -> bytes:
-        settings: dict[str, str | int | Path | list[str]] = {
+        settings: dict[str, str | int | Path] = {
             **self._access.settings(self._port or 0),
             "bind": self._host or "127.0.0.1",
             "unixsocket": folder / "redis.sock",
@@ -349,34 +340,3 @@ class EmbeddedRedis:
             at = f" at {self._host}:{self._port}" if self._host is not None else ""
             return RedisUnavailableError(f"redis-server cannot start{at}: {why}")
         return RedisUnavailableError(f"{self._program} {what}" + (f":\n{log}" if log else ""))
-
-
-class Keeper:
-    """Restarts a server that died, unless it dies too often; its owner calls `keep` repeatedly.
-
-    Args:
-        server: a started server.
-        restart_limit: deaths within a minute that are tolerated.
-        advice: remedy for messages, if it dies too often.
-    """
-
-    @checked
-    def __init__(self, server: EmbeddedRedis, restart_limit: NonNegativeInt, *, advice: str = "see its log") -> None:
-        self._server = server
-        self._restart_limit = restart_limit
-        self._advice = advice
-        self._deaths = RecentDeaths()
-
-    def keep(self) -> None:
-        """Start the server again, at the same address, if it died.
-
-        Raises:
-            RedisUnavailableError: it died too often.
-        """
-        if self._server.is_alive:
-            return
-        if self._deaths.add() > self._restart_limit:
-            times = f"{len(self._deaths)} times within {self._deaths.window_s:.0f} s"
-            raise RedisUnavailableError(f"redis-server ended {times}; {self._advice}")
-        logger.warning("redis-server ended; starting it again")
-        self._server.restart()

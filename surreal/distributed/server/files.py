@@ -17,7 +17,7 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO
@@ -32,6 +32,8 @@ _PREFIX = "surreal-redis"
 _MAX_SOCKET_PATH = 100
 #: A folder younger than this may belong to a server that is about to start, s.
 _SWEEP_AGE_S = 60.0
+_TAIL_LINES = 8
+_JOIN_TIMEOUT_S = 2.0
 
 
 def find_redis_server() -> Path:
@@ -109,26 +111,21 @@ def is_loopback(host: str) -> bool:
     return host in ("localhost", "::1") or host.startswith("127.")
 
 
-def render_config(settings: Mapping[str, str | int | Path | Sequence[str]]) -> bytes:
-    """Render settings as redis.conf; values are quoted, a sequence becomes several quoted values."""
-    lines = []
+def render_config(settings: Mapping[str, str | int | Path]) -> bytes:
+    """Render settings as redis.conf, with quoted values."""
+    text = ""
     for name, value in settings.items():
-        values = [value] if isinstance(value, str | int | Path) else value
-        lines.append(" ".join([name, *(_quote(str(item)) for item in values)]))
-    return ("\n".join(lines) + "\n").encode()
+        escaped = str(value).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
+        text += f'{name} "{escaped}"\n'
+    return text.encode()
 
 
-def tail(path: Path, lines: int = 8) -> str:
+def tail(path: Path, lines: int = _TAIL_LINES) -> str:
     """Return the last lines of a log, "" if there is none."""
     try:
         return "\n".join(path.read_text(errors="replace").splitlines()[-lines:])
     except OSError:
         return ""
-
-
-def _quote(value: str) -> str:
-    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
-    return f'"{escaped}"'
 
 
 def _accepts(path: Path) -> bool:
@@ -139,10 +136,6 @@ def _accepts(path: Path) -> bool:
         except OSError:
             return False
     return True
-
-
-_TAIL_LINES = 8
-_JOIN_TIMEOUT_S = 2.0
 
 
 class ForwardedLog:

@@ -48,8 +48,6 @@ TRIM_INTERVAL_S = 60.0
 #: Most files in the folder, because names of processes come from the network.
 MAX_FILES = 2000
 
-_StreamEntry = tuple[bytes, dict[bytes, bytes]]
-
 
 class Collector:
     """Follows the run's log stream into a folder.
@@ -137,7 +135,10 @@ class Collector:
             if self._closed.is_set() or not self._files.acquire():
                 return None
             self._check_server()
-            entries = self._read(timeout_s)
+            block_ms = max(1, int(1000 * min(timeout_s, 1.0))) if timeout_s > 0 else None
+            entries = self._client.read_stream(
+                self._client.run_keys.log, self._files.progress.cursor, READ_COUNT, block_ms
+            )
             if entries:
                 self._write(entries)
             self._trim()
@@ -174,13 +175,7 @@ class Collector:
             self._files.progress = CollectorProgress(progress.cursor, server, progress.seen)
         self._next_check = time.monotonic() + CHECK_INTERVAL_S
 
-    def _read(self, timeout_s: float) -> list[_StreamEntry]:
-        key, cursor = self._client.run_keys.log, self._files.progress.cursor
-        block = max(1, int(1000 * min(timeout_s, 1.0))) if timeout_s > 0 else None
-        reply: Any = self._client.redis.xread({key: cursor}, count=READ_COUNT, block=block)
-        return list(reply[0][1]) if reply else []
-
-    def _write(self, entries: Sequence[_StreamEntry]) -> None:
+    def _write(self, entries: Sequence[tuple[bytes, dict[bytes, bytes]]]) -> None:
         seen = dict(self._files.progress.seen)
         contents: dict[str, bytearray] = {}
         written = skipped = lost = 0

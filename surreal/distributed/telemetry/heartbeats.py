@@ -75,6 +75,7 @@ class Heartbeat:
             raise CodecError(f"heartbeat of {len(data)} bytes")
         try:
             content: Any = json.loads(data)
+            time_s, step, values = content.get("reading", NO_READING)
             beat = cls(
                 id=str(content["id"])[:200],
                 role=str(content["role"])[:200],
@@ -86,7 +87,7 @@ class Heartbeat:
                 version=checked_count(content["version"], MAX_VERSION),
                 global_step=checked_count(content["global_step"]),
                 metrics=_numbers(content["metrics"]),
-                reading=_reading(*content.get("reading", NO_READING)),
+                reading=Reading(decode_number(time_s), checked_count(step), _numbers(values)),
                 waits_for=tuple(str(text)[:300] for text in list(content.get("waits_for", ()))[:10]),
                 hangs_in=str(content.get("hangs_in", ""))[:300],
                 warning=str(content.get("warning", ""))[:300],
@@ -110,10 +111,6 @@ def _encoded(numbers: Mapping[str, float]) -> dict[str, float | str]:
 
 def _numbers(content: Any) -> dict[str, float]:
     return {str(name): decode_number(value) for name, value in content.items()}
-
-
-def _reading(time_s: Any, step: Any, values: Any) -> Reading:
-    return Reading(decode_number(time_s), checked_count(step), _numbers(values))
 
 
 def process_id(role: str, name: str, host: str, pid: int) -> str:
@@ -151,17 +148,13 @@ def parse_heartbeats(values: Iterable[bytes], *, now_s: float) -> list[Heartbeat
     return sorted(beats, key=lambda beat: (beat.role, beat.name, beat.age_s))
 
 
-def live_processes(client: RedisClient, max_age_s: float = ALIVE_S) -> list[Heartbeat]:
+def live_processes(client: RedisClient) -> list[Heartbeat]:
     """Return the heartbeats of the run's live processes.
-
-    Args:
-        client: client of the run.
-        max_age_s: raising it counts a killed process as alive for longer.
 
     Raises:
         RedisUnavailableError: no answer.
     """
-    return [beat for beat in all_processes(client) if beat.is_alive(max_age_s)]
+    return [beat for beat in all_processes(client) if beat.is_alive()]
 
 
 def newest_version(beats: Iterable[Heartbeat], known: int) -> int:

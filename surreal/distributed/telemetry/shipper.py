@@ -94,8 +94,8 @@ class ShippingHandler(logging.Handler):
             out, because a heartbeat names them while they last.
     """
 
-    def __init__(self, buffer: LineBuffer, level: int = logging.INFO) -> None:
-        super().__init__(level)
+    def __init__(self, buffer: LineBuffer) -> None:
+        super().__init__(logging.INFO)
         self._buffer = buffer
         self.last_warning = 0.0, ""
 
@@ -138,13 +138,7 @@ class _Batch(NamedTuple):
 class Shipper:
     """Sends the lines of two buffers; used by one thread at a time.
 
-    Args:
-        client: client of the run.
-        process: id of this process.
-        name: name of this process.
-        role: role of this process.
-        logs: encoded log lines.
-        values: encoded metrics; they go first, so that many log lines do not delay them.
+    Metrics go before logs, so that many log lines do not delay them.
 
     Attributes:
         stop_reason: why the run ends; None while it continues.
@@ -200,10 +194,7 @@ class Shipper:
         return self._digest(replies)
 
     def remove_heartbeat(self) -> None:
-        try:
-            self._client.redis.hdel(self._client.run_keys.processes, self._process)
-        except RedisError as error:
-            logger.debug("heartbeat not removed: %s", error)
+        self._remove_heartbeats(self._process)
 
     def note_trouble(self, message: str, *args: object, exc_info: bool = False) -> None:
         """Count a failure; only the first of several in a row is a warning."""
@@ -238,8 +229,10 @@ class Shipper:
             errors.append(heartbeat)
         if isinstance(stop, bytes) and self.stop_reason is None:
             self.stop_reason = stop[:1000].decode("utf-8", "replace")
-        if isinstance(server_time, tuple):
-            self._set_clock(server_time[0] + server_time[1] / 1e6 - time.time())
+        if isinstance(server_time, tuple):  # the next heartbeat replaces one with a wrong time
+            offset_s = server_time[0] + server_time[1] / 1e6 - time.time()
+            if abs(offset_s - self.offset_s) > CLOCK_TOLERANCE_S:
+                self.offset_s = offset_s if abs(offset_s) > CLOCK_TOLERANCE_S else 0.0
         if self._is_first_round and isinstance(replies[-1], dict):
             self._is_first_round = False
             self._forget_dead(replies[-1])
@@ -251,11 +244,6 @@ class Shipper:
         self._has_trouble = False
         self.is_connected = True
         return True
-
-    def _set_clock(self, offset_s: float) -> None:
-        """Follow the server's clock; the next heartbeat replaces one with a wrong time."""
-        if abs(offset_s - self.offset_s) > CLOCK_TOLERANCE_S:
-            self.offset_s = offset_s if abs(offset_s) > CLOCK_TOLERANCE_S else 0.0
 
     def _forget_dead(self, beats: dict[bytes, bytes]) -> None:
         """Remove heartbeats of processes that died long ago: the hash must not grow with every restart."""
@@ -269,7 +257,10 @@ class Shipper:
             if is_dead and key != self._process.encode():
                 dead.append(key)
         if dead:
-            try:
-                self._client.redis.hdel(self._client.run_keys.processes, *dead)
-            except RedisError as error:
-                logger.debug("dead heartbeats not removed: %s", error)
+            self._remove_heartbeats(*dead)
+
+    def _remove_heartbeats(self, *processes: bytes | str) -> None:
+        try:
+            self._client.redis.hdel(self._client.run_keys.processes, *processes)
+        except RedisError as error:
+            logger.debug("heartbeats not removed: %s", error)

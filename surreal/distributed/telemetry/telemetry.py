@@ -12,7 +12,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from functools import partial
 from itertools import islice
 from typing import Any, Self, TypeVar
@@ -53,7 +53,6 @@ class Telemetry:
         role: agent, learner, eval, ...: the first part of metrics' names.
         name: name of the process, and of its file in the run's folder.
         interval_s: between two round trips; raising it saves Redis calls and delays everything.
-        log_level: least severe level that is shipped.
         max_buffer_bytes: bound of each of the two buffers, logs and metrics; raising it bridges longer outages.
         on_stop: called once with the reason, on the telemetry thread, when the run is to stop.
 
@@ -73,7 +72,6 @@ class Telemetry:
         name: str,
         *,
         interval_s: Positive = 1.0,
-        log_level: int = logging.INFO,
         max_buffer_bytes: int = 1 << 20,
         on_stop: Callable[[str], None] | None = None,
     ) -> None:
@@ -84,12 +82,12 @@ class Telemetry:
         self._on_stop = on_stop
         self._logs, self._values = LineBuffer(max_buffer_bytes), LineBuffer(max_buffer_bytes)
         self._shipper = Shipper(client, process=self.id, name=name, role=role, logs=self._logs, values=self._values)
-        self.handler = ShippingHandler(self._logs, log_level)
+        self.handler = ShippingHandler(self._logs)
         self.version = 0
         self.global_step = 0
         self.hangs_in = ""
-        self._read_version: Callable[[], int] | None = None
-        self._read_global_step: Callable[[], int] | None = None
+        self._read_version: Callable[[], int] = lambda: self.version
+        self._read_global_step: Callable[[], int] = lambda: self.global_step
         self._episodes = EpisodeStatistics(role)
         self._sources: list[MetricSource] = [self._episodes.metrics, self.metrics]
         self._histogram_sources: list[HistogramSource] = []
@@ -237,35 +235,27 @@ class Telemetry:
         line = encode_histogram(time_s=time.time(), step=self._step_of(x), name=full_name, histogram=content)
         self._values.add((line,))
 
-    def _add_reading(self, reading: Reading) -> None:
-        time_s, step, given = reading
-        values = {metric_name(name, self.role): value for name, value in islice(given.items(), MAX_HEARTBEAT_METRICS)}
-        self._reading = Reading(time_s, step, values)
-        self._values.add(encode_metrics(time_s=time_s, step=step, values=values))
-
     def _remember(self, name: str, value: float) -> None:
         if name in self._latest or len(self._latest) < MAX_HEARTBEAT_METRICS:
             self._latest[name] = value
 
     def _collect(self) -> None:
-        if self._read_version is not None:
-            self.version = self._guard(self._read_version, self._read_version, self.version)
-        if self._read_global_step is not None:
-            self.global_step = self._guard(self._read_global_step, self._read_global_step, self.global_step)
-        no_readings: Iterable[Reading] = ()
+        version, step = (self._guard(read, read) for read in (self._read_version, self._read_global_step))
+        self.version = self.version if version is None else version
+        self.global_step = self.global_step if step is None else step
         for read in self._reading_sources:
-            for reading in self._guard(read, read, no_readings):
-                self._add_reading(reading)
+            for time_s, x, given in self._guard(read, read) or ():
+                named = {metric_name(name, self.role): given[name] for name in islice(given, MAX_HEARTBEAT_METRICS)}
+                self._reading = Reading(time_s, x, named)
+                self._values.add(encode_metrics(time_s=time_s, step=x, values=named))
         values: dict[str, float] = {}
-        nothing: dict[str, float] = {}
         for source in self._sources:
-            values.update(self._guard(source, partial(self._pull, source), nothing))
+            values.update(self._guard(source, partial(self._pull, source)) or {})
         for name, value in values.items():
             self._remember(name, value)
         self._values.add(encode_metrics(time_s=time.time(), step=self._step_of(None), values=values))
-        no_histograms: Mapping[str, Histogram] = {}
         for take in self._histogram_sources:
-            for name, content in self._guard(take, take, no_histograms).items():
+            for name, content in (self._guard(take, take) or {}).items():
                 self._add_histogram(name, content)
         if self._dropped > self._reported_drops and self.is_connected:
             message = f"{self._dropped - self._reported_drops} lines of logs and metrics were dropped"
@@ -275,15 +265,15 @@ class Telemetry:
     def _pull(self, source: MetricSource) -> dict[str, float]:
         return {metric_name(name, self.role): float(value) for name, value in source().items()}
 
-    def _guard(self, source: Callable[[], object], read: Callable[[], T], fallback: T) -> T:
-        """Return `read()`, or the fallback if it fails: a broken source must not silence the others."""
+    def _guard(self, source: Callable[[], object], read: Callable[[], T]) -> T | None:
+        """Return `read()`, or None if it fails: a broken source must not silence the others."""
         try:
             return read()
         except Exception:
             if source not in self._failed_sources:
                 self._failed_sources.add(source)
                 logger.warning("metric source %r fails; this is said once", source, exc_info=True)
-            return fallback
+            return None
 
     def _heartbeat(self) -> Heartbeat:
         offset_s, (warned_s, warning) = self._shipper.offset_s, self.handler.last_warning
@@ -297,7 +287,7 @@ class Telemetry:
             time=time.time() + offset_s,
             version=int(self.version),
             global_step=int(self.global_step),
-            metrics=dict(list(self._latest.items())),
+            metrics=dict(self._latest),
             reading=self._reading._replace(time=self._reading.time + offset_s),
             waits_for=tuple(WAITS.texts()),
             hangs_in=self.hangs_in,

@@ -17,7 +17,8 @@ from rich.console import Console
 from surreal.base.errors import ConfigError, StoppedError
 from surreal.config import load_config
 from surreal.config.classes import add_python_path
-from surreal.distributed.server.embedded import EmbeddedRedis, Keeper
+from surreal.distributed.server.embedded import EmbeddedRedis
+from surreal.distributed.server.owners import Keeper
 from surreal.plugins.sweep.definition.loading import Definition, check_settings, load_definition
 from surreal.plugins.sweep.folder import OPTUNA_NAME, SWEEPS_FOLDER, SweepFolder
 from surreal.plugins.sweep.processes import Launching, Room, need_of, num_at_once, room_here

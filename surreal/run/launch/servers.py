@@ -14,7 +14,8 @@ from surreal.base.errors import SurrealError
 from surreal.config import Config
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.shards import ReplayShards
-from surreal.distributed.server.embedded import EmbeddedRedis, Keeper
+from surreal.distributed.server.embedded import EmbeddedRedis
+from surreal.distributed.server.owners import Keeper
 from surreal.distributed.telemetry.heartbeats import live_processes
 
 logger = logging.getLogger(__name__)

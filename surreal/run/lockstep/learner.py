@@ -14,7 +14,7 @@ import torch
 from surreal.agent.loop import EpisodeCallback
 from surreal.base.checkpoint import RunCheckpoints
 from surreal.base.errors import CheckpointError, StoppedError
-from surreal.distributed.experience.shards import clear, load_shard, save_shard
+from surreal.distributed.experience.shards import load_shard, save_shard
 from surreal.distributed.experience.stream import Stream
 from surreal.learner import Learner
 from surreal.replay import Replay
@@ -176,9 +176,9 @@ class LockstepLearner:
 
     def _clear(self) -> None:
         """Forget what an earlier or an interrupted stretch left in Redis."""
-        clear(self._stream.client, self._stream.keys.prefix)
+        self._stream.client.unlink(f"{self._stream.keys.prefix}*")
         parameters = self._process.parameter_client
-        clear(parameters, parameters.policy_keys(self._config.broadcast.policy).prefix)
+        parameters.unlink(f"{parameters.policy_keys(self._config.broadcast.policy).prefix}*")
 
     def _save(self) -> None:
         """Write experience, priorities, and last the learner, with which all three count."""

@@ -19,7 +19,8 @@ import psutil
 from surreal.base.errors import ConfigError, StoppedError
 from surreal.config.schema.fields import parse_size
 from surreal.distributed.server.access import ServerAccess
-from surreal.distributed.server.embedded import EmbeddedRedis, Keeper
+from surreal.distributed.server.embedded import EmbeddedRedis
+from surreal.distributed.server.owners import Keeper
 from surreal.run.commands.redis_server import address_for_others
 from surreal.run.process.interrupts import set_at_signals
 from surreal.run.process.run_folder import RunFolder

@@ -11,7 +11,7 @@ import pytest
 import redis
 from redis.connection import AbstractConnection, Connection, SSLConnection, UnixDomainSocketConnection
 
-from surreal.distributed.connection.wire import connection_class, socket_of
+from surreal.distributed.connection.wire import connection_class
 
 PACKAGE = Path(__file__).parents[4] / "surreal"
 #: Private attributes of a connection, and the classes that must have them.
@@ -28,10 +28,10 @@ def test_a_connection_still_has_its_socket_and_its_parser() -> None:
         connection: Any = connection_class(Connection)(
             host="127.0.0.1", port=server.getsockname()[1], driver_info=None, protocol=2
         )
-        assert socket_of(connection) is None, "it must not be connected yet"
+        assert connection._sock is None, "it must not be connected yet"
         connection.connect()  # the kernel accepts it
         assert all(hasattr(connection, name) for name in PRIVATE)
-        found = socket_of(connection)
+        found = connection._sock
         assert isinstance(found, socket.socket)
         assert all(callable(getattr(found, name)) for name in ("sendall", "sendmsg", "recv", "recv_into"))
         assert isinstance(connection._parser.parse_error("ERR wrong"), redis.ResponseError)

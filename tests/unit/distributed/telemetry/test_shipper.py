@@ -66,7 +66,7 @@ def test_a_bound_of_nothing_is_refused() -> None:
 @pytest.fixture
 def shipped() -> Iterator[tuple[logging.Logger, LineBuffer]]:
     buffer = LineBuffer(1 << 20)
-    handler = ShippingHandler(buffer, logging.INFO)
+    handler = ShippingHandler(buffer)
     logger = logging.getLogger("test.shipping")
     logger.setLevel(logging.DEBUG)
     logger.addHandler(handler)

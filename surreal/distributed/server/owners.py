@@ -1,4 +1,4 @@
-"""`temporary_run`: a run for a `with` block, for programs, notebooks and tests that use single parts."""
+"""Owners of an embedded server: `temporary_run` for a `with` block, and `Keeper`, which restarts a server that died."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from contextlib import ExitStack, contextmanager
 
 from redis.exceptions import RedisError
 
-from surreal.base.errors import ConfigError
+from surreal.base.errors import ConfigError, RedisUnavailableError
+from surreal.base.liveness.health import RecentDeaths
+from surreal.base.ranges import NonNegativeInt, checked
 from surreal.base.system.files import ADDRESS_VARIABLE
 from surreal.distributed.connection.client import RedisClient, check_name
 from surreal.distributed.server.embedded import EmbeddedRedis
@@ -53,3 +55,34 @@ def temporary_run(name: str = "temporary", *, maxmemory_bytes: int = 512 << 20) 
                     client.delete_run()
                 except RedisError as error:
                     logger.warning("what %s holds of run %s stays there: %s", client.address, client.run, error)
+
+
+class Keeper:
+    """Restarts a server that died, unless it dies too often; its owner calls `keep` repeatedly.
+
+    Args:
+        server: a started server.
+        restart_limit: deaths within a minute that are tolerated.
+        advice: remedy for messages, if it dies too often.
+    """
+
+    @checked
+    def __init__(self, server: EmbeddedRedis, restart_limit: NonNegativeInt, *, advice: str = "see its log") -> None:
+        self._server = server
+        self._restart_limit = restart_limit
+        self._advice = advice
+        self._deaths = RecentDeaths()
+
+    def keep(self) -> None:
+        """Start the server again, at the same address, if it died.
+
+        Raises:
+            RedisUnavailableError: it died too often.
+        """
+        if self._server.is_alive:
+            return
+        if self._deaths.add() > self._restart_limit:
+            times = f"{len(self._deaths)} times within {self._deaths.window_s:.0f} s"
+            raise RedisUnavailableError(f"redis-server ended {times}; {self._advice}")
+        logger.warning("redis-server ended; starting it again")
+        self._server.restart()

@@ -87,16 +87,16 @@ This page is written by `make learn`. Each row is `surreal run PRESET --seed N -
 its evaluation confirms the preset's goal (`run.stop_at_return`), or with its env steps. Its best policy then plays 1000
 fresh episodes (Atari: 100) without exploration. `return` is their mean return: the mean over the seeds, and the range.
 Env steps and seconds are medians over the seeds, from the start of the command to its end; other work on the machine
-increases the seconds. A goal is the return at which a run ends, not the highest that a preset can reach. The references are
-those of RL Baselines3 Zoo, with the env steps that they took. Those of LunarLander were measured on its version 2. For
-A2C, which scores much lower on version 3, Stable-Baselines3 was run there with these settings. The Zoo has no R2D2 and no
-interpolated policy gradient. R2D2 is compared with Gymnasium's threshold for a solved CartPole, and interpolated policy
-gradient with PPO's reference.
+increases the seconds. A goal is the return at which a run ends, not the highest that a preset can reach. The references
+are those of RL Baselines3 Zoo, with the env steps that they took. Those of LunarLander were measured on its version 2.
+For A2C, which scores much lower on version 3, Stable-Baselines3 was run there with these settings. The Zoo has no R2D2
+and no interpolated policy gradient. R2D2 is compared with Gymnasium's threshold for a solved CartPole, and interpolated
+policy gradient with PPO's reference.
 
-The last column gives the seeds that reached the reference, or the goal if there is none, confirmed one-sided at
-95 %: the mean return of the fresh episodes, less 1.645 standard errors, is at least as high. `not confirmed` means that
-no seed did, or that the standard error was not recorded. `not run` means that there is no result of the whole preset
-with its present settings: it takes hours, needs something that was not available, or has changed since it was run. Other
+The last column gives the seeds that reached the reference, or the goal if there is none, confirmed one-sided at 95 %:
+the mean return of the fresh episodes, less 1.645 standard errors, is at least as high. `not confirmed` means that no
+seed did, or that the standard error was not recorded. `not run` means that there is no result of the whole preset with
+its present settings: it takes hours, needs something that was not available, or has changed since it was run. Other
 pages may report results of an older version, of fewer env steps, or with other settings. Results of on-policy presets
 other than `lunarlander-a2c` are older than [exact rounds](algorithms.md#on-policy-algorithms).
 
@@ -108,9 +108,9 @@ _AT_AGENTS_HEAD = """
 This table compares runs whose gradients are computed at the agents, and combined as in [Gradients](gradients.md), with
 runs that compute them at the learner: `--set agent.count=N --set learner.gradients=agents --set
 learner.combine_gradients=RULE` (`avg` with `num_gradients` of N; at the learner, A3C is A2C, whose updates wait for all
-agents). Env steps per second are counted from the first update to the end, while the evaluation also runs; all processes
-of a run share two cores. Runs end at 300,000 env steps (CartPole), 1,000,000 (A3C on Pendulum) and 20,000 (DDPG, with
-layers of 64 units), or at their goals: 500, -160 and -160.
+agents). Env steps per second are counted from the first update to the end, while the evaluation also runs; all
+processes of a run share two cores. Runs end at 300,000 env steps (CartPole), 1,000,000 (A3C on Pendulum) and 20,000
+(DDPG, with layers of 64 units), or at their goals: 500, -160 and -160.
 
 | preset | gradients | agents | seeds | return | env steps | seconds | env steps/s |
 |---|---|---|---|---|---|---|---|
@@ -122,8 +122,8 @@ _PONG_HEAD = """
 
 `surreal run PRESET --set run.max_env_steps=500_000 --set learner.args.max_global_step=10_000_000 --set
 eval.interval_s=120`: a twentieth of the preset's env steps, with the schedules of the full number. A policy that never
-moves loses by 21. V-trace learns from 8 trajectories at once (`--set learner.batch_size=8`), because with 32 there would
-be only 780 updates. A small queue keeps it close to its agents (`--set replay.max_bytes=16mb`).
+moves loses by 21. V-trace learns from 8 trajectories at once (`--set learner.batch_size=8`), because with 32 there
+would be only 780 updates. A small queue keeps it close to its agents (`--set replay.max_bytes=16mb`).
 
 | preset | seeds | return | env steps | seconds | env steps/s |
 |---|---|---|---|---|---|

@@ -45,6 +45,7 @@ EXTRAS = {
     "mujoco": ["gymnasium[mujoco]>=1.1,<2"],
     # With the particle environments, which are a package of their own; those of other families need more.
     "pettingzoo": ["pettingzoo>=1.25", "mpe2>=1.0"],
+    "envpool": ["envpool>=1.2"],
     "vizdoom": ["vizdoom>=1.3"],
     "minigrid": ["minigrid>=3"],
     # dm-control 1.0.50 does not know what MuJoCo 4 left out.
@@ -77,6 +78,7 @@ TESTED = (
     "dashboard",
     "dm-control",
     "docs",
+    "envpool",
     "minigrid",
     "mlflow",
     "onnx",

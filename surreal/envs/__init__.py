@@ -13,6 +13,7 @@ from surreal.envs.ids import render_modes
 from surreal.envs.make import check_env_id, make_env, make_vector_env, record_video
 from surreal.envs.plain.base import Atari, Env, GymEnv, Wrapper
 from surreal.envs.plain.wrappers import EpisodeMonitor, FrameStack, Visualization
+from surreal.envs.pools.envpool import ThreadedEnvPool
 from surreal.envs.pools.local_pool import LocalEnvPool
 from surreal.envs.pools.subproc_pool import SubprocEnvPool
 from surreal.envs.window import ShownEnv
@@ -28,6 +29,7 @@ __all__ = [
     "LocalEnvPool",
     "ShownEnv",
     "SubprocEnvPool",
+    "ThreadedEnvPool",
     "Visualization",
     "Wrapper",
     "WrapperSpec",

@@ -71,11 +71,12 @@ def _process_conflicts(config: Config) -> Iterator[tuple[str, str]]:
     env = config.env
     if env.num_workers is not None and env.num_workers > env.num_envs:
         yield "env.num_workers", f"is {env.num_workers}; it must be <= env.num_envs, {env.num_envs}"
-    if env.pool == "vector" and not env.id.startswith("ALE/"):
+    if env.is_vector and not env.id.startswith("ALE/"):
         if env.wrappers:
-            yield "env.pool", "is vector, which takes no env.wrappers; use local or subproc, or leave the wrappers out"
+            takes = f"is {env.pool}, which takes no env.wrappers; use local or subproc, or leave the wrappers out"
+            yield "env.pool", takes
         if env.frame_stack > 1:
-            yield "env.pool", "is vector, which stacks frames of ALE's games only; use local or subproc"
+            yield "env.pool", f"is {env.pool}, which stacks frames of ALE's games only; use local or subproc"
 
 
 def _rank_conflicts(config: Config) -> Iterator[tuple[str, str]]:

@@ -56,15 +56,17 @@ class EnvConfig(Section):
     """Number of consecutive observations that the agent sees at once, oldest first; each is still stored only once.
     Raising it shows more of the past and makes the network larger. 1: no stacking."""
 
-    pool: Literal["local", "vector", "subproc"] = "local"
+    pool: Literal["local", "vector", "subproc", "envpool"] = "local"
     """`local`: all environments in the agent's process. `vector`: the environment's own vectorized version, if there is
     one; the fastest, but ALE games accept only the wrappers `atari`, `life_loss` and the reward wrappers there, and
-    other environments none. `subproc`: in worker processes, for slow environments and those that crash."""
+    other environments none. `subproc`: in worker processes, for slow environments and those that crash. `envpool`: in
+    C++ threads of the package EnvPool (extra `envpool`), for machines with many cores; with wrappers as for `vector`.
+    Evaluation always uses gymnasium's environment."""
 
     on_error: Literal["end", "restart"] = "end"
     """When an environment raises an exception in `step` or `reset`: `end` ends the run with it; `restart` cuts the
     episode, makes the environment again and continues, at most ten times in a row without a whole episode in between.
-    Not with `vector`."""
+    Not with `vector` and `envpool`."""
 
     num_envs: int = Field(8, ge=1, le=4096)
     """Environments per agent. Raising it makes the forward pass cheaper per env step and the experience more
@@ -75,7 +77,7 @@ class EnvConfig(Section):
     players with different roles, which share a policy."""
 
     num_workers: int | None = Field(None, ge=1, le=256)
-    """Worker processes per agent, with `subproc` only. Unset: one per core, at most `num_envs`."""
+    """Worker processes per agent with `subproc`, or threads with `envpool`. Unset: one per core, at most `num_envs`."""
 
     observation_space: Space | Literal["raw"] | None = None
     """What RLX clients send, for an environment that cannot be created here; wrappers and `frame_stack` are applied on
@@ -87,8 +89,13 @@ class EnvConfig(Section):
 
     @property
     def shares_rounds(self) -> bool:
-        """Whether environments cannot rest for each other: seats of a game, and parts of a vector environment."""
-        return self.is_game or self.pool == "vector"
+        """Whether environments cannot rest for each other: players of a game, and parts of a vector environment."""
+        return self.is_game or self.is_vector
+
+    @property
+    def is_vector(self) -> bool:
+        """Whether environments are made together, so that wrappers do not fit around a single one."""
+        return self.pool in ("vector", "envpool")
 
     @property
     def is_game(self) -> bool:
@@ -103,8 +110,10 @@ class EnvConfig(Section):
             raise ValueError(f"frame_stack is {self.frame_stack}, but states are raw: they cannot be stacked")
         if self.observation_space == "raw" and not all(wrapper.on_client for wrapper in self.wrappers):
             raise ValueError("states are raw: they reach the agent as they came, without wrappers")
-        if self.on_error == "restart" and self.pool == "vector":
-            raise ValueError("on_error is restart, but pool is vector, whose environments cannot be made one by one")
+        if self.on_error == "restart" and self.is_vector:
+            raise ValueError(
+                f"on_error is restart, but pool is {self.pool}, whose environments cannot be made one by one"
+            )
         places = [wrapper.on_client for wrapper in self.wrappers]
         if places != sorted(places, reverse=True):
             raise ValueError("wrappers that are on_client are the innermost: they come first")

@@ -52,8 +52,8 @@ _IDLE: tuple[_Idle, ...] = (
     ),
     _Idle(
         "env.num_workers",
-        lambda c: c.env.pool != "subproc",
-        "env.pool is {c.env.pool}; only subproc has workers",
+        lambda c: c.env.pool not in ("subproc", "envpool"),
+        "env.pool is {c.env.pool}; only subproc and envpool have workers",
     ),
     _Idle(
         "env.player_id",
@@ -62,8 +62,8 @@ _IDLE: tuple[_Idle, ...] = (
     ),
     _Idle(
         "agent.show_ui",
-        lambda c: c.env.pool == "vector",
-        "env.pool is vector, whose environments draw in no window; use local or subproc",
+        lambda c: c.env.is_vector,
+        "env.pool is {c.env.pool}, whose environments draw in no window; use local or subproc",
     ),
     _Idle(
         "agent.round_timeout_s",

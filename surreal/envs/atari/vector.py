@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
@@ -150,22 +150,8 @@ def make_atari_vector(
         EnvError: a wrapper has no vector form, `atari` is not the first one, or `fire_on_reset` has no `life_loss`.
         TypeError, ValueError: an argument is invalid.
     """
-    if not wrappers or wrappers[0][0] != "atari":
-        raise EnvError("ALE's vector environment shows small gray frames; put the wrapper `atari` first")
-    if frame_stack < 1:
-        raise EnvError(f"frame_stack is {frame_stack}; it must be >= 1")
-    arguments = dict(wrappers[0][1])
-    fires = bool(arguments.pop("fire_on_reset", False))
-    shape, preprocessing = _preprocessing(**arguments)
-    cuts_lives, rewards = False, []
-    for name, args in wrappers[1:]:
-        if name == "life_loss" and not args:
-            cuts_lives = True
-        elif name in _REWARDS:
-            rewards.append(_REWARDS[name](**args))
-        else:
-            raise EnvError(f"the wrapper {name} does not work around a vector environment; use the local pool")
-    if fires and not cuts_lives:
+    chosen = read_wrappers(wrappers, frame_stack)
+    if chosen.fires and not chosen.cuts_lives:
         raise EnvError(
             "in ALE's vector environment, fire_on_reset needs life_loss: FIRE would replace actions that agents chose; "
             "add the wrapper life_loss, or use the local pool"
@@ -174,26 +160,60 @@ def make_atari_vector(
     make = importlib.import_module("ale_py.vector_env").AtariVectorEnv
     envs = make(
         num_envs=num_envs,
-        img_height=shape[0],
-        img_width=shape[1],
+        img_height=chosen.shape[0],
+        img_width=chosen.shape[1],
         stack_num=1,
-        use_fire_reset=fires,
+        use_fire_reset=chosen.fires,
         episodic_life=False,
         life_loss_info=False,
         reward_clipping=False,
-        **preprocessing,
+        # It draws from 0 .. noop_max - 1 no-ops.
+        noop_max=chosen.noop_max + 1,
+        frameskip=chosen.frame_skip,
+        maxpool=chosen.frame_skip > 1,
         **game,
     )
-    fire = fire_action([action.name for action in envs.ale.get_action_set()]) if fires else None
-    return AtariVector(envs, frame_stack=frame_stack, cuts_lives=cuts_lives, rewards=rewards, fire=fire)
+    fire = fire_action([action.name for action in envs.ale.get_action_set()]) if chosen.fires else None
+    return AtariVector(envs, frame_stack=frame_stack, cuts_lives=chosen.cuts_lives, rewards=chosen.rewards, fire=fire)
+
+
+class AtariOptions(NamedTuple):
+    """The settings of a game that plays without wrappers around it; see `AtariPreprocessing` and `LifeLoss`."""
+
+    shape: tuple[int, int]  #: of a frame: height and width
+    noop_max: int
+    frame_skip: int
+    fires: bool
+    cuts_lives: bool
+    rewards: tuple[RewardFunction, ...]  #: functions that change the training rewards, in this order
+
+
+def read_wrappers(wrappers: Sequence[tuple[str, Mapping[str, Any]]], frame_stack: int) -> AtariOptions:
+    """Read names and arguments of wrappers; arguments and errors are those of `make_atari_vector`."""
+    if not wrappers or wrappers[0][0] != "atari":
+        raise EnvError("ALE's vector environment shows small gray frames; put the wrapper `atari` first")
+    if frame_stack < 1:
+        raise EnvError(f"frame_stack is {frame_stack}; it must be >= 1")
+    preprocessing = _preprocessing(**wrappers[0][1])
+    cuts_lives, rewards = False, []
+    for name, args in wrappers[1:]:
+        if name == "life_loss" and not args:
+            cuts_lives = True
+        elif name in _REWARDS:
+            rewards.append(_REWARDS[name](**args))
+        else:
+            raise EnvError(f"the wrapper {name} does not work around a vector environment; use the local pool")
+    return preprocessing._replace(cuts_lives=cuts_lives, rewards=tuple(rewards))
 
 
 @checked
 def _preprocessing(
-    noop_max: NonNegativeInt = 30, frame_skip: PositiveInt = 4, screen_size: int | Sequence[int] = 84
-) -> tuple[tuple[int, int], dict[str, Any]]:
-    # ALE's vector environment draws from 0 .. noop_max - 1 no-ops.
-    return screen_shape(screen_size), {"noop_max": noop_max + 1, "frameskip": frame_skip, "maxpool": frame_skip > 1}
+    noop_max: NonNegativeInt = 30,
+    frame_skip: PositiveInt = 4,
+    screen_size: int | Sequence[int] = 84,
+    fire_on_reset: bool = False,
+) -> AtariOptions:
+    return AtariOptions(screen_shape(screen_size), noop_max, frame_skip, bool(fire_on_reset), False, ())
 
 
 def _clip(low: float = -1.0, high: float = 1.0) -> RewardFunction:

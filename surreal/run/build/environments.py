@@ -11,7 +11,7 @@ from gymnasium.vector.utils import batch_space
 
 from surreal.base.specs import ObsSpec
 from surreal.config import Config
-from surreal.envs import EnvPool, LocalEnvPool, SubprocEnvPool, check_env_id, make_env, make_vector_env
+from surreal.envs import EnvPool, LocalEnvPool, SubprocEnvPool, ThreadedEnvPool, check_env_id, make_env, make_vector_env
 from surreal.envs.actions import ActionAdapter
 from surreal.envs.players.base import Opponents, UniformGame
 from surreal.envs.players.make import check_game, is_game, make_game
@@ -123,6 +123,22 @@ def build_pool(config: Config, *, index: int, opponents: Opponents | None = None
             env.id, env.num_envs, kwargs=env.kwargs, wrappers=wrapper_specs(config), frame_stack=env.frame_stack
         )
         return LocalEnvPool(vector, seed=seed)
+    if env.pool == "envpool":
+        with build_env(config, training=True) as single:
+            observation_space, action_space = single.observation_space, single.action_space
+        return ThreadedEnvPool(
+            env.id,
+            env.num_envs,
+            observation_space=observation_space,
+            action_space=action_space,
+            kwargs=env.kwargs,
+            wrappers=wrapper_specs(config),
+            frame_stack=env.frame_stack,
+            num_threads=env.num_workers,
+            # A round needs the same number of steps of each environment.
+            batch_size=None if config.agent.round_steps is None else env.num_envs,
+            seed=seed,
+        )
     # A partial, not a lambda: worker processes are spawned, and get it by pickle.
     make = partial(make_env, env.id, kwargs=env.kwargs, wrappers=wrapper_specs(config), frame_stack=env.frame_stack)
     factories: list[Any] = [make] * env.num_envs

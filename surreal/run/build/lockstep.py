@@ -40,7 +40,7 @@ def lockstep_config(config: Config, *, begun_updates: int = 0) -> Config:
     if begun_updates:
         sequence = np.random.SeedSequence(config.seed, spawn_key=(begun_updates,))
         config = config.model_copy(update={"seed": int(sequence.generate_state(1)[0] >> 1)})
-    is_apart = config.env.pool == "subproc"
+    is_apart = config.env.pool in ("subproc", "envpool")
     env = _changed(config, "env", {"pool": "local", "num_workers": None} if is_apart else {})
     return config.model_copy(update={"env": env, "broadcast": _changed(config, "broadcast", {"interval_s": 0.0})})
 

@@ -118,7 +118,7 @@ def small_config(config: Config) -> Config:
         "redis": {"replay_address": None},
         "replay": {"follow": False, "shards": None, "samples_per_insert_tolerance": None, "pin_memory": False},
     }
-    if config.env.pool == "subproc":
+    if config.env.pool in ("subproc", "envpool"):
         changes["env"]["pool"] = "local"
     config = _changed(config, changes)
     if check_replay(config).hands_out in ("transitions", "sequences"):

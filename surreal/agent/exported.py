@@ -34,7 +34,7 @@ from surreal.base.types import Obs
 FORMATS: Mapping[str, str] = {".pt": "torchscript", ".onnx": "onnx"}
 #: Inputs in addition to the observation, and the output in addition to the action.
 MASK, STATE, NEXT_STATE = "action_mask", "state", "next_state"
-#: Key of the file's JSON metadata; see `surreal.plugins.export.metadata`.
+#: Key of the file's JSON metadata; see `surreal.plugins.export.exporter`.
 METADATA = "surreal"
 #: Version of that JSON; files of other versions are refused.
 FORMAT_VERSION = 1
@@ -50,7 +50,7 @@ class ExportedFile:
 
     Attributes:
         path: the same.
-        metadata: see `surreal.plugins.export.metadata`.
+        metadata: see `surreal.plugins.export.exporter`.
 
     Raises:
         CheckpointError: it is missing, damaged, or was not written by `surreal export`; or onnxruntime is missing.

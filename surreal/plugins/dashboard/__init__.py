@@ -1,11 +1,11 @@
-"""`surreal dashboard`: all runs of some folders and of a Redis on a web page, made with Dash.
+"""`surreal dashboard`: a web page, made with Dash, of the runs in folders and in a Redis.
 
-    serving.py   the command: a server on a socket, until Ctrl-C
-    app.py       the page's server: what it answers, and to whom (`guard.py`)
-    wiring.py    which part of the page follows from which
-    page/        the parts themselves: pure functions from what is known to what is shown
-    sources/     what is known: runs, their histories, what Redis says; read no more often than needed
+    serving.py   the command: listens on a socket until Ctrl-C
+    app.py       the page's server and its routes; `guard.py` checks each request
+    wiring.py    Dash's callbacks: the inputs of each part of the page
+    page/        the parts of the page: pure functions from data to Dash components
+    sources/     the data: runs, their histories and their state in Redis; read no more often than needed
 
-Everything that a page shows comes through `sources`, however many pages are open. Nothing here writes, but for the wish
-to stop a run. Dash escapes all text; what Plotly would read as markup is escaped in `page/figures.py`.
+Everything that a page shows comes through `sources`, however many pages are open. The only thing that the dashboard
+writes is the request to stop a run. Dash escapes all text; `page/curves.py` escapes what Plotly would read as markup.
 """

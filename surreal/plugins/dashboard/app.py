@@ -1,4 +1,4 @@
-"""The page's server: the page itself, the videos of runs, and the one request that changes something."""
+"""The page's server: the page, the videos of runs, and the request that stops a run."""
 
 from __future__ import annotations
 
@@ -21,12 +21,7 @@ _ASSETS = Path(__file__).parent / "assets"
 
 
 def make_app(runs: Runs, guard: Guard) -> Flask:
-    """The server's application.
-
-    Args:
-        runs: to show.
-        guard: who decides what is answered.
-    """
+    """Build the server's application, which shows `runs`; `guard` checks each request."""
     app = Dash(
         "surreal.plugins.dashboard",
         assets_folder=str(_ASSETS),
@@ -41,7 +36,7 @@ def make_app(runs: Runs, guard: Guard) -> Flask:
         listed = runs.listed()
         found = [runs.watch(key) for key in list(listed)[:FIRST_RUNS]]
         loaded = [Loaded(each, each.recorded()) for each in found if each is not None]
-        may_stop = has_request_context() and guard.may_change(request)  # Dash makes one for itself, without a request
+        may_stop = has_request_context() and guard.may_change(request)  # Dash also calls this without a request
         return layout(listed, first_metrics(loaded), may_stop=may_stop)
 
     app.layout = page
@@ -58,12 +53,12 @@ def _stop(runs: Runs, guard: Guard, key: str) -> Response:
         return _answer(403, "Stopping a run needs the token that `surreal dashboard` printed.")
     watched = runs.watch(key)
     if watched is None:
-        return _answer(404, "There is no such run any more.")
+        return _answer(404, "This run no longer exists.")
     try:
         is_first = watched.stop("surreal dashboard")
     except SurrealError as error:
         return _answer(409, f"It could not be stopped: {error}")
-    return _answer(200, "The run was asked to stop." if is_first else "The run is ending already.")
+    return _answer(200, "The run was asked to stop." if is_first else "The run is already ending.")
 
 
 def _answer(code: int, words: str) -> Response:
@@ -71,7 +66,7 @@ def _answer(code: int, words: str) -> Response:
 
 
 def _video(runs: Runs, key: str, name: str) -> Response:
-    """One of the videos that the page lists: nothing else can be asked for."""
+    """Send one of the videos that the page lists, and no other file."""
     watched = runs.watch(key)
     folder = None if watched is None else watched.listed.folder
     path = next((path for path in find_videos(folder) if path.name == name), None) if folder else None

@@ -21,11 +21,11 @@ def dashboard(
     ] = None,
     redis: RedisOption = None,
     host: Annotated[
-        str, typer.Option(help="Where to listen; other than 127.0.0.1, all needs the token.")
+        str, typer.Option(help="Address to listen on; every request needs the token unless it is 127.0.0.1.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="TCP port; 0: a free one.")] = 8600,
     token_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Keep the token here, for the next start; made if missing.")
+        Path | None, typer.Option(metavar="FILE", help="File that keeps the token between starts; made if missing.")
     ] = None,
 ) -> None:
     """Show all runs on a web page, until Ctrl-C: curves, settings, processes, logs, videos."""
@@ -46,7 +46,7 @@ def dashboard(
         say(console, f"dashboard at {addresses.page}; Ctrl-C ends it")
         if token_file is None:
             say(console, f"to stop runs from it, open {addresses.with_token}")
-        else:  # what is printed may end in a log
+        else:  # the output may be logged
             say(console, f"to stop runs from it, open {addresses.page}?token=TOKEN with the token in {token_file}")
 
     serve(

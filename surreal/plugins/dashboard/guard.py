@@ -1,10 +1,10 @@
-"""Who may see the dashboard, and who may stop runs with it.
+"""Access to the dashboard.
 
-- On this machine alone (the default), everybody on it may look; stopping needs the token.
+- If it listens on a loopback address (the default), every user of this machine may look; stopping needs the token.
 - On any other address, everything needs the token.
 - The token comes as `/?token=...`, which is answered with a cookie and the page, or in the header `X-Surreal-Token`.
-- What changes something comes from this page: a POST whose `Origin` is another site's is refused, and so is, without a
-  token, a request for another host than this one (a name that was made to lead here).
+- A POST from another site's page is refused, by its `Origin`. On a loopback address, a request for another host name is
+  also refused, because such a name was made to lead here (DNS rebinding).
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 _REFUSAL = (
     "This dashboard needs its token: open the address that `surreal dashboard` printed, the one with ?token=...\n"
 )
-#: Nothing is loaded from elsewhere, nobody may frame the page. Plotly styles what it draws with style attributes.
+#: The page loads nothing from elsewhere, and no page may frame it. Plotly needs style attributes.
 _POLICY = "default-src 'self'; img-src 'self' data: blob:; style-src 'self' 'unsafe-inline'; frame-ancestors 'none'"
 
 
 def is_local(host: str) -> bool:
-    """Whether an address to listen on is this machine's own."""
+    """Whether an address to listen on is a loopback address."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -38,10 +38,10 @@ def is_local(host: str) -> bool:
 
 
 def read_token(path: Path | None) -> str:
-    """The token in a file, which is made if it is missing; a new one without a file.
+    """Read the token from a file, which is made if it is missing; without a file, make a new token.
 
     Raises:
-        ConfigError: others may read the file, or it holds no token.
+        ConfigError: other users may read the file, or it has no token.
     """
     if path is None:
         return secrets.token_urlsafe(24)
@@ -50,24 +50,24 @@ def read_token(path: Path | None) -> str:
             path.touch(mode=0o600, exist_ok=False)
             path.write_text(f"{secrets.token_urlsafe(24)}\n")
         if path.stat().st_mode & 0o077:
-            raise ConfigError(f"others may read {path}; chmod 600 {path}", key="--token-file")
+            raise ConfigError(f"other users may read {path}; run: chmod 600 {path}", key="--token-file")
         token = path.read_text().strip()
     except (OSError, UnicodeDecodeError) as error:
         why = describe_os_error(error) if isinstance(error, OSError) else "it is not text"
         raise ConfigError(f"the token cannot be read: {why}", key="--token-file") from error
     if len(token) < _MIN_TOKEN_CHARS or not token.isascii() or not token.isprintable():
-        problem = f"{path} holds no token of {_MIN_TOKEN_CHARS} plain characters or more"
+        problem = f"{path} has no token of at least {_MIN_TOKEN_CHARS} ASCII characters"
         raise ConfigError(problem, key="--token-file")
     return token
 
 
 class Guard:
-    """Decides about each request.
+    """Accepts or refuses each request.
 
     Args:
-        token: what lets in.
-        host: address that is listened on.
-        port: likewise; cookies are not told apart by it.
+        token: token that grants access.
+        host: address that the server listens on.
+        port: its port, for the cookie's name, because browsers share cookies between ports.
     """
 
     def __init__(self, token: str, *, host: str = "127.0.0.1", port: int = 0) -> None:
@@ -77,12 +77,7 @@ class Guard:
         self._cookie = f"surreal_dashboard_{port}"
 
     def protect(self, server: Flask, script_hashes: Sequence[str]) -> None:
-        """Stand before a server's answers.
-
-        Args:
-            server: it.
-            script_hashes: hashes of the inline scripts of its page.
-        """
+        """Check each request of `server`, and add security headers; `script_hashes` are of its inline scripts."""
         policy = f"{_POLICY}; script-src 'self' {' '.join(script_hashes)}"
 
         @server.before_request
@@ -98,11 +93,11 @@ class Guard:
             return response
 
     def check(self, asked: Request) -> Response | None:
-        """Refuse what may not be; None for what may."""
+        """Refuse a request, redirect it, or return None to answer it."""
         if self._is_local and _split(f"//{asked.host}").hostname not in self._names:
-            abort(403, "this dashboard is for this machine alone")
+            abort(403, "this dashboard can only be reached from this machine")
         if asked.method not in ("GET", "HEAD") and not self._is_from_here(asked):
-            abort(403, "another site may not ask for this")
+            abort(403, "this request must come from the dashboard's page")
         if asked.path == "/" and "token" in asked.args:
             if not self._is_token(asked.args["token"]):
                 abort(403, "this is not the token")
@@ -114,7 +109,7 @@ class Guard:
         return None
 
     def may_change(self, asked: Request) -> bool:
-        """Whether a request comes with the token."""
+        """Whether a request has the token."""
         return self._is_token(asked.headers.get(TOKEN_HEADER)) or self._is_token(asked.cookies.get(self._cookie))
 
     def _is_token(self, given: str | None) -> bool:

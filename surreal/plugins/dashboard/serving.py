@@ -1,4 +1,4 @@
-"""`surreal dashboard`: the page on a socket, until Ctrl-C or SIGTERM."""
+"""Serves the page on a socket until Ctrl-C or SIGTERM."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from surreal.base.errors import ConfigError, SurrealError, describe_os_error
 from surreal.base.system.program import install_command
 from surreal.run.process.interrupts import set_at_signals
 
-#: How long a connection may be silent, in s: its thread ends with it.
+#: Time after which a silent connection is closed, which ends its thread, s.
 _IDLE_S = 60
 
 
 class Addresses(NamedTuple):
-    """Where the dashboard is, for a person."""
+    """Addresses of the page for the user."""
 
-    page: str  #: to look
-    with_token: str  #: to stop runs as well
+    page: str  #: for looking
+    with_token: str  #: for stopping runs as well
 
 
 def serve(
@@ -36,17 +36,17 @@ def serve(
     """Serve until a signal comes.
 
     Args:
-        folders: with runs.
+        folders: folders of runs.
         redis: address of a Redis with runs.
         host: address to listen on.
         port: TCP port, 0 for a free one.
-        token_file: where the token is kept from one start to the next; None: a new one each time.
-        on_ready: called when it answers.
-        stop: ends it; None: signals do.
+        token_file: file that keeps the token between starts; None: a new token each time.
+        on_ready: called when the server answers.
+        stop: ends the server; None: signals do.
 
     Raises:
         ConfigError: Dash is not installed, or a setting is wrong.
-        SurrealError: nobody can listen there.
+        SurrealError: the address cannot be listened on.
     """
     try:
         from werkzeug.serving import WSGIRequestHandler, make_server
@@ -60,7 +60,7 @@ def serve(
         raise ConfigError(f"the dashboard needs Dash; install it: {install_command('dashboard')}") from error
 
     class Handler(WSGIRequestHandler):
-        """Answers several requests of a connection, and tells nobody: an address may hold the token."""
+        """Answers several requests of a connection, and logs none, because a URL may contain the token."""
 
         protocol_version = "HTTP/1.1"
         timeout = _IDLE_S
@@ -76,7 +76,7 @@ def serve(
         port = listening.getsockname()[1]
         runs = Runs(folders, redis)
         app = make_app(runs, Guard(token, host=host, port=port))
-        # Its threads are daemons: an open page does not hold up the end.
+        # Its threads are daemons, so an open page does not delay the end.
         server = make_server(host, port, app, threaded=True, request_handler=Handler, fd=listening.fileno())
         thread = threading.Thread(target=server.serve_forever, name="dashboard", daemon=True)
         thread.start()

@@ -1,10 +1,10 @@
-"""Which part of the page follows from which: every callback, and nothing else.
+"""The callbacks of the page: the inputs of each part.
 
-Dash takes seconds for parts of a thousand pieces, such as a table of settings. So large parts are put into the page as
+Dash takes seconds for parts of a thousand pieces, such as a table of settings. So large parts are sent to the page as
 data (`...-tree`), and drawn by `draw` in assets/dashboard.js.
 
-A part is made again when a person chooses something, or when the page asks for news (`tick`) and there are some: what
-it shows is compared with what the page has seen. Only the pane that is open is made.
+A part is built again when the user chooses something, or when the page asks for updates (`tick`) and the data differs
+from what the page has seen. Only the open pane is built.
 """
 
 from __future__ import annotations
@@ -17,12 +17,11 @@ from typing import Any
 from dash import ClientsideFunction, Dash, Input, Output, State, ctx, no_update
 from dash.exceptions import PreventUpdate
 
-from surreal.plugins.dashboard.page import curves, run, settings
-from surreal.plugins.dashboard.page import parts as logs
+from surreal.plugins.dashboard.page import curves, run
+from surreal.plugins.dashboard.page import parts as panes
 from surreal.plugins.dashboard.page.layout import TREES, run_names, run_options
 from surreal.plugins.dashboard.page.parts import note
-from surreal.plugins.dashboard.sources.runs import Runs
-from surreal.plugins.dashboard.sources.watched import WatchedRun
+from surreal.plugins.dashboard.sources.runs import Runs, WatchedRun
 from surreal.plugins.recorded.curves import Axis
 from surreal.plugins.recorded.files import log_names, tail_logs
 
@@ -41,7 +40,7 @@ def wire(app: Dash, runs: Runs) -> None:
 
 
 def _wire_browser(app: Dash) -> None:
-    """What the browser does by itself: `assets/dashboard.js`."""
+    """Add the callbacks that run in the browser: `assets/dashboard.js`."""
 
     def by_itself(name: str, *arguments: Any, **options: Any) -> None:
         browser: Any = app.clientside_callback  # without types
@@ -171,7 +170,7 @@ def _wire_settings(app: Dash, runs: Runs) -> None:
         if tab != "settings":
             raise PreventUpdate
         found = _watched(runs, chosen)
-        return settings.settings_table(
+        return panes.settings_table(
             [each.listed for each in found],
             [each.settings() for each in found],
             contains=contains or "",
@@ -236,7 +235,7 @@ def _wire_logs(app: Dash, runs: Runs) -> None:
         found = _signature(key, records)
         if found == seen:
             return (no_update,) * 3
-        return logs.log_lines(records), log_names(folder), found
+        return panes.log_lines(records), log_names(folder), found
 
 
 def _wire_videos(app: Dash, runs: Runs) -> None:
@@ -253,13 +252,13 @@ def _wire_videos(app: Dash, runs: Runs) -> None:
             raise PreventUpdate
         watched = runs.watch(key) if key else None
         folder = None if watched is None else watched.listed.folder
-        videos = [] if folder is None else logs.find_videos(folder)
+        videos = [] if folder is None else panes.find_videos(folder)
         found = _signature(key, [path.name for path in videos])
-        return (no_update, no_update) if found == seen else (logs.videos(key or "", videos), found)
+        return (no_update, no_update) if found == seen else (panes.videos(key or "", videos), found)
 
 
 def _watched(runs: Runs, chosen: Sequence[str] | None) -> list[WatchedRun]:
-    """The chosen runs that there still are, oldest first: so that the colors of the older ones stay."""
+    """List the chosen runs that still exist, oldest first, so that the older ones keep their colors."""
     found = [runs.watch(key) for key in reversed(list(runs.listed())) if key in (chosen or ())]
     return [each for each in found if each is not None]
 

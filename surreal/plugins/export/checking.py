@@ -1,4 +1,4 @@
-"""Does an exported file act as its policy? Both are played side by side, and once more all steps in one batch."""
+"""Checks that an exported file acts like its policy: both act step by step, then the file acts in one batch."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from surreal.envs.actions import flat_mask
 from surreal.plugins.export.module import PolicyModule
 from surreal.run.build.environments import build_env, written_spaces
 
-#: Of the environment.
+#: Env steps to compare.
 _STEPS = 100
-#: Two runtimes round differently: real actions may differ by so much, absolutely and relatively ...
+#: Two runtimes round differently: real actions may differ by this much, absolutely and relatively.
 _TOLERANCE = 1e-4
-#: ... and where two choices are as good as each other, a few may fall differently.
+#: Where two choices are equally good, a few may differ.
 _LEAST_SHARE = 0.98
-#: Observations that are drawn, where there is no environment, stay within this.
+#: Bound of drawn observations, where there is no environment.
 _LARGEST_DRAWN = 10.0
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -32,19 +32,16 @@ class _Step(NamedTuple):
     obs: Any
     mask: NDArray[np.bool_] | None
     is_first: bool
-    action: Any  #: of the policy
+    action: Any  #: the policy's action
 
 
 def check_alike(policy: Policy, module: PolicyModule, file: ExportedFile) -> int:
-    """Compare a file with the policy that it was made of.
+    """Compare a file with its policy, and return the number of steps that were compared.
 
     Args:
         policy: plays in its environment; where that exists only elsewhere, observations are drawn from its space.
-        module: what the file was made of.
-        file: acts next to it.
-
-    Returns:
-        In how many steps they were compared.
+        module: the policy's module, from which the file was made.
+        file: the exported file.
 
     Raises:
         ExportError: they act differently.
@@ -100,7 +97,7 @@ def _tamed(leaf: Any) -> Any:
 
 
 def _columns(actions: Sequence[Any]) -> list[NDArray[Any]]:
-    """Stack actions leaf by leaf, in their space's own order."""
+    """Stack actions leaf by leaf, in the order of their space."""
     first = actions[0]
     if isinstance(first, Mapping):
         return [column for key in first for column in _columns([action[key] for action in actions])]
@@ -114,11 +111,6 @@ def _stacked(rows: Sequence[Arrays], names: Sequence[str]) -> dict[str, NDArray[
 
 
 def _compare(file: ExportedFile, given: Arrays, wanted: Arrays, how: str) -> None:
-    """Compare actions by name.
-
-    Raises:
-        ExportError: too many differ.
-    """
     for name, actions in wanted.items():
         close = np.isclose(given[name], actions, rtol=_TOLERANCE, atol=_TOLERANCE)
         same = np.all(np.reshape(close, (len(actions), -1)), axis=1)

@@ -17,15 +17,14 @@ def add_to(app: typer.Typer) -> None:
 
 
 def export(
-    checkpoint: Annotated[
-        str,
-        typer.Argument(metavar="CHECKPOINT", help=POLICY, autocompletion=policies),
-    ],
+    checkpoint: Annotated[str, typer.Argument(metavar="CHECKPOINT", help=POLICY, autocompletion=policies)],
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Ends in .pt or .onnx; default: next to it.")
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="A .pt or .onnx file; default: next to CHECKPOINT."),
     ] = None,
     file_format: Annotated[
-        str | None, typer.Option("--format", metavar="FORMAT", help="torchscript or onnx; default: as -o ends.")
+        str | None,
+        typer.Option("--format", metavar="FORMAT", help="Format: torchscript or onnx; default: from the ending of -o."),
     ] = None,
     trust: Trust = False,
 ) -> None:
@@ -48,7 +47,7 @@ def export(
         outside.append(f"frame_stack of {about['outside']['frame_stack']}")
     if outside:
         typer.echo(f"  not in the file, for the environment to do: {', '.join(outside)}")
-    typer.echo(f"it acted as the policy does in {written.steps} steps, one by one and in one batch")
+    typer.echo(f"it acted like the policy in {written.steps} steps, one by one and in one batch")
 
 
 def _note(each: dict[str, Any]) -> str:

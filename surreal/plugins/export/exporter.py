@@ -1,4 +1,16 @@
-"""Exports a policy, and plays the file against the policy before it counts: `surreal export`."""
+"""Exports a policy, after comparing the file with the policy: `surreal export`.
+
+The file carries one JSON text, its metadata:
+
+format_version  1
+format          torchscript or onnx
+surreal, torch  versions that wrote it
+policy          version of the parameters, classes of model and agent, environment
+inputs          name, shape without the batch axis, dtype, kind and bounds, is_optional
+outputs         the same; for discrete actions `n` or `nvec`, and `start`, the first action
+outside         wrappers and stacked frames of the environment, which the file does not apply
+config          the run's configuration, without addresses
+"""
 
 from __future__ import annotations
 
@@ -10,16 +22,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
+from gymnasium import spaces
 from torch import Tensor
 
-from surreal.agent.exported import FORMATS, ExportedFile
-from surreal.api import load
+from surreal import __version__
+from surreal.agent.exported import FORMAT_VERSION, FORMATS, MASK, NEXT_STATE, STATE, ExportedFile
+from surreal.api import Policy, load
+from surreal.base import tree
 from surreal.base.errors import ConfigError, ExportError
+from surreal.base.specs import spaces_of
 from surreal.base.system.files import write_whole
+from surreal.config import Config
 from surreal.plugins.export.checking import check_alike
 from surreal.plugins.export.formats import require_onnx, to_onnx, to_torchscript
-from surreal.plugins.export.metadata import describe_export
-from surreal.plugins.export.module import PolicyModule, policy_module
+from surreal.plugins.export.module import PolicyModule
+from surreal.run.build.wrapping import wrapper_specs
+from surreal.run.process.registry import plain_config
 
 _WRITERS: dict[str, Callable[[PolicyModule, dict[str, Tensor], str], bytes]] = {
     "torchscript": to_torchscript,
@@ -35,7 +55,7 @@ class Exported:
     file_format: str  #: torchscript or onnx
     size: int  #: bytes
     metadata: dict[str, Any]
-    steps: int  #: in which it acted as the policy does
+    steps: int  #: number of steps in which it acted like the policy
 
 
 def export_policy(
@@ -45,18 +65,18 @@ def export_policy(
     file_format: str | None = None,
     trust: bool = False,
 ) -> Exported:
-    """Export a policy with its filters and its way to the environment's actions.
+    """Export a policy with its filters and its mapping to the environment's actions.
 
     Args:
-        source: `best.safetensors`, a learner's checkpoint, or a run's folder, as `surreal.load` takes them.
+        source: `best.safetensors`, a learner's checkpoint, or a run's folder, as in `surreal.load`.
         path: path of the file to write; None: next to the policy, under its name.
-        file_format: "torchscript" or "onnx"; None: as the path ends, else torchscript.
+        file_format: "torchscript" or "onnx"; None: from the path's ending, else torchscript.
         trust: see `surreal.load`.
 
     Raises:
         CheckpointError: there is no such policy, or it is damaged.
         ConfigError: format and path do not fit, or the policy names code outside of Surreal and is not trusted.
-        ExportError: the policy cannot be exported, or the file would not act as it does.
+        ExportError: the policy cannot be exported, or the file would act differently.
         OSError: the file cannot be written.
     """
     chosen = _choose_format(path, file_format)
@@ -64,9 +84,11 @@ def export_policy(
         require_onnx()
     policy = load(source, trust=trust)
     if policy.saved.exported is not None:
-        raise ExportError(f"{source} is an exported policy already; export the checkpoint that it came of")
-    target = path or _beside(policy.saved.path, chosen)
-    module = policy_module(policy.agent, policy.obs_spec, policy.action_space)
+        raise ExportError(f"{source} is already an exported policy; export its checkpoint instead")
+    if policy.obs_spec is None:
+        raise ExportError("observations are raw, so their shape and dtype are unknown; a file needs both")
+    target = path or _default_path(policy.saved.path, chosen)
+    module = PolicyModule(policy.agent, policy.obs_spec, policy.action_space).cpu().eval().requires_grad_(False)
     metadata = describe_export(policy, module, chosen)
     data = _WRITERS[chosen](module, module.example(), json.dumps(metadata))
     with tempfile.TemporaryDirectory() as folder:
@@ -86,7 +108,7 @@ def _choose_format(path: Path | None, asked: str | None) -> str:
     found = FORMATS.get(path.suffix)
     if found is None or (asked is not None and asked != found):
         endings = ", ".join(f"{ending} for {name}" for ending, name in FORMATS.items())
-        raise ConfigError(f"{path} does not end as the format's files do: {endings}", key="-o")
+        raise ConfigError(f"{path} does not have its format's ending: {endings}", key="-o")
     return found
 
 
@@ -94,7 +116,65 @@ def _ending_of(file_format: str) -> str:
     return next(ending for ending, name in FORMATS.items() if name == file_format)
 
 
-def _beside(source: str, file_format: str) -> Path:
-    """The file's place: next to the policy, or here if that came from a URL."""
+def _default_path(source: str, file_format: str) -> Path:
+    """Name a file next to the policy, or in the current folder for a policy from a URL."""
     name = Path(source.rpartition("/")[2]).with_suffix(_ending_of(file_format))
     return Path(name) if "://" in source else Path(source).parent / name
+
+
+def describe_export(policy: Policy, module: PolicyModule, file_format: str) -> dict[str, Any]:
+    """Build a file's metadata."""
+    config = policy.config
+    leaves = dict(zip(module.obs_names, tree.leaves(spaces_of(policy.observation_space)), strict=True))
+    inputs = [_describe(name, space) for name, space in leaves.items()]
+    if module.mask_width:
+        inputs.append({"name": MASK, "shape": [module.mask_width], "dtype": "bool", "is_optional": True})
+    outputs = [_describe(name, space) for name, space in module.actions.leaves.items()]
+    if module.state_shape is not None:
+        state = {"shape": list(module.state_shape), "dtype": "float32"}
+        inputs.append({"name": STATE, **state})
+        outputs.append({"name": NEXT_STATE, **state})
+    return {
+        "format_version": FORMAT_VERSION,
+        "format": file_format,
+        "surreal": __version__,
+        "torch": torch.__version__,
+        "policy": {
+            "version": policy.version,
+            "model": config.model.class_path,
+            "agent": config.agent.class_path,
+            "environment": config.eval.env_id or config.env.id,
+        },
+        "inputs": inputs,
+        "outputs": outputs,
+        "outside": _outside(config),
+        "config": plain_config(config),
+    }
+
+
+def _outside(config: Config) -> dict[str, Any]:
+    wrappers = [spec for spec in wrapper_specs(config) if not spec.is_training_only]
+    return {
+        "wrappers": [{"name": spec.name, "args": dict(spec.args)} for spec in wrappers],
+        "frame_stack": config.env.frame_stack,
+    }
+
+
+def _describe(name: str, space: Any) -> dict[str, Any]:
+    shape = list(space.shape or ())
+    dtype = "int64" if isinstance(space, spaces.Discrete) else np.dtype(space.dtype).name
+    about: dict[str, Any] = {"name": name, "shape": shape, "dtype": dtype}
+    if isinstance(space, spaces.Discrete):
+        return {**about, "kind": "discrete", "n": int(space.n), "start": int(space.start)}
+    if isinstance(space, spaces.MultiDiscrete):
+        return {**about, "kind": "multi_discrete", "nvec": space.nvec.tolist(), "start": space.start.tolist()}
+    if isinstance(space, spaces.Box):
+        return {**about, "kind": "box", "low": _bound(space.low), "high": _bound(space.high)}
+    return {**about, "kind": "multi_binary"}
+
+
+def _bound(values: Any) -> Any:
+    """Return one number if all are the same; None stands for infinity, which JSON cannot express."""
+    if values.size and (values == values.flat[0]).all():
+        return values.flat[0].item() if np.isfinite(values.flat[0]) else None
+    return np.where(np.isfinite(values), values.astype(object), np.array(None)).tolist()

@@ -17,9 +17,11 @@ from surreal.base.errors import ExportError
 from surreal.base.system.program import install_command
 from surreal.plugins.export.module import PolicyModule
 
+_NEEDED = ("onnx", "onnxscript", "onnxruntime")
+
 
 class _WithoutMask(nn.Module):
-    """Lets callers leave the mask out: a trace alone would ask for it. Compiled, so it is written in TorchScript."""
+    """Lets callers leave out the mask, which a trace alone would require. It is compiled, so it is in TorchScript."""
 
     def __init__(self, core: Any, mask: str, width: int, obs_name: str) -> None:
         super().__init__()
@@ -37,24 +39,19 @@ class _WithoutMask(nn.Module):
 
 
 def to_torchscript(module: PolicyModule, example: dict[str, Tensor], about: str) -> bytes:
-    """Trace a policy.
-
-    Args:
-        module: the policy.
-        example: its inputs, for two rows.
-        about: the file's metadata.
+    """Trace a policy with the inputs of two rows; `about` is the file's metadata.
 
     Raises:
         ExportError: its network cannot be traced.
     """
     with warnings.catch_warnings(), torch.no_grad():
-        # TorchScript is deprecated; and a trace tells of each comparison of shapes.
+        # TorchScript is deprecated, and a trace warns about each comparison of shapes.
         warnings.simplefilter("ignore")
         try:
             traced: Any = torch.jit.trace(module, (example,), strict=False, check_trace=False)  # type: ignore[no-untyped-call]
         except Exception as error:
             name = type(module.model).__qualname__
-            raise ExportError(f"{name} cannot be traced for TorchScript: {first_line(error)}") from error
+            raise ExportError(f"{name} cannot be traced for TorchScript: {_first_line(error)}") from error
         if module.mask_width:
             wrapped = _WithoutMask(traced, MASK, module.mask_width, module.obs_names[0])
             traced = torch.jit.script(wrapped)
@@ -63,17 +60,14 @@ def to_torchscript(module: PolicyModule, example: dict[str, Tensor], about: str)
     return buffer.getvalue()
 
 
-def first_line(error: BaseException) -> str:
-    """The first line of an error that says something, for a message of ours."""
+def _first_line(error: BaseException) -> str:
+    """Return an error's first line with text, for a message."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0][:300] if lines else type(error).__name__
 
 
-_NEEDED = ("onnx", "onnxscript", "onnxruntime")
-
-
 def require_onnx() -> None:
-    """Check that what writes and checks ONNX is installed.
+    """Check that the packages that write and run ONNX are installed.
 
     Raises:
         ExportError: a package is missing.
@@ -84,12 +78,7 @@ def require_onnx() -> None:
 
 
 def to_onnx(module: PolicyModule, example: dict[str, Tensor], about: str) -> bytes:
-    """Translate a policy.
-
-    Args:
-        module: the policy.
-        example: its inputs, for two rows or more.
-        about: the file's metadata.
+    """Translate a policy with the inputs of two rows or more; `about` is the file's metadata.
 
     Raises:
         ExportError: its network cannot be translated.
@@ -97,7 +86,7 @@ def to_onnx(module: PolicyModule, example: dict[str, Tensor], about: str) -> byt
     batch = torch.export.Dim("batch")
     exporters = logging.getLogger("torch.onnx")
     level = exporters.level
-    exporters.setLevel(logging.ERROR)  # it tells of packages that we have no use for
+    exporters.setLevel(logging.ERROR)  # it warns about packages that are not needed here
     try:
         with warnings.catch_warnings(), torch.no_grad():
             warnings.simplefilter("ignore")
@@ -113,7 +102,7 @@ def to_onnx(module: PolicyModule, example: dict[str, Tensor], about: str) -> byt
     except Exception as error:
         cause = error.__cause__ or error
         raise ExportError(
-            f"{type(module.model).__qualname__} cannot be translated to ONNX: {first_line(cause)}"
+            f"{type(module.model).__qualname__} cannot be translated to ONNX: {_first_line(cause)}"
         ) from error
     finally:
         exporters.setLevel(level)
@@ -126,7 +115,7 @@ def to_onnx(module: PolicyModule, example: dict[str, Tensor], about: str) -> byt
 
 
 def _make_optional(proto: Any, name: str, default: np.ndarray[Any, Any]) -> None:
-    """Give an input a value for when it is left out: one row, which is taken for all rows of a batch."""
+    """Set an input's default: one row, which applies to all rows of a batch."""
     from onnx import numpy_helper
 
     proto.graph.initializer.append(numpy_helper.from_array(default, name))

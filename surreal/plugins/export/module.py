@@ -1,4 +1,4 @@
-"""One torch module of a whole policy: filters, network, greedy choice and the environment's own actions."""
+"""A whole policy as one torch module: filters, network, greedy choice and the mapping to the environment's actions."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _DTYPES: dict[np.dtype[Any], torch.dtype] = {
 
 
 class ActionMapping(nn.Module):
-    """Cuts a Box to its bounds, counts discrete actions from where the space does, and unfolds nested spaces.
+    """Clips a Box to its bounds, shifts discrete actions to the space's start, and unfolds nested spaces.
 
     Args:
         space: action space of the environment: Discrete, MultiDiscrete, MultiBinary, Box, or Dict and Tuple of them.
 
     Raises:
-        ExportError: a nested one holds choices beside numbers.
+        ExportError: a nested space mixes choices and numbers.
     """
 
     def __init__(self, space: gymnasium.Space[Any]) -> None:
@@ -41,9 +41,7 @@ class ActionMapping(nn.Module):
         self.leaves = named_spaces(space, "action")
         self._is_nested = isinstance(space, spaces.Dict | spaces.Tuple)
         if len({isinstance(leaf, spaces.Box) for leaf in self.leaves.values()}) > 1:
-            raise ExportError(
-                f"actions are {space}, in part choices and in part numbers; such a policy is not exported"
-            )
+            raise ExportError(f"actions are {space}, which mixes choices and numbers; such a policy cannot be exported")
         for number, leaf in enumerate(self.leaves.values()):
             if isinstance(leaf, spaces.Box):
                 self.register_buffer(f"low_{number}", torch.from_numpy(np.array(leaf.low)))
@@ -74,7 +72,7 @@ class ActionMapping(nn.Module):
 
 
 def named_spaces(space: gymnasium.Space[Any], name: str) -> dict[str, gymnasium.Space[Any]]:
-    """List the spaces that a nested one holds, in their own order, as `name.key`; one that is not nested as `name`."""
+    """List the leaves of a nested space, in its order, as `name.key`; a space that is not nested is `name`."""
     if isinstance(space, spaces.Dict):
         children = [(f"{name}.{key}", child) for key, child in space.spaces.items()]
     elif isinstance(space, spaces.Tuple):
@@ -89,10 +87,10 @@ Choice = Callable[[Any, Tensor | None], Tensor]
 
 
 def greedy_choice(agent: Agent) -> Choice:
-    """Find how an agent chooses.
+    """Return the function that chooses as an agent does.
 
     Raises:
-        ExportError: it chooses by code of its own.
+        ExportError: its class overrides how actions are chosen.
     """
     for known, choice in _CHOICES.items():
         if type(agent)._act is known._act and type(agent).compute is Agent.compute:
@@ -100,8 +98,8 @@ def greedy_choice(agent: Agent) -> Choice:
     names = ", ".join(known.__name__ for known in _CHOICES)
     own = agent._act if type(agent).compute is Agent.compute else agent.compute
     raise ExportError(
-        f"{describe_method(own)} chooses actions by Python code of its own, which no exported file can hold; "
-        f"what can be exported acts as {names} do, over any model"
+        f"{describe_method(own)} chooses actions with Python code, which an exported file cannot contain; "
+        f"a policy can be exported if it acts like {names}, over any model"
     )
 
 
@@ -121,7 +119,7 @@ def _by_policy(policy: Any, mask: Tensor | None) -> Tensor:
     return action
 
 
-def _as_it_is(action: Any, _: Tensor | None) -> Tensor:
+def _unchanged(action: Any, _: Tensor | None) -> Tensor:
     given: Tensor = action
     return given
 
@@ -131,31 +129,31 @@ _CHOICES: dict[type[Agent], Choice] = {
     NoisyQAgent: _by_values,
     PolicyAgent: _by_policy_and_value,
     SamplingAgent: _by_policy,
-    DeterministicAgent: _as_it_is,
+    DeterministicAgent: _unchanged,
 }
 
 
 class PolicyModule(nn.Module):
-    """Filters, network, greedy choice, and the way to the environment's own actions.
+    """Filters, network, greedy choice, and the mapping to the environment's actions.
 
     Args:
-        agent: which acts; its model has its parameters.
-        obs_spec: kind of one observation.
+        agent: agent whose model has the parameters.
+        obs_spec: spec of one observation.
         action_space: action space of the environment.
 
     Attributes:
         obs_names: the inputs that make an observation: `obs`, or `obs.KEY` of a nested one.
-        mask_width: mask width of the input `action_mask`; 0: there is none.
-        state_shape: state shape of a recurrent policy's input `state` and output `next_state`; None: there are none.
+        mask_width: width of the input `action_mask`; 0: there is none.
+        state_shape: shape of a recurrent policy's input `state` and output `next_state`; None: there are none.
         actions: the outputs that make an action: `action`, or `action.KEY` of a nested one.
 
     Raises:
-        ExportError: the agent acts by code of its own.
+        ExportError: the agent's class overrides how actions are chosen.
     """
 
     def __init__(self, agent: Agent, obs_spec: ObsSpec, action_space: gymnasium.Space[Any]) -> None:
         super().__init__()
-        self.model = copy.deepcopy(agent.model)  # exporters leave their traces in what they see
+        self.model = copy.deepcopy(agent.model)  # exporters change the module that they trace
         self.actions = ActionMapping(action_space)
         self.obs_spec = obs_spec
         self.obs_names = [f"obs.{leaf.name}" if leaf.name else "obs" for leaf in obs_spec.leaves]
@@ -186,11 +184,11 @@ class PolicyModule(nn.Module):
     def feed(
         self, obs: Obs, mask: NDArray[np.bool_] | None = None, state: NDArray[np.float32] | None = None
     ) -> dict[str, NDArray[Any]]:
-        """Give the inputs for a batch; where nothing is said, all actions are legal, and episodes begin.
+        """Return the inputs for a batch; by default, all actions are legal and episodes begin.
 
         Args:
-            obs: [N, *obs_shape] arrays, nested as the space has them.
-            mask: [N, n], which discrete actions are legal.
+            obs: [N, *obs_shape] arrays, nested like the space.
+            mask: [N, n], whether each discrete action is legal.
             state: [N, *state_shape] of a recurrent policy.
         """
         inputs = dict(zip(self.obs_names, self.obs_spec.flatten(obs), strict=True))
@@ -202,17 +200,6 @@ class PolicyModule(nn.Module):
         return inputs
 
     def example(self, count: int = 2) -> dict[str, Tensor]:
-        """Return inputs of zeros for some rows: a network is traced with them."""
+        """Return inputs of zeros for some rows, to trace a network with."""
         leaves = [np.zeros((count, *leaf.shape), leaf.dtype) for leaf in self.obs_spec.leaves]
         return {name: torch.from_numpy(each) for name, each in self.feed(self.obs_spec.unflatten(leaves)).items()}
-
-
-def policy_module(agent: Agent, obs_spec: ObsSpec | None, action_space: gymnasium.Space[Any]) -> PolicyModule:
-    """Make the module of a policy, ready to be traced: on the CPU, without gradients.
-
-    Raises:
-        ExportError: the policy cannot be exported.
-    """
-    if obs_spec is None:
-        raise ExportError("observations are raw, of any form, and a file needs to know theirs")
-    return PolicyModule(agent, obs_spec, action_space).cpu().eval().requires_grad_(False)

@@ -17,27 +17,30 @@ def add_to(app: typer.Typer) -> None:
 
 def plot(
     runs: Annotated[
-        list[str], typer.Argument(metavar="RUN...", help="Folders of runs or of many, patterns, names below runs.")
+        list[str],
+        typer.Argument(metavar="RUN...", help="Folders (of one run or of many), patterns, or names below runs."),
     ],
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FILE", help="The picture: .png, .svg or .pdf.")
     ] = Path("curves.png"),
     metrics: Annotated[
         list[str] | None,
-        typer.Option("--metric", "-m", metavar="NAME", help="What to draw, repeatable; default: evaluation return."),
+        typer.Option("--metric", "-m", metavar="NAME", help="Metric to draw, repeatable; default: evaluation return."),
     ] = None,
-    axis: Annotated[str, typer.Option("--x", metavar="AXIS", help="steps, updates or seconds.")] = "steps",
-    smooth: Annotated[float, typer.Option(min=0.0, max=0.999, help="Smooth each run: 0 not at all, 0.9 much.")] = 0.0,
+    axis: Annotated[str, typer.Option("--x", metavar="AXIS", help="x axis: steps, updates or seconds.")] = "steps",
+    smooth: Annotated[
+        float, typer.Option(min=0.0, max=0.999, help="Smooth each run: 0 not at all, 0.9 strongly.")
+    ] = 0.0,
     by: Annotated[
         list[str] | None,
         typer.Option(
-            "--by", metavar="SETTING", help="Only this tells groups apart, repeatable; default: all settings."
+            "--by", metavar="SETTING", help="Group runs by this setting only, repeatable; default: by all settings."
         ),
     ] = None,
-    confidence: Annotated[float, typer.Option(min=0.01, max=0.999, help="Of the bands.")] = 0.95,
-    each: Annotated[bool, typer.Option("--each", help="Draw each run besides.")] = False,
-    log: Annotated[bool, typer.Option("--log", help="Logarithmic values.")] = False,
-    title: Annotated[str, typer.Option(help="Above the picture.")] = "",
+    confidence: Annotated[float, typer.Option(min=0.01, max=0.999, help="Confidence level of the bands.")] = 0.95,
+    each: Annotated[bool, typer.Option("--each", help="Also draw each run.")] = False,
+    log: Annotated[bool, typer.Option("--log", help="Use a logarithmic scale for the values.")] = False,
+    title: Annotated[str, typer.Option(help="Title above the picture.")] = "",
     list_metrics: Annotated[bool, typer.Option("--list", help="Only list the metrics of these runs.")] = False,
 ) -> None:
     """Draw learning curves: the interquartile mean over seeds, with its confidence band."""

@@ -1,4 +1,8 @@
-"""From the names of runs to a picture and the numbers in it: what `surreal plot` does."""
+"""Draws the learning curves of runs into a picture, and returns the numbers in it.
+
+Matplotlib draws one panel for each metric and one color for each group. Names come from folders and files: none of them
+is read as a formula.
+"""
 
 from __future__ import annotations
 
@@ -7,29 +11,46 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from surreal.base.errors import ConfigError, FolderError, describe_os_error
-from surreal.plugins.plot.picture import Curve, Panel, draw, require_format
-from surreal.plugins.recorded.curves import Axis, Band, group_band, run_line
+from surreal.base.system.program import install_command
+from surreal.plugins.recorded.curves import COLORS, Axis, Band, Line, color, group_band, run_line
 from surreal.plugins.recorded.files import RunHistory
 from surreal.plugins.recorded.history import RETURN
 from surreal.plugins.recorded.settings import Group, group_runs, read_settings
 from surreal.run.view.listing import ListedRun
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+FORMATS = ("png", "svg", "pdf")
+_PANEL_INCHES = (7.2, 3.8)
+_DASHES = ("-", "--", ":", "-.")
+_STYLE: Any = {
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.3,
+    "text.parse_math": False,
+    "svg.hashsalt": "surreal",  # the same curves make the same file
+    "svg.fonttype": "none",
+}
+
 
 @dataclass(frozen=True)
 class PlotOptions:
-    """What to draw, and how."""
+    """Metrics to draw, and how."""
 
     metrics: tuple[str, ...] = (RETURN,)
     axis: Axis = Axis.STEPS
-    smoothing: float = 0.0  #: 0 to below 1, raising it smoothes more
-    by: tuple[str, ...] | None = None  #: settings that tell groups apart; None: all
-    confidence: float = 0.95  #: of the bands, above 0 and below 1
-    shows_runs: bool = False  #: whether each run is drawn too
+    smoothing: float = 0.0  #: 0 to below 1; raising it smooths more
+    by: tuple[str, ...] | None = None  #: settings that separate groups; None: all
+    confidence: float = 0.95  #: confidence level of the bands, above 0 and below 1
+    shows_runs: bool = False  #: whether each run is also drawn
     title: str = ""
     is_log: bool = False
 
@@ -39,7 +60,7 @@ class Drawn(NamedTuple):
 
     metric: str
     label: str
-    runs: int  #: that it was made of
+    runs: int  #: number of runs behind it
     last_x: float
     last: float
     low: float  #: NaN for one run
@@ -48,6 +69,21 @@ class Drawn(NamedTuple):
     def __str__(self) -> str:
         band = "" if math.isnan(self.low) else f" [{self.low:.4g}, {self.high:.4g}]"
         return f"{self.label}: {self.metric} {self.last:.4g}{band} at {self.last_x:,.0f}"
+
+
+class Curve(NamedTuple):
+    """One group in one panel."""
+
+    label: str
+    band: Band
+    runs: Sequence[Line] = ()  #: thin lines of the group's runs
+
+
+class Panel(NamedTuple):
+    """One metric."""
+
+    name: str
+    curves: Sequence[Curve]
 
 
 class Histories:
@@ -78,7 +114,7 @@ class Histories:
         return {name: sum(name in history.names() for history in self.histories) for name in names}
 
     def problems(self) -> list[str]:
-        """What was passed over, in words."""
+        """Describe what was left out."""
         found = []
         for run, history in zip(self.runs, self.histories, strict=True):
             if history.skipped:
@@ -91,19 +127,14 @@ class Histories:
 
 
 def plot(histories: Histories, options: PlotOptions, path: Path, rng: np.random.Generator) -> list[Drawn]:
-    """Draw curves into a file.
-
-    Args:
-        histories: histories of the runs.
-        options: what to draw.
-        path: path of the picture.
-        rng: for the bootstrap.
+    """Draw curves into the file `path`, which is replaced; `rng` draws the bootstrap's samples.
 
     Raises:
-        ConfigError: no run has such a metric or setting, or the file's ending is unknown.
+        ConfigError: no run has such a metric or setting, the file's ending is unknown, or matplotlib is not installed.
         FolderError: the file cannot be written.
     """
-    require_format(path)
+    if path.suffix.lower().lstrip(".") not in FORMATS:
+        raise ConfigError(f"{path} must end with .{', .'.join(FORMATS[:-1])} or .{FORMATS[-1]}", key="-o")
     settings = [read_settings(run.folder or Path()) for run in histories.runs]
     groups = group_runs([run.name or run.label for run in histories.runs], settings, options.by)
     panels, drawn = [], []
@@ -114,7 +145,7 @@ def plot(histories: Histories, options: PlotOptions, path: Path, rng: np.random.
             raise ConfigError(_missing(metric, histories, options.axis), key="--metric")
         panels.append(Panel(metric, curves))
         drawn += [_in_numbers(metric, curve.label, curve.band) for curve in curves]
-    draw(panels, options.axis, path, title=options.title, is_log=options.is_log)
+    _write_picture(panels, options, path)
     return drawn
 
 
@@ -130,9 +161,9 @@ def _curve(histories: Histories, group: Group, metric: str, options: PlotOptions
 def _missing(metric: str, histories: Histories, axis: Axis) -> str:
     names = histories.metrics()
     if metric in names:
-        return f"nobody knows where {metric} is along {axis.label}; choose another --x"
+        return f"these runs do not record the {axis.label} of {metric}; choose another --x"
     near = difflib.get_close_matches(metric, names, 1, 0.5) or [name for name in names if metric in name]
-    hint = f"; did you mean {near[0]}?" if near else "; --list shows what there is"
+    hint = f"; did you mean {near[0]}?" if near else "; --list shows their metrics"
     return f"none of these runs has a metric {metric}{hint if names else ', nor any other yet'}"
 
 
@@ -144,3 +175,48 @@ def _in_numbers(metric: str, label: str, band: Band) -> Drawn:
         float(band.x[-1]),
         *(float(end[-1]) for end in (band.middle, band.low, band.high)),
     )
+
+
+def _write_picture(panels: Sequence[Panel], options: PlotOptions, path: Path) -> None:
+    try:
+        from matplotlib import rc_context
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ConfigError(f"pictures need matplotlib; install it: {install_command('plot')}") from error
+    width, height = _PANEL_INCHES
+    with rc_context(_STYLE):
+        figure = Figure(figsize=(width, height * len(panels)), dpi=150, layout="constrained")
+        every = figure.subplots(len(panels), 1, squeeze=False, sharex=True)[:, 0]
+        for axes, panel in zip(every, panels, strict=True):
+            _draw_panel(axes, panel, options.is_log)
+        every[-1].set_xlabel(options.axis.label)
+        if options.title:
+            figure.suptitle(options.title)
+        try:
+            # No date: the same curves make the same file.
+            figure.savefig(path, metadata={"Date": None} if path.suffix.lower() == ".svg" else None)
+        except OSError as error:
+            raise FolderError(f"the picture could not be written: {describe_os_error(error)}") from error
+
+
+def _draw_panel(axes: Axes, panel: Panel, is_log: bool) -> None:
+    handles = []
+    for number, curve in enumerate(panel.curves):
+        style: dict[str, Any] = {"color": color(number), "linestyle": _DASHES[number // len(COLORS) % len(_DASHES)]}
+        for line in curve.runs:
+            axes.plot(line.x, line.y, linewidth=0.7, alpha=0.4, **style)
+        # A line needs two points.
+        handles += axes.plot(
+            curve.band.x, curve.band.middle, linewidth=1.8, marker="o" if len(curve.band.x) == 1 else "", **style
+        )
+        axes.fill_between(curve.band.x, curve.band.low, curve.band.high, color=style["color"], alpha=0.2, linewidth=0)
+    axes.set_ylabel(panel.name)
+    axes.margins(x=0.01)
+    axes.xaxis.set_major_formatter(lambda x, _: f"{x:,.10g}")
+    if is_log:
+        axes.set_yscale("log")
+    # A label that begins with an underscore would be left out.
+    labels = [
+        f"\N{ZERO WIDTH SPACE}{curve.label}" if curve.label.startswith("_") else curve.label for curve in panel.curves
+    ]
+    axes.legend(handles, labels, frameon=False, fontsize=9)

@@ -1,1 +1,1 @@
-"""Settings and learning curves from the folders of runs: no commands, but what plot and dashboard share."""
+"""Settings, learning curves and logs from the folders of runs. Plot and dashboard share it; it has no commands."""

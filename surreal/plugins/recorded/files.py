@@ -1,4 +1,4 @@
-"""What a run writes into its folder, read while it grows: metrics and scores line by line, and the ends of logs."""
+"""Reads the files of a run's folder while they grow: metrics and scores line by line, and the ends of logs."""
 
 from __future__ import annotations
 
@@ -191,8 +191,8 @@ def tail_logs(
     """Read the newest records of a run, oldest first.
 
     Args:
-        folder: folder of the run.
-        processes: whose records; empty: all.
+        folder: the run's folder.
+        processes: names of the processes to include; empty: all.
         level: lowest severity.
         contains: text that records must contain, ignoring case.
         limit: maximum number of records.

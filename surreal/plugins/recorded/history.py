@@ -41,7 +41,7 @@ class Series:
         self.stride = 1
 
     def add(self, row: Sequence[float]) -> None:
-        """Add a row."""
+        """Append `width` numbers."""
         self._fresh.extend(row)
         if len(self._fresh) >= self._fresh_limit:
             self._thinned = self.table()

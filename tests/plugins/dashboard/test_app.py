@@ -17,8 +17,7 @@ from surreal.cli.program import main
 from surreal.plugins.dashboard.app import make_app
 from surreal.plugins.dashboard.guard import TOKEN_HEADER, Guard
 from surreal.plugins.dashboard.sources import runs as module
-from surreal.plugins.dashboard.sources.runs import Runs
-from surreal.plugins.dashboard.sources.watched import key_of
+from surreal.plugins.dashboard.sources.runs import Runs, key_of
 from surreal.run.process.run_folder import ADDRESS_NAME
 from surreal.run.view.listing import ListedRun, list_runs, read_run
 from tests.plugins.dashboard.fakes import FakeLive
@@ -69,7 +68,7 @@ def test_a_run_is_stopped_with_the_token_and_not_without(client: FlaskClient, fo
     assert FakeLive.made == []
     headers = HERE | {TOKEN_HEADER: TOKEN}
     assert client.post(address, headers=headers).json == {"answer": "The run was asked to stop."}
-    assert client.post(address, headers=headers).json == {"answer": "The run is ending already."}
+    assert client.post(address, headers=headers).json == {"answer": "The run is already ending."}
     assert FakeLive.made[0].stops == ["surreal dashboard"] * 2
     assert client.post("/stop/nothing", headers=headers).status_code == 404
     (folder / ADDRESS_NAME).unlink()
@@ -92,7 +91,7 @@ def test_wrong_use_is_refused_in_one_line(tmp_path: Path, capsys: pytest.Capture
     token.write_text("short")
     for arguments, message in (
         (["none"], "none is not a run's folder, name or id"),
-        (["--token-file", str(token)], "others may read"),
+        (["--token-file", str(token)], "other users may read"),
         (["--host", "no such host"], "--host is 'no such host'"),
         (["--port", "99999"], "less than or equal to 65535"),
     ):

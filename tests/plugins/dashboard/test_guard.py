@@ -90,7 +90,7 @@ def test_a_token_is_kept_in_a_file_that_only_its_owner_reads(tmp_path: Path) -> 
     assert read_token(path) == token
     assert read_token(None) != read_token(None)
     path.chmod(0o640)
-    with pytest.raises(ConfigError, match=r"others may read .*; chmod 600"):
+    with pytest.raises(ConfigError, match=r"other users may read .*; run: chmod 600"):
         read_token(path)
 
 

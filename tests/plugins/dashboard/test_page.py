@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from surreal.plugins.dashboard.page import curves, parts, run, settings
+from surreal.plugins.dashboard.page import curves, parts, run
 from surreal.plugins.dashboard.page import parts as logs
-from surreal.plugins.dashboard.page.figures import Drawing, figure
+from surreal.plugins.dashboard.page.curves import Drawing, figure
 from surreal.plugins.dashboard.page.layout import layout, run_options
-from surreal.plugins.dashboard.sources.watched import WatchedRun, key_of
+from surreal.plugins.dashboard.sources.runs import WatchedRun, key_of
 from surreal.plugins.recorded.curves import Axis, Band
 from surreal.plugins.recorded.files import LogRecord
 from surreal.plugins.recorded.history import RETURN, History
@@ -115,7 +115,7 @@ def test_first_metrics_are_those_that_there_are(loaded: list[curves.Loaded]) -> 
 def test_settings_that_differ_come_first_below_what_runs_have_reached() -> None:
     first, second = {"a": 1, "b": "x", "c": None}, {"a": 1, "b": "y"}
     runs = [LISTED, replace(LISTED, run="other", best_return=4.5)]
-    shown = words(settings.settings_table(runs, [first, second]))
+    shown = words(parts.settings_table(runs, [first, second]))
     order = [
         "demo",
         "other",
@@ -131,11 +131,11 @@ def test_settings_that_differ_come_first_below_what_runs_have_reached() -> None:
     assert [text for text in order if text in shown] == order
     assert sorted(order, key=shown.index) == order
     assert "null" in shown and "–" in shown and '"x"' not in shown
-    assert "the same in all" not in words(settings.settings_table(runs, [first, second], only_different=True))
-    assert "key a" not in words(settings.settings_table(runs, [first, second], contains="B"))
-    assert "have the same settings" in words(settings.settings_table(runs, [first, first]))
-    assert "1 more runs" in words(settings.settings_table([LISTED] * 13, [first] * 13))
-    assert "Choose runs" in words(settings.settings_table([], []))
+    assert "the same in all" not in words(parts.settings_table(runs, [first, second], only_different=True))
+    assert "key a" not in words(parts.settings_table(runs, [first, second], contains="B"))
+    assert "have the same settings" in words(parts.settings_table(runs, [first, first]))
+    assert "1 more runs" in words(parts.settings_table([LISTED] * 13, [first] * 13))
+    assert "Choose runs" in words(parts.settings_table([], []))
 
 
 def test_a_run_that_goes_on_shows_its_progress_and_its_processes() -> None:

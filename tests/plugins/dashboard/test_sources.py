@@ -14,8 +14,7 @@ import pytest
 from surreal.base.errors import SurrealError
 from surreal.plugins.dashboard.sources import runs as module
 from surreal.plugins.dashboard.sources.live import Live
-from surreal.plugins.dashboard.sources.runs import Runs
-from surreal.plugins.dashboard.sources.watched import Seldom, WatchedRun, key_of
+from surreal.plugins.dashboard.sources.runs import Runs, Seldom, WatchedRun, key_of
 from surreal.run.process.run_folder import ADDRESS_NAME, RESULT_NAME
 from surreal.run.view.listing import ListedRun, read_run
 from tests.plugins.dashboard.fakes import FakeLive

@@ -202,7 +202,7 @@ def test_command_says_what_the_file_takes_and_gives_and_does_not_do(
         "input  state            [batch, 2, 64] float32, zeros where an episode begins\n",
         "output action           [batch] int64, 0 to 1\n",
         "not in the file, for the environment to do: obs_scale\n",
-        "it acted as the policy does in 100 steps",
+        "it acted like the policy in 100 steps",
     ):
         assert line in said
     about = surreal.load(run / "eval" / "best.pt").saved.exported
@@ -234,7 +234,7 @@ class Moody(QFunction):
     [
         (
             "agent.class=my_export.ShyAgent",
-            r"my_export\.ShyAgent\._act \(my_export\.py line 8\) chooses .* by Python code",
+            r"my_export\.ShyAgent\._act \(my_export\.py line 8\) chooses .* with Python code",
         ),
         ("model.class=my_export.Moody", "the file would act differently: .* action differs in .* steps"),
     ],
@@ -257,9 +257,9 @@ def test_a_wrong_wish_is_one_sentence(
     source = checkpoint(folder, "dqn")
     with pytest.raises(ConfigError, match="'torch'; it must be torchscript or onnx"):
         export_policy(source, file_format="torch")
-    with pytest.raises(ConfigError, match=r"policy\.onnx does not end as the format's files do: \.pt for torchscript"):
+    with pytest.raises(ConfigError, match=r"policy\.onnx does not have its format's ending: \.pt for torchscript"):
         export_policy(source, tmp_path / "policy.onnx", file_format="torchscript")
-    with pytest.raises(ExportError, match="is an exported policy already"):
+    with pytest.raises(ExportError, match="is already an exported policy"):
         export_policy(export_policy(source, tmp_path / "x.pt").path)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert main(["export", str(source), "--format", "onnx"]) == 1

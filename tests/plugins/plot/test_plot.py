@@ -77,7 +77,7 @@ def test_metrics_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["dqn-9"], "dqn-9 is not a run; did you mean"),
         (["dqn-0", "-m", "learner/los"], "did you mean learner/loss?"),
-        (["dqn-0", "-m", "nothing/like-it"], "--list shows what there is"),
+        (["dqn-0", "-m", "nothing/like-it"], "--list shows their metrics"),
         (["dqn-0", "-o", "out.bmp"], "must end with .png, .svg or .pdf"),
         (["dqn-0", "--x", "hours"], "--x is 'hours'; it must be steps, updates, seconds"),
         (["dqn-0", "--by", "learner.gama"], "learner.gama is a setting of none of these runs"),

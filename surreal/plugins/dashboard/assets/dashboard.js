@@ -1,4 +1,4 @@
-// What the page does by itself. Each function is a callback of wiring.py.
+// What runs in the browser. Each function is a callback of wiring.py.
 (() => {
     const STALE_MS = 15000;
     const remembered = "surreal-theme";
@@ -14,10 +14,10 @@
         return theme;
     };
 
-    // Before anything is drawn: no flash of the other one.
+    // Before anything is drawn, so that the other theme does not flash.
     setTheme(currentTheme());
 
-    // A Dash component of plain HTML as an element. Text is only ever text.
+    // Build an element from a Dash component of plain HTML. Text stays text.
     const build = (node) => {
         if (typeof node !== "object" || node === null) return document.createTextNode(node ?? "");
         if (Array.isArray(node)) {
@@ -36,7 +36,7 @@
     };
 
     const functions = {
-        // Draws what has come in X-tree into X; a pane that was scrolled stays where it was.
+        // Draw the data of X-tree into X; a pane keeps its scroll position.
         draw(tree) {
             const from = window.dash_clientside.callback_context.triggered_id;
             if (!from || !tree) return;
@@ -46,7 +46,7 @@
             place.querySelectorAll(".log, .scroll-x").forEach((pane, i) => scrolled[i] && pane.scrollTo(...scrolled[i]));
         },
 
-        // Asks for news, unless nobody looks; and says when none have come for a while.
+        // Ask for updates unless the page is hidden, and mark the page when none has come for a while.
         tick(count) {
             if (document.hidden) {
                 newest.at = Date.now();
@@ -60,7 +60,7 @@
 
         theme(clicks) {
             if (!clicks) {
-                // In little room, the list of runs is folded until it is wanted.
+                // On a small screen, the list of runs starts folded.
                 if (window.innerWidth <= 900) document.querySelector(".sidebar").open = false;
                 return setTheme(currentTheme());
             }
@@ -73,7 +73,7 @@
             return `show-${tab}`;
         },
 
-        // Whether the question is hidden.
+        // Whether to hide the question.
         ask() {
             return window.dash_clientside.callback_context.triggered_id !== "stop";
         },

@@ -1,1 +1,1 @@
-"""The parts of the page: pure functions from what is known of runs to Dash components."""
+"""The parts of the page: pure functions from the data of runs to Dash components."""

@@ -1,4 +1,4 @@
-"""The page as it is before anything is known: its panes, and what a person can choose."""
+"""The page as it is first sent: its panes and controls, without data."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from surreal.plugins.recorded.curves import Axis
 from surreal.plugins.recorded.files import LEVELS
 from surreal.run.view.listing import ListedRun, Status
 
-#: How often an open page asks, in ms.
+#: Interval between the requests of an open page, ms.
 INTERVAL_MS = 3000
-#: Runs that are chosen when a page is opened.
+#: Number of runs that are chosen when a page is opened.
 FIRST_RUNS = 12
-#: Runs that the list shows at once.
+#: Maximum number of runs in the list.
 MAX_LISTED = 200
 _SIGNS: dict[Status, str] = {
     "running": "▶",
@@ -33,12 +33,12 @@ TABS = {"curves": "Curves", "settings": "Settings", "run": "Run", "logs": "Logs"
 
 
 def layout(runs: Mapping[str, ListedRun], metrics: Sequence[str], *, may_stop: bool) -> Shown:
-    """The whole page.
+    """Build the whole page.
 
     Args:
-        runs: by their keys, newest first.
-        metrics: to begin with.
-        may_stop: whether it was opened with the token.
+        runs: runs by their keys, newest first.
+        metrics: metrics to show at first.
+        may_stop: whether the page was opened with the token.
     """
     chosen = list(runs)[:FIRST_RUNS]
     return html.Div(
@@ -56,7 +56,7 @@ def layout(runs: Mapping[str, ListedRun], metrics: Sequence[str], *, may_stop: b
 
 
 def run_options(runs: Mapping[str, ListedRun], contains: str = "") -> list[dict[str, str]]:
-    """The runs to choose from, those that have all words; of many, the newest."""
+    """List the runs to choose from: those that contain all words, at most the newest MAX_LISTED."""
     words = contains.lower().split()
     found = {
         key: run
@@ -67,12 +67,12 @@ def run_options(runs: Mapping[str, ListedRun], contains: str = "") -> list[dict[
 
 
 def run_names(runs: Mapping[str, ListedRun]) -> list[dict[str, str]]:
-    """The runs to choose one from."""
+    """List the runs to choose one from."""
     return [{"value": key, "label": run.label} for key, run in runs.items()]
 
 
 def _described(run: ListedRun) -> dict[str, str]:
-    """Name and state in the first line, how far it is in the second; as text, which Dash lists quickly."""
+    """Describe a run: name and state in the first line, progress in the second; as text, which Dash lists quickly."""
     best = "" if run.best_return is None else f" · best {number(run.best_return)}"
     facts = f"{short_number(run.env_steps)} steps{best} · {duration(run.time_s, is_short=True)}"
     return {
@@ -176,7 +176,7 @@ def _log_controls() -> Shown:
 
 
 def _stop_controls(*, may_stop: bool) -> Shown:
-    """The button, and what it asks before it does anything; without the token, for the token."""
+    """Build the button and its question, which also asks for the token if the page was opened without it."""
     token = dcc.Input(id="token", type="password", placeholder="token", autoComplete="off")
     needs = html.Label(["It needs the token that ", html.Code("surreal dashboard"), " printed. ", token])
     return html.Div(

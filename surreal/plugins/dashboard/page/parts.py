@@ -1,24 +1,97 @@
-"""Parts of the page that several views share: badges, tables, logs."""
+"""The panes of settings, logs and videos, and what all panes share: numbers as text, badges, tables."""
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from dash import html
 
 from surreal.plugins.recorded.files import LogRecord
+from surreal.plugins.recorded.settings import SettingRow, compare_settings
+from surreal.run.view.listing import ListedRun
 
 MAX_VIDEOS = 24
+#: Maximum number of runs side by side; a wider table is unreadable.
+MAX_COLUMNS = 12
+#: Anything that Dash shows.
+Shown = Any
+
+NOTHING = "–"
+
+
+def settings_table(
+    runs: Sequence[ListedRun],
+    settings: Sequence[Mapping[str, Any]],
+    *,
+    contains: str = "",
+    only_different: bool = False,
+) -> Shown:
+    """Compare the results and settings of runs; the settings that differ come first.
+
+    Args:
+        runs: runs to compare.
+        settings: settings of each run.
+        contains: text that a setting's name must contain, ignoring case.
+        only_different: whether settings that are the same in all runs are left out.
+    """
+    if not runs:
+        return note("Choose runs to see their settings.")
+    left_out = len(runs) - MAX_COLUMNS
+    runs, settings = runs[:MAX_COLUMNS], settings[:MAX_COLUMNS]
+    rows = [row for row in compare_settings(settings) if contains.lower() in row.key.lower()]
+    different, same = [row for row in rows if row.differs], [row for row in rows if not row.differs]
+    body = [*_results(runs), *_section("differs", different, len(runs))]
+    if not only_different:
+        body += _section("the same in all" if len(runs) > 1 else "settings", same, len(runs))
+    head = html.Tr([html.Th("run"), *(html.Th(run.label) for run in runs)])
+    shown: list[Shown] = [
+        html.Div(html.Table([html.Thead(head), html.Tbody(body)], className="settings"), className="scroll-x")
+    ]
+    if not different and len(runs) > 1:
+        shown.insert(0, note("These runs have the same settings."))
+    if left_out > 0:
+        shown.append(note(f"{left_out} more runs are chosen than fit side by side."))
+    return html.Div(shown, className="card")
+
+
+def _results(runs: Sequence[ListedRun]) -> list[Shown]:
+    rows = {
+        "state": [badge(run.status) for run in runs],
+        "best return": [number(run.best_return) for run in runs],
+        "env steps": [number(run.env_steps) for run in runs],
+        "updates": [number(run.updates) for run in runs],
+        "time": [duration(run.time_s) for run in runs],
+    }
+    return [html.Tr([html.Td(name, className="key"), *map(html.Td, cells)]) for name, cells in rows.items()]
+
+
+def _section(title: str, rows: Sequence[SettingRow], columns: int) -> list[Shown]:
+    if not rows:
+        return []
+    shown = [html.Tr(html.Th(f"{title} ({len(rows)})", colSpan=columns + 1, className="section"))]
+    for row in rows:
+        values = [html.Td(_plain(value), className="value") for value in row.values]
+        kind = "differs" if row.differs else ""
+        shown.append(html.Tr([html.Td(row.key, className="key"), *values], className=kind))
+    return shown
+
+
+def _plain(value: str | None) -> str:
+    """Remove JSON's quotes from a text."""
+    if value is None:
+        return NOTHING
+    return json.loads(value) if value.startswith('"') else value
 
 
 def log_lines(records: Sequence[LogRecord]) -> Shown:
-    """Records of a run, the newest at the bottom, where the pane stays."""
+    """Show a run's log records, the newest at the bottom, where the pane stays."""
     if not records:
         return note("No record fits.")
-    # The pane grows upwards, so that it shows its end without a script: the newest comes first.
+    # The pane grows upward, so that it shows its end without a script: the newest comes first.
     lines = [
         html.Div(
             [
@@ -49,7 +122,7 @@ def find_videos(folder: Path) -> list[Path]:
 
 
 def videos(key: str, found: Sequence[Path]) -> Shown:
-    """Videos of a run, to be played in the page."""
+    """Show players for a run's videos."""
     if not found:
         return note("This run has no videos here; eval.record_video_every records them.")
     return html.Div([_video(key, path) for path in found], className="videos")
@@ -66,14 +139,8 @@ def _video(key: str, path: Path) -> Shown:
     return html.Figure([player, html.Figcaption(words)], className="card video")
 
 
-#: Anything that Dash shows.
-Shown = Any
-
-NOTHING = "–"
-
-
 def number(value: float | None, digits: int = 4) -> str:
-    """A number as a person reads it: 12,345, 0.01234, 1.2e-07."""
+    """Format a number: 12,345, 0.01234, 1.2e-07."""
     if value is None or not math.isfinite(value):
         return NOTHING
     if value == int(value) and abs(value) < 1e15:
@@ -84,7 +151,7 @@ def number(value: float | None, digits: int = 4) -> str:
 
 
 def short_number(value: float) -> str:
-    """A count in little room: 950, 12.3k, 4.5M."""
+    """Format a count in little space: 950, 12.3k, 4.5M."""
     for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= size:
             return f"{value / size:.3g}{unit}"
@@ -92,7 +159,7 @@ def short_number(value: float) -> str:
 
 
 def size(value: float | None) -> str:
-    """A number of bytes."""
+    """Format a number of bytes."""
     if value is None:
         return NOTHING
     for unit in ("B", "KiB", "MiB"):
@@ -103,7 +170,7 @@ def size(value: float | None) -> str:
 
 
 def duration(seconds: float | None, *, is_short: bool = False) -> str:
-    """A time that passed: 12 s, 3 min 20 s, 5 h 12 min, 2 d 3 h; in short 3 min, 5 h, 2 d."""
+    """Format a duration: 12 s, 3 min 20 s, 5 h 12 min, 2 d 3 h; if short: 3 min, 5 h, 2 d."""
     if seconds is None or not math.isfinite(seconds):
         return NOTHING
     whole = max(0, round(seconds))
@@ -115,35 +182,29 @@ def duration(seconds: float | None, *, is_short: bool = False) -> str:
 
 
 def percent(value: float | None) -> str:
-    """A share, 0 to 1."""
+    """Format a share, 0 to 1."""
     return NOTHING if value is None or not math.isfinite(value) else f"{value:.0%}"
 
 
 def badge(state: str) -> Shown:
-    """A state in its color."""
+    """Show a state in its color."""
     return html.Span(state, className=f"badge state-{state}")
 
 
 def bar(share: float | None, label: str = "") -> Shown:
-    """A bar that is filled to a share, 0 to 1, with words in it."""
+    """Show a bar that is filled to a share, 0 to 1, with a label in it."""
     width = 0.0 if share is None or not math.isfinite(share) else min(max(share, 0.0), 1.0)
     fill = html.Div(className="bar-fill", style={"width": f"{100 * width:.1f}%"})
     return html.Div([fill, html.Span(label or percent(share), className="bar-label")], className="bar")
 
 
 def note(text: str) -> Shown:
-    """A sentence in place of something."""
+    """Show a sentence in place of data."""
     return html.P(text, className="note")
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[Shown]], *, numeric: Sequence[str] = ()) -> Shown:
-    """A table that can be scrolled sideways.
-
-    Args:
-        heads: names of its columns.
-        rows: what is in them.
-        numeric: names of columns of numbers.
-    """
+    """Show a table that scrolls sideways; `numeric` names the columns of numbers."""
     classes = ["numeric" if head in numeric else "" for head in heads]
     head = html.Tr([html.Th(name, className=kind) for name, kind in zip(heads, classes, strict=True)])
     body = [html.Tr([html.Td(cell, className=kind) for cell, kind in zip(row, classes, strict=True)]) for row in rows]

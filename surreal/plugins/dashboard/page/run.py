@@ -1,4 +1,4 @@
-"""The pane of one run: how it is doing, who takes part, its replay, and how it has been doing."""
+"""The pane of one run: its progress, processes and replay, and charts of its health."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import numpy as np
 from dash import html
 
 from surreal.distributed.telemetry.heartbeats import Heartbeat
-from surreal.plugins.dashboard.page.curves import chart
-from surreal.plugins.dashboard.page.figures import Drawing
+from surreal.plugins.dashboard.page.curves import Drawing, chart
 from surreal.plugins.dashboard.page.parts import NOTHING, Shown, badge, bar, duration, note, number, size, table
 from surreal.plugins.dashboard.sources.live import Live
 from surreal.plugins.recorded.curves import Axis, Band, Line, color, line_of
@@ -20,7 +19,7 @@ from surreal.run.view.listing import ListedRun
 from surreal.run.view.live.describe import describe_troubles
 from surreal.run.view.run_view import RunView
 
-#: How a run has been doing: small charts, those that it has.
+#: Metrics of the small charts, of runs that have them.
 HEALTH_METRICS = (
     "learner/policy_lag_versions",
     "replay/fill_ratio",
@@ -32,7 +31,7 @@ HEALTH_METRICS = (
 
 
 def overview(listed: ListedRun, live: Live | str, history: History, settings: Mapping[str, Any]) -> Shown:
-    """State, progress and numbers of a run."""
+    """Show a run's state, progress and numbers."""
     words = [badge(_state(listed, live)), html.H2(listed.label, title=str(listed.folder or listed.run))]
     reason = live.view.stop_reason if isinstance(live, Live) and live.view.stop_reason else listed.reason
     parts: list[Shown] = [html.Div([*words, html.Span(reason, className="dim")], className="run-title")]
@@ -46,7 +45,7 @@ def overview(listed: ListedRun, live: Live | str, history: History, settings: Ma
 
 
 def processes(live: Live | str) -> Shown:
-    """Who takes part in a run, and what they wait for."""
+    """Show a run's processes, and what each waits for."""
     if not isinstance(live, Live):
         return _card_of("Processes", note("No process of this run can be seen: it is over, or elsewhere."))
     snapshot = live.view
@@ -69,11 +68,11 @@ def processes(live: Live | str) -> Shown:
     ]
     heads = ("process", "role", "health", "host:pid", "up", "seen", "version", "env steps", "rate")
     shown = table(heads, rows, numeric=("up", "seen", "version", "env steps", "rate"))
-    return _card_of("Processes", *troubles, shown if rows else note("No process has said anything yet."))
+    return _card_of("Processes", *troubles, shown if rows else note("No process has reported yet."))
 
 
 def replay(live: Live | str) -> Shown:
-    """What the shards of a run's replay hold."""
+    """Show the contents of each shard of a run's replay."""
     shards: Sequence[ReplayInfo] = live.shards if isinstance(live, Live) else ()
     if not shards:
         return _card_of("Replay", note("There is no replay in Redis now."))
@@ -99,7 +98,7 @@ def replay(live: Live | str) -> Shown:
 
 
 def health_charts(history: History, theme: str) -> list[Shown]:
-    """How a run has been doing, with a curve for each process."""
+    """Draw a chart for each metric of a run's health, with a curve for each process."""
     shown = []
     for name in HEALTH_METRICS:
         curves = history.curves(name)
@@ -128,12 +127,12 @@ def _card(name: str, value: str, more: str) -> Shown:
 
 
 def _numbers(listed: ListedRun, live: Live | str, history: History) -> list[tuple[str, str, str]]:
-    """Names, values, and a word more."""
+    """Return name, value and a note of each number."""
     if isinstance(live, Live):
         seen, age = live.view, live.age_s
         rates = f"{number(seen.steps_per_s, 3)}/s", f"{number(seen.updates_per_s, 3)}/s"
     else:
-        seen, age, rates = _last_words(listed, history), listed.time_s, ("", "")
+        seen, age, rates = _last_view(listed, history), listed.time_s, ("", "")
     fill = NOTHING if seen.replay_fill is None else f"{seen.replay_fill:.0%}"
     return [
         ("env steps", number(seen.env_steps), rates[0]),
@@ -147,8 +146,8 @@ def _numbers(listed: ListedRun, live: Live | str, history: History) -> list[tupl
     ]
 
 
-def _last_words(listed: ListedRun, history: History) -> RunView:
-    """What a run that is over said last."""
+def _last_view(listed: ListedRun, history: History) -> RunView:
+    """Build the view of a finished run from its last reports."""
     return RunView(
         processes=(),
         env_steps=listed.env_steps,
@@ -169,7 +168,7 @@ def _last(history: History, name: str) -> float | None:
 
 
 def _progress(listed: ListedRun, live: Live | str, settings: Mapping[str, Any]) -> Shown | None:
-    """How far a run is towards the nearest of its limits, and when it will be there."""
+    """Show a run's progress toward the nearest of its limits, with the time left."""
     if not isinstance(live, Live) or not listed.is_alive:
         return None
     seen, age = live.view, live.age_s

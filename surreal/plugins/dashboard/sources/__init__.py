@@ -1,1 +1,1 @@
-"""What the dashboard knows of runs, from folders and from Redis, shared by all open pages."""
+"""The dashboard's data of runs, from folders and from Redis, shared by all open pages."""

@@ -1,4 +1,4 @@
-"""What Redis says of one run: what `surreal status` and `surreal replay info` read, and nothing heavier."""
+"""The state of one run in Redis: what `surreal status` and `surreal replay info` read, and nothing heavier."""
 
 from __future__ import annotations
 
@@ -21,29 +21,30 @@ from surreal.run.process.run_folder import CONFIG_NAME
 from surreal.run.view.reader import RunReader
 from surreal.run.view.run_view import RunView
 
-#: A page does not wait longer than this for a server that does not answer, in s.
+#: Maximum time that a page waits for a server that does not answer, s.
 _TIMEOUT_S = 2.0
 
 
 @dataclass(frozen=True)
 class Live:
-    """A run in Redis, as it is now."""
+    """The current state of a run in Redis."""
 
     view: RunView
-    age_s: float  #: since the run began
+    age_s: float  #: time since the run began
     shards: tuple[ReplayInfo, ...]
-    config: Config | None  #: None: nobody has registered it
+    config: Config | None  #: None: it is not registered yet
 
 
 class LiveRun:
-    """Looks at one run in Redis; connects when it first looks.
+    """Reads one run in Redis; connects at the first reading.
 
     Args:
         address: address of the run's Redis.
-        run: its id.
-        title: what its configuration is called.
-        started: s since 1970.
-        folder: folder of the run; None: elsewhere. It says whether experience and parameters are on other servers.
+        run: id of the run.
+        title: name of its configuration.
+        started: start of the run, s since 1970.
+        folder: the run's folder; None: it is elsewhere. Its configuration names the servers of experience and
+            parameters.
     """
 
     def __init__(self, address: str, run: str, *, title: str, started: float, folder: Path | None) -> None:
@@ -61,7 +62,7 @@ class LiveRun:
         self._parameters: RedisClient | None = None
 
     def look(self) -> Live:
-        """Look at it.
+        """Read the run.
 
         Raises:
             SurrealError: its Redis does not answer.
@@ -86,7 +87,7 @@ class LiveRun:
         return Live(view, age_s, tuple(shard for shard in shards if shard.epoch), self._config)
 
     def stop(self, reason: str) -> bool:
-        """Ask the run to end; returns whether this was the first to ask.
+        """Ask the run to end, and return whether this was the first request.
 
         Raises:
             SurrealError: its Redis does not answer.
@@ -101,7 +102,7 @@ class LiveRun:
             client.close()
 
     def _find_servers(self) -> None:
-        """Learn from the run's configuration where its experience and its parameters are."""
+        """Connect to the servers of experience and parameters that the run's configuration names."""
         with suppress(SurrealError):
             if self._folder is not None:
                 self._config = load_config(self._folder / CONFIG_NAME)
@@ -125,5 +126,5 @@ class LiveRun:
         return RedisClient(address, run=run, timeout_s=_TIMEOUT_S, retry_timeout_s=_TIMEOUT_S)
 
 
-#: How a run in Redis is made: a test gives another one.
+#: Opens a run in Redis; tests pass another.
 OpenLive = Callable[..., LiveRun]

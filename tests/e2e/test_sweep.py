@@ -49,7 +49,7 @@ def test_sweep_is_interrupted_and_goes_on(workplace: Workplace) -> None:
 
     code, output = workplace.run("sweep", "lr.yaml")
     assert code == 2
-    assert "holds a sweep already; --resume continues with it" in output
+    assert "already has a sweep; --resume continues it" in output
 
     command = workplace.spawn("-m", "surreal", "sweep", "lr.yaml", "--resume")
     assert command.wait() == 0, command.output

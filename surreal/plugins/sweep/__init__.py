@@ -1,12 +1,12 @@
 """`surreal sweep FILE`: many runs over settings and seeds, as many at once as fit.
 
-definition/    what FILE says, checked like a configuration
-trials.py      the trials of a sweep and their file, from which an interrupted one continues
-folder.py      the sweep's folder: its files, its lock, where its runs are
-search/        which settings the next trial has, and how good the last ones were
-packing.py     how many runs fit at once
-processes.py   one `surreal run`: started, watched, ended
-sweeping.py    the loop around all of these
-view.py        what a person sees of it
-command.py     all of it put together: what the command line calls
+definition/        the settings in FILE, checked like a configuration
+trials.py          the trials of a sweep and their file, from which an interrupted sweep continues
+folder.py          the sweep's folder: its files, its lock, the folders of its runs
+proposing.py       the settings of the next trial: from a grid, or from Optuna
+judging.py         the score of a trial, and whether it has ended
+processes.py       one `surreal run`: starting, watching and ending it; how many fit at once
+sweeping.py        the loop around all of these
+view.py            the sweep's output on the console
+command.py         a whole sweep, from its file to its results
 """

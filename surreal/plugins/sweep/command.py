@@ -1,4 +1,4 @@
-"""`surreal sweep`: a definition, a folder, a Redis and the loop, put together."""
+"""A whole sweep, from its file to its results: a definition, a folder, a Redis and the loop."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from surreal.distributed.server.owners import Keeper
 from surreal.plugins.sweep.definition.loading import Definition, check_settings, load_definition
 from surreal.plugins.sweep.folder import OPTUNA_NAME, SWEEPS_FOLDER, SweepFolder
 from surreal.plugins.sweep.processes import Launching, Room, need_of, num_at_once, room_here
-from surreal.plugins.sweep.search.optuna_search import Grid, OptunaSearch, Proposer, require_optuna
+from surreal.plugins.sweep.proposing import Grid, OptunaSearch, Proposer, require_optuna
 from surreal.plugins.sweep.sweeping import Sweeping
 from surreal.plugins.sweep.trials import Trial, TrialFile
 from surreal.plugins.sweep.view import SweepView, describe_end, ranking
@@ -39,7 +39,7 @@ _SHOWN_FAILURES = 5
 
 @dataclass(frozen=True)
 class SweepOptions:
-    """What `surreal sweep` was asked for."""
+    """Arguments of `surreal sweep`."""
 
     file: Path | None
     folder: Path | None = None
@@ -50,7 +50,7 @@ class SweepOptions:
 
 @dataclass(frozen=True)
 class SweepOutcome:
-    """How a sweep ended."""
+    """Trials and ending of a sweep."""
 
     folder: Path
     trials: list[Trial]
@@ -58,7 +58,7 @@ class SweepOutcome:
     resume_command: str
 
     def last_words(self) -> list[str]:
-        """What a person is told at the end, below the table."""
+        """Return the lines below the table of results."""
         failed = [trial for trial in self.trials if trial.end is not None and trial.end.status == "failed"]
         words = [f"trial {trial.number} {describe_end(trial)}" for trial in failed[:_SHOWN_FAILURES]]
         if len(failed) > _SHOWN_FAILURES:
@@ -76,10 +76,10 @@ class SweepOutcome:
 
 
 def check_sweep(file: Path) -> str:
-    """Report in a sentence that a sweep is possible; nothing is started or written.
+    """Check a sweep without starting or writing anything, and describe it in a sentence.
 
     Raises:
-        SurrealError: it is not.
+        SurrealError: the sweep cannot run.
     """
     from surreal.run.lockstep.check import check_run
 
@@ -99,22 +99,17 @@ def check_sweep(file: Path) -> str:
 
 
 def run_sweep(options: SweepOptions, console: Console, interrupts: Interrupts) -> SweepOutcome:
-    """Run a sweep until it is over, or is told to end.
-
-    Args:
-        options: what was asked for.
-        console: for progress.
-        interrupts: installed by the caller.
+    """Run a sweep until it is over or interrupted; the caller has installed `interrupts`.
 
     Raises:
-        ConfigError: it makes no sense; nothing was written.
+        ConfigError: its definition or its options are wrong; nothing was written.
         BusyError: another process drives the sweep.
-        StoppedError: it was told to end before it began.
+        StoppedError: it was interrupted before it began.
         SurrealError: it cannot continue; its runs have drained, and it can be resumed.
     """
     given = None if options.file is None else load_definition(options.file)
     if given is None and not (options.resume and options.folder):
-        raise ConfigError("name a sweep's file, or continue with one: --resume --dir DIR")
+        raise ConfigError("name a sweep's file, or continue a sweep with --resume --dir DIR")
     folder = SweepFolder(options.folder or SWEEPS_FOLDER / (given.config.name if given else ""))
     if not options.resume:
         _require_new(folder)
@@ -147,12 +142,12 @@ def _proposer(definition: Definition, folder: SweepFolder, trials: TrialFile) ->
 def _require_new(folder: SweepFolder) -> None:
     if folder.holds_sweep:
         raise ConfigError(
-            f"{folder.path} holds a sweep already; --resume continues with it, --dir DIR begins another", key="--dir"
+            f"{folder.path} already has a sweep; --resume continues it, --dir DIR begins another", key="--dir"
         )
 
 
 def _check_apart(options: SweepOptions, console: Console) -> None:
-    """Check all that can be known before, in a separate process: this one loads neither torch nor users' classes."""
+    """Check the sweep in a separate process, because this one loads neither torch nor users' classes."""
     if not options.is_quiet:
         console.print("checking what the runs need", highlight=False)
     command = [sys.executable, "-m", "surreal", "sweep", str(options.file), "--check"]
@@ -160,14 +155,14 @@ def _check_apart(options: SweepOptions, console: Console) -> None:
         command, stdin=subprocess.DEVNULL, capture_output=True, text=True, start_new_session=True, check=False
     )
     if answer.returncode != 0:
-        lines = [line for line in answer.stderr.splitlines() if line.strip()] or ["the check ended without a word"]
+        lines = [line for line in answer.stderr.splitlines() if line.strip()] or ["the check failed without a message"]
         raise ConfigError(lines[-1].removeprefix("error: "))
 
 
 def _connect(
     given: str | None, definition: Definition, folder: SweepFolder, room: Room, stack: ExitStack
 ) -> tuple[str, Callable[[], None]]:
-    """The Redis of all runs: the one that is named, else one of the sweep's own, which the second value keeps alive."""
+    """Return the address of all runs' Redis, and a function that keeps it alive; start a server if none is named."""
     base = load_config(folder.base, definition.overrides({}))
     address = given or base.redis.address
     if address is not None:
@@ -189,5 +184,5 @@ def _resume_command(options: SweepOptions, folder: SweepFolder) -> str:
 
 
 def _short(path: Path) -> str:
-    """A path as a command line in this folder may give it."""
+    """Return a path relative to the current folder if it is inside."""
     return os.path.relpath(path) if path.is_relative_to(Path.cwd()) else str(path)

@@ -17,19 +17,19 @@ from surreal.run.process.output import Output
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add these commands."""
+    """Add this command to the `surreal` command."""
     app.command(rich_help_panel=Panel.MANY)(sweep)
 
 
 def sweep(
-    file: Annotated[Path | None, typer.Argument(metavar="FILE", help="What varies; docs/many-runs.md.")] = None,
+    file: Annotated[Path | None, typer.Argument(metavar="FILE", help="The sweep; see docs/many-runs.md.")] = None,
     folder: Annotated[
         Path | None, typer.Option("--dir", metavar="DIR", help="The sweep's folder; default: sweeps/NAME.")
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the sweep in the folder.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the sweep in the folder.")] = False,
     redis: RedisOption = None,
     check: Annotated[bool, typer.Option("--check", help="Only check FILE; exit 0 if it can run, 2 if not.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show nothing but the end.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show only the results.")] = False,
 ) -> None:
     """Train many runs, over settings and seeds, as many at once as fit."""
     from surreal.plugins.sweep.command import SweepOptions, check_sweep, run_sweep
@@ -41,7 +41,7 @@ def sweep(
             raise typer.BadParameter("--check needs a FILE")
         try:
             say(Console(soft_wrap=True), check_sweep(file))
-        except SurrealError as error:  # as wrong arguments end it
+        except SurrealError as error:  # with the exit code of wrong arguments
             print_error(error)
             raise typer.Exit(2) from error
         return

@@ -1,4 +1,4 @@
-"""A sweep's folder: its files, its lock, and where its runs are."""
+"""A sweep's folder: its files, its lock, and the folders of its runs."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ BASE_NAME = "base.yaml"
 TRIALS_NAME = "trials.jsonl"
 OPTUNA_NAME = "optuna.journal"
 LOCK_NAME = "sweep.lock"
-#: What may be another when a sweep continues: it changes no trial that there is.
+#: Settings that may change when a sweep continues, because they change no existing trial.
 _MAY_CHANGE = {"parallel", "max_failures", "search.trials"}
-#: What the kept copies of the sweep's files do not say again.
+#: Settings that the copy of the sweep's file does not keep: the folder does.
 _KEPT_ELSEWHERE = {"name", "base"}
 
 
@@ -41,7 +41,7 @@ class SweepFolder:
 
     @property
     def base(self) -> Path:
-        """The configuration that the trials differ from, as it was when the sweep began."""
+        """Path of the base configuration, as it was when the sweep began."""
         return self.path / BASE_NAME
 
     @property
@@ -50,36 +50,36 @@ class SweepFolder:
         return (self.path / TRIALS_NAME).exists()
 
     def run_folder(self, trial: Trial, seed: int) -> Path:
-        """The folder of a trial's run."""
+        """Return the folder of a trial's run."""
         return self.path / "runs" / self.label(trial, seed)
 
     def console(self, trial: Trial, seed: int) -> Path:
-        """What such a run says on its console."""
+        """Return the path of a run's console output."""
         return self.path / "logs" / f"{self.label(trial, seed)}.out"
 
     def label(self, trial: Trial, seed: int) -> str:
-        """Name of a trial's run within the sweep: 003-s0."""
+        """Return the name of a trial's run within the sweep: 003-s0."""
         return f"{trial.number:03d}-s{seed}"
 
     def claim(self) -> None:
-        """Become the only one who drives the sweep, until `release` or the end of this process.
+        """Lock the sweep for this process, until `release` or its end.
 
         Raises:
-            BusyError: another process does.
-            ConfigError: there cannot be such a folder.
+            BusyError: another process drives the sweep.
+            ConfigError: the folder cannot be made.
         """
         try:
             for path in (self.path, self.path / "runs", self.path / "logs"):
                 path.mkdir(parents=True, exist_ok=True)
-            is_ours = self._lock.acquire()
+            is_locked = self._lock.acquire()
         except OSError as error:
             problem = (error.strerror or str(error)).lower()
             raise ConfigError(f"{self.path} cannot be a sweep's folder: {problem}", key="--dir") from error
-        if not is_ours:
+        if not is_locked:
             raise BusyError(f"{self.path} belongs to a sweep that is in progress: {self._lock.holder()} drives it")
 
     def release(self) -> None:
-        """Let another process drive it; what is empty is removed."""
+        """Release the lock, and remove empty folders."""
         for path in (self.path / "runs", self.path / "logs"):
             if path.is_dir() and not any(path.iterdir()):
                 path.rmdir()
@@ -89,14 +89,14 @@ class SweepFolder:
             self.path.rmdir()
 
     def begin(self, definition: Definition) -> TrialFile:
-        """Write down that a sweep begins here.
+        """Write the files of a new sweep.
 
         Raises:
-            FolderError: it cannot be written.
+            FolderError: a file cannot be written.
         """
         try:
             write_whole(self.path / SWEEP_NAME, definition.text)
-            write_whole(self.base, to_yaml(load_config(definition.base)), mode=0o600)  # it may hold passwords
+            write_whole(self.base, to_yaml(load_config(definition.base)), mode=0o600)  # it may contain passwords
         except OSError as error:
             raise FolderError(f"{self.path} could not be written: {error}") from error
         trials = TrialFile(self.path / TRIALS_NAME)
@@ -104,21 +104,21 @@ class SweepFolder:
         return trials
 
     def resume(self, definition: Definition | None) -> tuple[Definition, TrialFile]:
-        """Go on with the sweep that is here.
+        """Continue the sweep in this folder.
 
         Args:
-            definition: what the file says now; None: what it said then.
+            definition: the sweep's file as it is now; None: as it was when the sweep began.
 
         Raises:
-            ConfigError: no sweep is here, or the file says something else about its trials.
+            ConfigError: the folder has no sweep, or the file has changed in a setting of the trials.
         """
         if not self.holds_sweep:
-            raise ConfigError(f"{self.path} holds no sweep to continue with", key="--resume")
+            raise ConfigError(f"{self.path} has no sweep to continue", key="--resume")
         kept = load_definition(self.path / SWEEP_NAME)
         if definition is not None:
             for key in _differences(kept, definition):
                 raise ConfigError(
-                    f"{key} is not what it was when the sweep in {self.path} began; "
+                    f"{key} has changed since the sweep in {self.path} began; "
                     f"set it back, or begin another sweep with --dir DIR; {', '.join(sorted(_MAY_CHANGE))} may change",
                     key=key,
                 )
@@ -126,7 +126,7 @@ class SweepFolder:
 
 
 def _differences(before: Definition, now: Definition) -> list[str]:
-    """Settings of a sweep whose change would make its trials incomparable."""
+    """List the changed settings that make the trials incomparable."""
     old, new = (_flat(definition.config.model_dump(mode="json", by_alias=True)) for definition in (before, now))
     return sorted(
         key
@@ -136,7 +136,7 @@ def _differences(before: Definition, now: Definition) -> list[str]:
 
 
 def _flat(data: dict[str, object]) -> dict[str, object]:
-    """Settings by the names that the file has for them: one level of sections, below which values are whole."""
+    """Flatten one level of sections, as in the file's names."""
     found: dict[str, object] = {}
     for key, value in data.items():
         found.update(

@@ -26,22 +26,22 @@ from surreal.run.process.roles import EVAL, ROLES
 
 logger = logging.getLogger(__name__)
 
-#: What a process of a run takes beside experience, bytes: torch, the model, environments of the usual size.
+#: Memory of a process without experience, bytes: torch, the model, environments of the usual size.
 _PROCESS_BYTES = 256 << 20
-#: Share of the free memory that is given away: what else runs here needs some as well.
+#: Share of the free memory that runs may use; other programs need some too.
 _MEMORY_SHARE = 0.9
 _CGROUP = Path("/sys/fs/cgroup")
 
 
 class Room(NamedTuple):
-    """What a run needs, or a machine has."""
+    """Cores and memory that a run needs or a machine has."""
 
     cores: int
     bytes: int
 
 
 def need_of(config: Config) -> Room:
-    """What a run may come to need: a core for each process that computes all the time, and its experience twice.
+    """Estimate the need of a run: a core for each process that always computes, and memory for its experience twice.
 
     The experience is in Redis, and mirrored in the learner.
     """
@@ -53,31 +53,30 @@ def need_of(config: Config) -> Room:
 
 
 def room_here() -> Room:
-    """What this machine, or container, has free now."""
+    """Measure the free cores and memory of this machine or container."""
     free = min([psutil.virtual_memory().available, *_free_in_container()])
     return Room(count_cores(), int(_MEMORY_SHARE * free))
 
 
 def fits(need: Room, running: Sequence[Room], room: Room, parallel: int | None) -> bool:
-    """Whether one more run fits beside those that run; a single one always does.
+    """Whether one more run fits; a single one always does.
 
     Args:
         need: need of the run.
-        running: what the others were taken to need.
-        room: room of the machine, when none of them ran.
-        parallel: how many there may be whatever they need; None: as many as have room.
+        running: estimated needs of the running ones.
+        room: free cores and memory of the machine before any run started.
+        parallel: maximum number of runs, whatever they need; None: as many as fit.
     """
     if not running:
         return True
     if parallel is not None:
         return len(running) < parallel
-    all_of_them = (need, *running)
-    cores, size = sum(each.cores for each in all_of_them), sum(each.bytes for each in all_of_them)
-    return cores <= room.cores and size <= room.bytes
+    needs = (need, *running)
+    return sum(each.cores for each in needs) <= room.cores and sum(each.bytes for each in needs) <= room.bytes
 
 
 def num_at_once(need: Room, room: Room, parallel: int | None) -> int:
-    """How many runs of one need fit."""
+    """Count how many runs with the same need fit at once."""
     count = 1
     while count < (parallel or room.cores) and fits(need, [need] * count, room, parallel):
         count += 1
@@ -93,40 +92,40 @@ def _free_in_container() -> list[int]:
 
 
 class RunProcess(Protocol):
-    """A run's launcher, as the sweep sees it."""
+    """A run's launcher."""
 
     def poll(self) -> int | None:
-        """Exit code, None while it runs."""
+        """Return the exit code, None while it runs."""
 
     def interrupt(self) -> None:
-        """Ctrl-C: once it drains, twice it hurries, three times it kills."""
+        """Send Ctrl-C: the first drains the run, the second hurries it, the third kills it."""
 
     def kill(self) -> None:
-        """End it for good, and wait for that."""
+        """Kill it, and wait for its end."""
 
     def last_words(self) -> str:
-        """What it said last, of an error if there was one."""
+        """Return its last line of output, or of an error if there was one."""
 
 
 class Runner(Protocol):
     """Starts runs, and reaches them through their Redis."""
 
     def start(self, arguments: Sequence[str], console: Path) -> RunProcess:
-        """Start `surreal run ARGUMENTS`, whose output goes to a file."""
+        """Start `surreal run ARGUMENTS`, whose output goes to the file `console`."""
 
     def stop(self, run: str, reason: str) -> None:
-        """Have a run end in order, as `surreal stop` does."""
+        """Ask a run to drain and end, as `surreal stop` does."""
 
     def forget(self, run: str) -> None:
-        """Remove what a run that does not continue has left in Redis."""
+        """Remove the keys of a run from Redis."""
 
 
 class LaunchedRun:
-    """A launcher as a process of this machine.
+    """A launcher as a process on this machine.
 
     Args:
         process: process of the launcher.
-        console: what it writes.
+        console: file of its output.
     """
 
     def __init__(self, process: subprocess.Popen[bytes], console: Path) -> None:
@@ -148,7 +147,7 @@ class LaunchedRun:
 
 
 class Launching:
-    """Starts real runs. From the main thread only: they are told to drain when the thread that started them ends.
+    """Starts real runs; only in the main thread, because they drain when the thread that started them ends.
 
     Args:
         address: address of the Redis that all of them use.
@@ -167,7 +166,7 @@ class Launching:
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,  # Ctrl-C is for the sweep, which tells them
+                start_new_session=True,  # Ctrl-C goes to the sweep, which interrupts them
             )
         return LaunchedRun(process, console)
 
@@ -176,7 +175,7 @@ class Launching:
             with open_client(self._address, run) as client:
                 registry.request_stop(client, reason)
         except (SurrealError, redis.RedisError) as error:
-            logger.warning("run %s was not told to stop: %s", run, error)
+            logger.warning("run %s could not be asked to stop: %s", run, error)
 
     def forget(self, run: str) -> None:
         try:

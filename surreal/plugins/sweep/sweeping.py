@@ -1,8 +1,8 @@
-"""The loop of a sweep: starts runs as they fit, looks at what ended, judges trials, and drains when it is told to.
+"""The loop of a sweep: it starts runs as they fit, collects those that ended, judges trials, and drains at the end.
 
-How far a run is stands in its own folder, how a trial ended in `trials.jsonl`; nothing else is remembered. So a sweep
-that was killed at any moment continues by doing the same again: a run that is over counts as it is, one that was cut
-off is resumed, one that never began is started.
+The state of a run is in its folder, and the end of a trial in `trials.jsonl`; nothing else is remembered. So a sweep
+that was killed at any moment continues with the same loop: a finished run counts, an interrupted run is resumed, and a
+run that never began is started.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from pathlib import Path
 from surreal.base.errors import ConfigError
 from surreal.plugins.sweep.definition.loading import Definition
 from surreal.plugins.sweep.folder import SweepFolder
+from surreal.plugins.sweep.judging import Judge, TrialSeed
 from surreal.plugins.sweep.processes import Room, Runner, RunProcess, fits, need_of
-from surreal.plugins.sweep.search.judging import Judge, TrialSeed
-from surreal.plugins.sweep.search.optuna_search import Proposer
+from surreal.plugins.sweep.proposing import Proposer
 from surreal.plugins.sweep.trials import End, Trial, TrialFile
 from surreal.plugins.sweep.view import SweepView
 from surreal.run.process.ending import Ending, ExitCode
@@ -27,7 +27,7 @@ from surreal.run.view.listing import read_run
 
 _POLL_INTERVAL_S = 0.2
 _SHOW_INTERVAL_S = 2.0
-#: How often a run is started again that ended before its limit, but has not failed: it was killed, say.
+#: Number of restarts of a run that ended before its limit without failing, such as one that was killed.
 _RESTARTS = 3
 _KILL_WAIT_S = 5.0
 _TELL_INTERVAL_S = 5.0
@@ -39,9 +39,9 @@ class RunningRun:
 
     process: RunProcess
     need: Room
-    run: str  #: its id
+    run: str  #: id
     folder: Path
-    told_s: float | None = None  #: when it was told last to stop, since its trial has ended
+    told_s: float | None = None  #: time of the last request to stop, because its trial has ended
 
 
 class Sweeping:
@@ -53,9 +53,9 @@ class Sweeping:
         trials: trials of the sweep.
         proposer: chooses settings.
         runner: starts runs.
-        room: room of this machine.
-        view: what a person sees.
-        keep: called now and then, to keep the runs' Redis alive.
+        room: free cores and memory of this machine.
+        view: shows the progress.
+        keep: called regularly, to keep the runs' Redis alive.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Sweeping:
         self._shown_s = 0.0
 
     def execute(self, interrupts: Interrupts) -> Ending:
-        """Run trials until there are enough, too many failed, or somebody asks for the end; returns why it ended.
+        """Run trials until all are over, too many have failed, or an interrupt comes; return the ending.
 
         Raises:
             SurrealError: it cannot continue; its runs have drained.
@@ -110,7 +110,7 @@ class Sweeping:
         return interrupts.ending or Ending("interrupted", ExitCode.INTERRUPTED)
 
     def step(self) -> bool:
-        """Look at everything once, and start what fits; returns whether anything is left to do."""
+        """Collect what has ended, and start what fits; return whether anything is left to do."""
         self._keep()
         self._collect(is_draining=False)
         self._end_trials()
@@ -122,7 +122,7 @@ class Sweeping:
     # -- what ended ------------------------------------------------------------------------------------------------
 
     def _collect(self, *, is_draining: bool) -> None:
-        """Take out runs whose processes have ended, and note what their folders do not say."""
+        """Remove runs whose processes have ended, and record ends that their folders do not explain."""
         for seat, run in list(self._running.items()):
             code = run.process.poll()
             if code is None:
@@ -130,12 +130,12 @@ class Sweeping:
             del self._running[seat]
             status = read_run(run.folder).status
             if status not in ("finished", "failed") and not is_draining and run.told_s is None:
-                self._note_odd_end(seat, code, run.process.last_words())
+                self._record_unexplained_end(seat, code, run.process.last_words())
             if status == "failed" or seat in self._failures or run.told_s is not None:
                 self._runner.forget(run.run)
 
-    def _note_odd_end(self, seat: TrialSeed, code: int, words: str) -> None:
-        """A run has ended without a result: it was refused, or else killed, or could not reach its Redis."""
+    def _record_unexplained_end(self, seat: TrialSeed, code: int, words: str) -> None:
+        """Record the end of a run without a result: it was refused, was killed, or could not reach its Redis."""
         if code == ExitCode.USAGE:
             self._failures[seat] = words
             return
@@ -144,7 +144,7 @@ class Sweeping:
             self._failures[seat] = f"it ended {_RESTARTS + 1} times before its limit, last with {code}: {words}"
 
     def _end_trials(self) -> None:
-        """See which trials have ended, and end those that are hopeless."""
+        """End the trials that are finished, failed or hopeless, and stop the runs of the last."""
         for trial in self._trials.open:
             end = self._judge.end_of(trial, self._failures)
             if end is None:
@@ -158,13 +158,13 @@ class Sweeping:
             if over is None or (run.told_s is not None and now - run.told_s < _TELL_INTERVAL_S):
                 continue
             if read_run(run.folder).status not in ("finished", "failed"):
-                run.told_s = now  # again later: a run that is just beginning may not have heard it
+                run.told_s = now  # repeated later, because a run that is just starting may have missed it
                 self._runner.stop(run.run, over.reason)
 
     # -- what begins -----------------------------------------------------------------------------------------------
 
     def _start(self) -> None:
-        """Start what fits: the seeds of trials that have begun first, then new trials."""
+        """Start what fits: first the seeds of trials that have begun, then new trials."""
         while True:
             needs = [run.need for run in self._running.values()]
             waiting = next(self._waiting(), None)
@@ -181,12 +181,12 @@ class Sweeping:
             self._launch(trial, seed)
 
     def _waiting(self) -> Iterator[tuple[Trial, int]]:
-        """Runs that could be started now."""
+        """Yield runs that could be started now."""
         for trial in self._trials.open:
             if trial.number not in self._needs and not self._check(trial):
                 continue
             for seed in self._config.seeds:
-                # One that runs without this process is left of a sweep that was killed, and drains.
+                # A run that this process did not start is left over from a killed sweep, and drains.
                 if TrialSeed(trial.number, seed) not in self._running:
                     status = read_run(self._folder.run_folder(trial, seed)).status
                     if status not in ("finished", "failed", "running"):
@@ -201,7 +201,7 @@ class Sweeping:
         self._view.begun(trial)
 
     def _check(self, trial: Trial) -> bool:
-        """Whether a trial's settings make sense; if not, it has failed."""
+        """Whether a trial's settings are valid; if not, the trial has failed."""
         try:
             self._needs[trial.number] = need_of(
                 self._definition.run_config(trial.settings, base=str(self._folder.base))
@@ -214,7 +214,7 @@ class Sweeping:
         return True
 
     def _need_of_next(self) -> Room:
-        """What a trial that nobody has asked for yet will need, as far as that can be known: what the last one does."""
+        """Estimate the need of the next trial, whose settings are not known yet, by that of the last one."""
         return next(reversed(self._needs.values()), Room(1, 0))
 
     def _launch(self, trial: Trial, seed: int) -> None:
@@ -244,7 +244,7 @@ class Sweeping:
         return self._has_all and not self._trials.open
 
     def _drain(self, interrupts: Interrupts) -> None:
-        """Let the runs end in order, as Ctrl-C would end each; they can be resumed."""
+        """Interrupt all runs, and wait until they have drained; they can be resumed."""
         for run in self._running.values():
             run.process.interrupt()
         is_hurried = False
@@ -259,7 +259,7 @@ class Sweeping:
         self._end_trials()
 
     def _kill(self) -> None:
-        """End what is still there at once: the third Ctrl-C kills the processes of each run."""
+        """Kill all runs at once: the third Ctrl-C kills the processes of each run."""
         for run in self._running.values():
             run.process.interrupt()
         deadline = time.monotonic() + _KILL_WAIT_S
@@ -276,5 +276,5 @@ class Sweeping:
         self._shown_s = now
         runs = [read_run(run.folder) for run in self._running.values()]
         if not runs and self._trials.open and not phase:
-            phase = "waiting for runs that an earlier process of this sweep has left behind"
+            phase = "waiting for runs that an earlier process of this sweep left behind"
         self._view.show(runs, phase)

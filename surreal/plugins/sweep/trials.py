@@ -1,11 +1,11 @@
-"""The trials of a sweep, and the file that remembers them: `trials.jsonl`.
+"""The trials of a sweep, and their file `trials.jsonl`.
 
     {"kind": "sweep", "id": "lr-20260131-123456-9f3a", "started": 1769862896.8}
     {"kind": "trial", "trial": 0, "settings": {"learner.gamma": 0.95}}
     {"kind": "end", "trial": 0, "status": "finished", "score": 410.5, "scores": {"0": 410.5}, "reason": "", ...}
 
-A line is written before what it says is acted upon, so whoever reads the file continues where it ends: a trial without
-an end is under way, and how far its runs are is in their own folders. A line that was cut off was never acted upon.
+A line is written before the sweep acts on it, so a process that reads the file continues where it ends. A trial without
+an end is in progress, and the progress of its runs is in their folders. A line that was cut off had no effect.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ EndStatus = Literal["finished", "pruned", "failed"]
 
 @dataclass(frozen=True)
 class End:
-    """How a trial ended."""
+    """End of a trial."""
 
     status: EndStatus
-    score: float | None = None  #: more is better; of one that finished
-    scores: Mapping[int, float] = field(default_factory=dict)  #: of its runs, by seed
-    reason: str = ""  #: of one that was pruned or failed
-    reports: Mapping[int, float] = field(default_factory=dict)  #: what the pruner saw: env steps to mean return
+    score: float | None = None  #: higher is better; None unless it finished
+    scores: Mapping[int, float] = field(default_factory=dict)  #: score of each run by seed
+    reason: str = ""  #: reason why it failed or was pruned
+    reports: Mapping[int, float] = field(default_factory=dict)  #: mean returns that the pruner saw, by env steps
 
 
 @dataclass
@@ -52,11 +52,11 @@ class TrialFile:
 
     Attributes:
         sweep: the sweep's id, "" before `begin`.
-        started: when it began, s since 1970.
+        started: time when it began, s since 1970.
         trials: all trials, by their numbers, which begin at 0 and have no gaps.
 
     Raises:
-        FolderError: the file cannot be read, or is not what this class writes.
+        FolderError: the file cannot be read, or its content is wrong.
     """
 
     def __init__(self, path: Path) -> None:
@@ -76,7 +76,7 @@ class TrialFile:
             try:
                 self._take(parse_json(line))
             except (ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
-                problem = f"{path} line {number} makes no sense ({error!r}); it is not a file of a sweep, or was edited"
+                problem = f"{path} line {number} is invalid ({error!r}); it is not a file of a sweep, or was edited"
                 raise FolderError(problem) from error
 
     @property
@@ -85,16 +85,16 @@ class TrialFile:
         return [trial for trial in self.trials if trial.end is None]
 
     def begin(self, sweep: str) -> None:
-        """Write down that a sweep begins."""
+        """Record that a sweep begins."""
         self._add({"kind": "sweep", "id": sweep, "started": time.time()})
 
     def add(self, settings: Mapping[str, Any]) -> Trial:
-        """Write down that a trial begins."""
+        """Record that a trial begins."""
         self._add({"kind": "trial", "trial": len(self.trials), "settings": dict(settings)})
         return self.trials[-1]
 
     def end(self, trial: Trial, end: End) -> None:
-        """Write down how a trial ended."""
+        """Record the end of a trial."""
         plain = {
             "status": end.status,
             "score": end.score,

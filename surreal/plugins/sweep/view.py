@@ -1,4 +1,4 @@
-"""What a person sees of a sweep: a line for each trial that begins or ends, how far it is, and the table at the end."""
+"""The output of a sweep: a line for each trial that begins or ends, the progress, and the table at the end."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _BAD = ("pruned", "failed")
 
 
 class SweepView:
-    """Shows a sweep while it goes.
+    """Shows the progress of a sweep.
 
-    A terminal gets the state of the running runs in place; else a line of it comes every half minute.
+    A terminal shows the runs in progress in place; other output gets a line every half minute.
 
     Args:
-        console: where to.
-        trials: all trials so far; looked at again each time.
-        num_trials: how many there will be.
-        is_quiet: show nothing.
-        clock: seconds, monotonic.
+        console: console to write to.
+        trials: list of the trials so far, which grows.
+        num_trials: planned number of trials.
+        is_quiet: whether nothing is shown.
+        clock: monotonic time, s.
     """
 
     def __init__(
@@ -63,20 +63,15 @@ class SweepView:
             self._live = None
 
     def begun(self, trial: Trial) -> None:
-        """A trial begins."""
+        """Show that a trial begins."""
         self._say(f"trial {trial.number} begins: {describe_settings(trial.settings)}")
 
     def ended(self, trial: Trial) -> None:
-        """A trial has ended."""
+        """Show that a trial has ended."""
         self._say(f"trial {trial.number} {describe_end(trial)}")
 
     def show(self, runs: Sequence[ListedRun], phase: str = "") -> None:
-        """How far the runs are that run now.
-
-        Args:
-            runs: runs of the sweep, those that run.
-            phase: what continues besides, "" if all is as usual.
-        """
+        """Show the progress of the runs in progress; `phase` describes anything unusual."""
         if self._live is not None:
             table = Table(show_header=False, box=None)
             table.add_row("sweep", self._summary(phase))
@@ -107,24 +102,24 @@ class SweepView:
 
 
 def ranking(trials: Sequence[Trial]) -> list[Trial]:
-    """Trials that have a score, the best first; of equals, the first."""
+    """Return the trials that have a score, best first; equal ones by number."""
     scored = [(trial.end.score, trial) for trial in trials if trial.end is not None and trial.end.score is not None]
     return [trial for _, trial in sorted(scored, key=lambda pair: (-pair[0], pair[1].number))]
 
 
 def result_table(trials: Sequence[Trial]) -> Table:
-    """All trials: the best first, then what has no score, in the order in which they began."""
+    """Build a table of all trials: the best first, then those without a score, in the order in which they began."""
     ranked = ranking(trials)
     table = Table(box=None, pad_edge=False)
     keys = list(dict.fromkeys(key for trial in trials for key in trial.settings))
     has_seeds = any(trial.end is not None and len(trial.end.scores) > 1 for trial in trials)
-    for title in ("", "trial", "score", *(["of its seeds"] if has_seeds else [])):
+    for title in ("", "trial", "score", *(["over seeds"] if has_seeds else [])):
         table.add_column(title, justify="right", no_wrap=True)
     for title in short_names(keys).values():
         table.add_column(title, overflow="fold")
     for place, trial in enumerate([*ranked, *(trial for trial in trials if trial not in ranked)], 1):
         end = trial.end
-        score = "under way" if end is None else end.status if end.score is None else _number(end.score)
+        score = "in progress" if end is None else end.status if end.score is None else _number(end.score)
         cells = [str(place) if trial in ranked else "", str(trial.number), score]
         cells += [_spread(end.scores if end else {})] if has_seeds else []
         cells += [_value(trial.settings[key]) if key in trial.settings else "-" for key in keys]
@@ -133,7 +128,7 @@ def result_table(trials: Sequence[Trial]) -> Table:
 
 
 def short_names(keys: Sequence[str]) -> dict[str, str]:
-    """The last part of each setting's name, with as many before it as tell it from the others."""
+    """Shorten each setting's name to its last parts, as many as distinguish it from the others."""
     found = {}
     for key in keys:
         parts = key.split(".")
@@ -143,12 +138,12 @@ def short_names(keys: Sequence[str]) -> dict[str, str]:
 
 
 def describe_settings(settings: Mapping[str, Any]) -> str:
-    """Settings and their values, numbers rounded."""
+    """Describe settings and their values, with numbers rounded."""
     return ", ".join(f"{key}={_value(value)}" for key, value in settings.items()) or "nothing varies"
 
 
 def describe_end(trial: Trial) -> str:
-    """How a trial ended, in words."""
+    """Describe how a trial ended, or that it has not."""
     end = trial.end
     if end is None:
         return "has not ended"
@@ -158,7 +153,7 @@ def describe_end(trial: Trial) -> str:
 
 
 def _spread(scores: Mapping[int, float]) -> str:
-    """The least and the largest score of several seeds."""
+    """Show the lowest and the highest score of several seeds."""
     return f"{_number(min(scores.values()))} .. {_number(max(scores.values()))}" if len(scores) > 1 else "-"
 
 

@@ -19,7 +19,7 @@ from rich.console import Console
 from surreal.plugins.sweep.definition.loading import Definition, load_definition
 from surreal.plugins.sweep.folder import SweepFolder
 from surreal.plugins.sweep.processes import Room
-from surreal.plugins.sweep.search.optuna_search import Grid, OptunaSearch
+from surreal.plugins.sweep.proposing import Grid, OptunaSearch
 from surreal.plugins.sweep.sweeping import Sweeping
 from surreal.plugins.sweep.trials import TrialFile
 from surreal.plugins.sweep.view import SweepView

@@ -11,8 +11,7 @@ import yaml
 from surreal.base.errors import ConfigError
 from surreal.config import load_config, preset_names, to_yaml
 from surreal.plugins.sweep.definition.loading import Definition, check_settings, load_definition
-from surreal.plugins.sweep.definition.schema import HalvingPruner
-from surreal.plugins.sweep.definition.space import Choice, Range
+from surreal.plugins.sweep.definition.schema import Choice, HalvingPruner, Range
 
 GRID = """
 version: 1
@@ -87,12 +86,15 @@ def test_base_beside_the_file_is_found_from_everywhere(tmp_path: Path) -> None:
         ("grid: {learner.gamma: {low: 0.5, high: 0.9}}", "grid.learner.gamma.count is missing"),
         ("grid: {learner.gamma: {low: 0.5, high: 0.9, cuont: 3}}", "cuont is not a setting (bad.yaml line 2)"),
         ("grid: {learner.gamma: {low: 0.9, high: 0.5, count: 3}}", "low must be < high (bad.yaml line 2)"),
-        ("grid: {learner.gamma: {low: 0.5, high: 0.9, count: 3, step: 0.1}}", "step is for a search; leave it out"),
-        ("grid: {learner: {gamma: [0.9]}}", "name its settings with dots, as in `learner.gamma: ...` (bad.yaml line"),
+        (
+            "grid: {learner.gamma: {low: 0.5, high: 0.9, count: 3, step: 0.1}}",
+            "step is only for a search",
+        ),
+        ("grid: {learner: {gamma: [0.9]}}", "name its settings with dots, such as `learner.gamma: ...` (bad.yaml line"),
         ("set: {run: {max_env_steps: 5}}", "set.run is a section; name its settings with dots"),
-        ("grid: {seed: [1, 2]}", "grid.seed is what `seeds` is for (bad.yaml line 2)"),
-        ("set: {seed: 1}", "set.seed is what `seeds` is for"),
-        ("grid: {redis.maxmemory: [1gb]}", "all runs of a sweep have one Redis"),
+        ("grid: {seed: [1, 2]}", "grid.seed is set by the sweep: list the seeds under `seeds` (bad.yaml line 2)"),
+        ("set: {seed: 1}", "set.seed is set by the sweep: list the seeds"),
+        ("grid: {redis.maxmemory: [1gb]}", "all runs of a sweep share one Redis"),
         ("set: {learner.gamma: 0.9}\ngrid: {learner.gamma: [0.9]}", "learner.gamma is under set and under grid"),
         ("grid: {}\nsearch: {trials: 1, space: {learner.gamma: [0.9]}}", "grid and search exclude each other"),
         ("search: {trials: 0, space: {learner.gamma: [0.9]}}", "search.trials is 0; it must be >= 1 (bad.yaml line 2)"),
@@ -100,9 +102,9 @@ def test_base_beside_the_file_is_found_from_everywhere(tmp_path: Path) -> None:
         ("search: {trials: 5, space: {}}", "search.space"),
         ("search: {trials: 1, sampler: tpa, space: {learner.gamma: [0.9]}}", "search.sampler is 'tpa'; it must be"),
         ("search: {trials: 1, pruner: {type: x}, space: {learner.gamma: [0.9]}}", "search.pruner.type is 'x'"),
-        ("search: {trials: 1, space: {learner.gamma: {low: 0.5, high: 0.9, count: 3}}}", "count is for a grid"),
+        ("search: {trials: 1, space: {learner.gamma: {low: 0.5, high: 0.9, count: 3}}}", "count is only for a grid"),
         ("search: {trials: 1, space: {learner.gamma: {low: 0.5, high: 1.9}}}", "learner.gamma is 1.9; it must be <= 1"),
-        ("seeds: [1, 1]", "seeds has one twice"),
+        ("seeds: [1, 1]", "seeds contains a seed twice"),
         ("seeds: 0", "seeds"),
         ("seeds: [-1]", "seeds.0 is -1; it must be >= 0"),
         ("parallel: 0", "parallel is 0; it must be >= 1 (bad.yaml line 2)"),

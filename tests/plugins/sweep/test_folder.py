@@ -63,7 +63,7 @@ def test_what_would_make_trials_incomparable_may_not_change(tmp_path: Path, old:
     folder = begun(tmp_path)
     with pytest.raises(ConfigError) as caught:
         folder.resume(load(tmp_path, TEXT.replace(old, new)))
-    assert str(caught.value).startswith(f"{key} is not what it was when the sweep in {folder.path} began")
+    assert str(caught.value).startswith(f"{key} has changed since the sweep in {folder.path} began")
     folder.release()
 
 
@@ -88,7 +88,7 @@ def test_one_process_drives_a_sweep(tmp_path: Path) -> None:
 def test_sweep_that_did_not_begin_leaves_nothing(tmp_path: Path) -> None:
     folder = SweepFolder(tmp_path / "lr")
     folder.claim()
-    with pytest.raises(ConfigError, match="holds no sweep to continue with"):
+    with pytest.raises(ConfigError, match="has no sweep to continue"):
         folder.resume(None)
     folder.release()
     assert list(tmp_path.iterdir()) == []

@@ -12,7 +12,7 @@ import pytest
 from surreal.base.errors import ConfigError
 from surreal.base.system.program import install_command
 from surreal.plugins.sweep.definition.loading import Definition, load_definition
-from surreal.plugins.sweep.search.optuna_search import OptunaSearch, require_optuna
+from surreal.plugins.sweep.proposing import OptunaSearch, require_optuna
 from surreal.plugins.sweep.trials import End, Trial, TrialFile
 
 optuna = pytest.importorskip("optuna")

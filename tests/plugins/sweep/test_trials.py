@@ -64,5 +64,5 @@ def test_line_that_makes_no_sense_is_refused_with_its_number(tmp_path: Path, lin
     written(path)
     with path.open("a") as file:
         file.write(line + "\n")
-    with pytest.raises(FolderError, match=r"trials\.jsonl line 6 makes no sense"):
+    with pytest.raises(FolderError, match=r"trials\.jsonl line 6 is invalid"):
         TrialFile(path)

@@ -32,11 +32,11 @@ def test_table_has_the_best_first_and_says_what_became_of_the_others() -> None:
     console.print(result_table(TRIALS))
     lines = text.getvalue().splitlines()
     assert max(map(len, lines)) <= 80
-    assert lines[0].split() == ["trial", "score", "of", "its", "seeds", "initial_learning_rate", "hidden_sizes"]
+    assert lines[0].split() == ["trial", "score", "over", "seeds", "initial_learning_rate", "hidden_sizes"]
     assert lines[1].split() == ["1", "2", "9", "8", "..", "10", "0.01", "[8]"]
     assert lines[2].split() == ["2", "0", "2", "-", "1", "[8]"]
     assert [line.split()[:2] for line in lines[3:5]] == [["1", "failed"], ["3", "pruned"]]
-    assert lines[5].split()[:3] == ["4", "under", "way"]
+    assert lines[5].split()[:3] == ["4", "in", "progress"]
 
 
 def test_equal_scores_rank_in_their_order() -> None:

@@ -1,8 +1,6 @@
-"""What a sweep's file says.
+"""The file of a sweep.
 
-schema.py     its settings
-space.py      the values of what varies: a list, or a range; every combination of a grid
+schema.py     its settings, and the values of settings that vary: a list or a range
 loading.py    from the file to a checked `Definition`, and to the configuration of a trial's runs
-checking.py   whether its trials make sense
-reference.py  its settings, for their page
+reference.py  tables of its settings for docs/many-runs.md
 """

@@ -15,30 +15,30 @@ from surreal.config import Config, load_config
 from surreal.config.problems import explain, place_of, show
 from surreal.config.schema.fields import Section
 from surreal.config.yaml_tree import parse
-from surreal.plugins.sweep.definition.schema import SweepConfig
-from surreal.plugins.sweep.definition.space import (
+from surreal.plugins.sweep.definition.schema import (
     MAX_COMBINATIONS,
     Choice,
     Dimension,
     Range,
+    SweepConfig,
     combinations,
     num_combinations,
 )
 
-#: Stands for the Redis of a sweep, which its runs are told when it has been started.
+#: Stands for the Redis of a sweep, whose address is known only after it has been started.
 _ADDRESS = "redis.address=unix:///redis.sock"
 
 
 def check_settings(definition: Definition) -> list[dict[str, Any]]:
-    """Check what is the same in all runs, and what varies.
+    """Check the settings of all trials.
 
     Returns:
-        Settings of trials, few, which together have all that varies: for checks that cost more.
+        Settings of a few trials that together have every setting that varies, for checks that cost more.
 
     Raises:
-        ConfigError: a combination of a grid makes no sense, or a setting of a search cannot have such a value.
+        ConfigError: a combination of a grid is invalid, or a setting of a search cannot have such a value.
     """
-    if definition.run_config({}).redis.address is None:  # settings of a server of the run's own are refused
+    if definition.run_config({}).redis.address is None:  # refuse settings of a run's embedded Redis
         load_config(definition.base, (*definition.overrides({}), _ADDRESS))
     if definition.config.search is not None:
         return _check_search(definition)
@@ -57,7 +57,7 @@ def _check_search(definition: Definition) -> list[dict[str, Any]]:
             except ConfigError as error:
                 if isinstance(error.__cause__, ValidationError):
                     raise
-                continue  # a conflict with another setting, which may vary too; a trial that has it fails
+                continue  # a conflict with another setting, which may also vary; a trial with the conflict fails
             good.append({key: value})
     return good
 
@@ -67,14 +67,14 @@ S = TypeVar("S", bound=Section)
 
 @dataclass(frozen=True)
 class Definition:
-    """What a sweep's file says, in full.
+    """A checked sweep.
 
     Attributes:
-        config: the sections.
-        base: what `load_config` takes.
-        space: what varies.
-        places: dotted key to its line in the file.
-        text: the file.
+        config: the file's settings.
+        base: configuration that the runs start from: a preset or a path.
+        space: values of each setting that varies.
+        places: line in the file of each dotted key.
+        text: the file's content.
     """
 
     config: SweepConfig
@@ -85,20 +85,20 @@ class Definition:
 
     @property
     def num_trials(self) -> int:
-        """How many trials there are, unless too many fail."""
+        """Number of trials, unless too many fail."""
         return self.config.search.trials if self.config.search is not None else num_combinations(self.space)
 
     def overrides(self, settings: Mapping[str, Any], seed: int | None = None) -> tuple[str, ...]:
-        """What the runs of a trial get in place of `base`'s settings."""
+        """Return the overrides of `base`'s settings in a trial's runs."""
         given = {**self.config.fixed, **settings, **({} if seed is None else {"seed": seed})}
         return tuple(f"{key}={json.dumps(value)}" for key, value in given.items())  # YAML reads JSON
 
     def run_config(self, settings: Mapping[str, Any], *, base: str | None = None) -> Config:
-        """The configuration of a trial's runs.
+        """Load the configuration of a trial's runs.
 
         Args:
             settings: settings of the trial.
-            base: another place of the same base.
+            base: path of a copy of the base.
 
         Raises:
             ConfigError: the settings do not fit; it names the sweep's file and line.
@@ -114,7 +114,7 @@ class Definition:
 
     @property
     def space_key(self) -> str:
-        """Where the file has what varies."""
+        """Section of the file with the settings that vary."""
         return "search.space" if self.config.search is not None else "grid"
 
 
@@ -122,7 +122,7 @@ def load_definition(path: Path) -> Definition:
     """Read a sweep's file.
 
     Raises:
-        ConfigError: what is wrong, and where.
+        ConfigError: the file is wrong; it names the line.
     """
     label = path.name
     try:
@@ -135,9 +135,7 @@ def load_definition(path: Path) -> Definition:
         raise ConfigError(f"{label} is {show(data)}; a sweep is a mapping with base and grid or search", source=label)
     data.setdefault("name", path.stem)
     config = _section(SweepConfig, data, "", places, label)
-    space = {} if config.search is None else config.search.space
-    key = "grid" if config.search is None else "search.space"
-    space = space or config.grid or {}
+    key, space = ("grid", config.grid or {}) if config.search is None else ("search.space", config.search.space)
     _refuse_keys(config, key, space, places, label)
     dimensions = {name: _dimension(value, f"{key}.{name}", places, label) for name, value in space.items()}
     definition = Definition(config, _base(config.base, path), dimensions, text, places)
@@ -158,25 +156,25 @@ def _dimension(value: Any, key: str, places: Mapping[str, str], label: str) -> D
         return Choice(tuple(value))
     if not isinstance(value, dict):
         raise ConfigError(
-            f"{key} is {show(value)}; it must be a list of values, or a range as in "
-            f"{{low: 0.1, high: 10, log: true}}; what does not vary belongs under set ({place})",
+            f"{key} is {show(value)}; it must be a list of values, or a range such as "
+            f"{{low: 0.1, high: 10, log: true}}; a setting that does not vary belongs under set ({place})",
             key=key,
             source=place,
         )
     found = _section(Range, value, key, places, label)
     is_grid = key.startswith("grid.")
     if is_grid and found.count is None:
-        raise ConfigError(f"{key}.count is missing: how many values to try ({place})", key=key, source=place)
+        raise ConfigError(f"{key}.count is missing: the number of values to try ({place})", key=key, source=place)
     idle = "step" if is_grid else "count"
     if getattr(found, idle) is not None:
         other = "search" if is_grid else "grid"
-        problem = f"{key}.{idle} is for a {other}; leave it out ({place_of(f'{key}.{idle}', places, label)})"
+        problem = f"{key}.{idle} is only for a {other}; leave it out ({place_of(f'{key}.{idle}', places, label)})"
         raise ConfigError(problem, key=f"{key}.{idle}", source=place)
     return found
 
 
 def _section(kind: type[S], value: Any, key: str, places: Mapping[str, str], label: str) -> S:
-    """Check what stands at a key of the file."""
+    """Check the value at a key of the file."""
     inner = {name.removeprefix(f"{key}."): place for name, place in places.items() if name.startswith(f"{key}.")}
     try:
         return kind.model_validate(value)
@@ -190,33 +188,33 @@ def _section(kind: type[S], value: Any, key: str, places: Mapping[str, str], lab
 def _refuse_keys(
     config: SweepConfig, key: str, space: Mapping[str, Any], places: Mapping[str, str], label: str
 ) -> None:
-    """Refuse settings that a sweep decides itself, and those that would do something else than it seems."""
+    """Refuse settings that the sweep sets itself, and those that would be misunderstood."""
     for section, given in (("set", config.fixed), (key, space)):
         for name, value in given.items():
             at = f"{section}.{name}"
             problem = ""
             if name == "seed":
-                problem = f"{at} is what `seeds` is for"
+                problem = f"{at} is set by the sweep: list the seeds under `seeds`"
             elif section == key and name.split(".")[0] == "redis":
-                problem = f"{at} cannot vary: all runs of a sweep have one Redis"
+                problem = f"{at} cannot vary: all runs of a sweep share one Redis"
             elif section == key and name in config.fixed:
                 problem = f"{name} is under set and under {key}; keep one of them"
             elif "." not in name and isinstance(value, dict):
                 inner = next(iter(value), "key")
-                problem = f"{at} is a section; name its settings with dots, as in `{name}.{inner}: ...`"
+                problem = f"{at} is a section; name its settings with dots, such as `{name}.{inner}: ...`"
             if problem:
                 place = place_of(at, places, label)
                 raise ConfigError(f"{problem} ({place})", key=at, source=place)
 
 
 def _base(base: str, path: Path) -> str:
-    """A file next to the sweep's own, else what `surreal run` takes."""
-    beside = path.parent / Path(base).expanduser()
-    return str(beside) if beside.is_file() else base
+    """Return the path of a base next to the sweep's file, else `base` unchanged."""
+    neighbor = path.parent / Path(base).expanduser()
+    return str(neighbor) if neighbor.is_file() else base
 
 
 def _check_run(config: Config) -> None:
-    """Refuse runs that would never end, or have no score."""
+    """Refuse runs without an end or a score."""
     limits = (config.run.max_env_steps, config.run.max_time_s, config.learner.max_updates)
     if not any(limits):
         raise ConfigError(

@@ -1,8 +1,6 @@
-"""The settings of a sweep's file for its page, written from the schema.
+"""Writes the tables of a sweep's settings in docs/many-runs.md, from the schema; a test compares them.
 
-    python -m surreal.plugins.sweep.definition.reference
-
-A test compares docs/many-runs.md with what this module writes.
+python -m surreal.plugins.sweep.definition.reference
 """
 
 from __future__ import annotations
@@ -10,8 +8,7 @@ from __future__ import annotations
 import sys
 
 from surreal.config.reference import cell, tables_of
-from surreal.plugins.sweep.definition.schema import SweepConfig
-from surreal.plugins.sweep.definition.space import Range
+from surreal.plugins.sweep.definition.schema import Range, SweepConfig
 
 
 def render() -> str:

@@ -1,4 +1,4 @@
-"""Scores of runs, and which trials a sweep stops early."""
+"""Scores of runs and trials, and the end of a trial: finished, failed or pruned."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from surreal.plugins.sweep.definition.schema import SweepConfig
 from surreal.plugins.sweep.folder import SweepFolder
-from surreal.plugins.sweep.search.optuna_search import Proposer
+from surreal.plugins.sweep.proposing import Proposer
 from surreal.plugins.sweep.trials import End, Trial
 from surreal.run.build.checkpoints import round_lines
 from surreal.run.view.listing import ListedRun, read_run
@@ -19,14 +19,11 @@ Rounds = Sequence[Mapping[str, Any]]
 
 
 def run_score(rounds: Rounds, evaluation: Literal["best", "last"]) -> float | None:
-    """The score of one run.
+    """Return the score of one run; None if no round was played, or the mean return that counts is not finite.
 
     Args:
-        rounds: lines of `eval/scores.jsonl`, in their order; those of a policy before its first update are left out.
-        evaluation: which of them counts.
-
-    Returns:
-        None if it has none: no round was played, or the mean return that counts is not finite.
+        rounds: lines of `eval/scores.jsonl`, in order; rounds before the first update are left out.
+        evaluation: the round that counts.
     """
     returns = [_mean_return(line) for line in rounds if line.get("updates") != 0]
     if evaluation == "last":
@@ -37,28 +34,24 @@ def run_score(rounds: Rounds, evaluation: Literal["best", "last"]) -> float | No
 
 
 def over_seeds(scores: Sequence[float], how: Literal["mean", "iqm"]) -> float:
-    """One number for the runs of a trial.
+    """Average the scores of a trial's runs, one for each seed, at least one.
 
     The interquartile mean leaves out the lowest and the highest quarter; where a quarter is not a whole number of runs,
     those at its edge count in part (Agarwal et al. 2021, arXiv:2108.13264, section 4.3).
-
-    Args:
-        scores: one for each seed, at least one.
-        how: `mean` or `iqm`.
     """
     values = np.sort(np.asarray(scores, np.float64))
     if how == "mean":
         return float(values.mean())
-    # Value i of n covers i/n to (i + 1)/n; its weight is how much of that lies in the middle half.
+    # Value i of n covers i/n to (i + 1)/n; its weight is the part of that in the middle half.
     edges = np.linspace(0.0, 1.0, len(values) + 1)
     weights = np.clip(np.minimum(edges[1:], 0.75) - np.maximum(edges[:-1], 0.25), 0.0, None)
     return float(values @ weights / weights.sum())
 
 
 def curve(rounds: Rounds, interval_env_steps: int) -> dict[int, float]:
-    """Mean return at each multiple of an interval: of the first round at or after so many env steps.
+    """Return the mean return at each multiple of an interval: of the first round at or after those env steps.
 
-    Evaluations come when they come; only returns after as many env steps can be compared. One that is not finite is
+    Evaluations come at any time, but only returns after the same env steps can be compared. One that is not finite is
     NaN.
     """
     found: dict[int, float] = {}
@@ -72,10 +65,10 @@ def curve(rounds: Rounds, interval_env_steps: int) -> dict[int, float]:
 
 
 def reports(curves: Mapping[int, Mapping[int, float]], ended: frozenset[int]) -> dict[int, float]:
-    """What a pruner is told of a trial: the mean over its seeds, where all that have begun have come so far.
+    """Average the seeds of a trial for the pruner, up to the env steps that all of them have reached.
 
     Args:
-        curves: curves of each seed that has begun.
+        curves: curve of each seed that has begun.
         ended: seeds whose runs are over; one that ended early keeps its last return.
     """
     steps = sorted({step for each in curves.values() for step in each})
@@ -106,12 +99,12 @@ class TrialSeed(NamedTuple):
 
 
 class Judge:
-    """Says how trials end.
+    """Decides when and how trials end.
 
     Args:
-        config: config of the sweep.
+        config: settings of the sweep.
         folder: folder of the sweep.
-        proposer: may prune.
+        proposer: may prune a trial.
     """
 
     def __init__(self, config: SweepConfig, folder: SweepFolder, proposer: Proposer) -> None:
@@ -121,11 +114,11 @@ class Judge:
         self._pruner = None if config.search is None else config.search.pruner
 
     def end_of(self, trial: Trial, failures: Mapping[TrialSeed, str]) -> End | None:
-        """How a trial ends now, None if it continues.
+        """Return the end of a trial, None if it continues.
 
         Args:
-            trial: one without an end.
-            failures: runs that have failed without saying so in their folders, and why.
+            trial: a trial without an end.
+            failures: reason of each run that failed without a result in its folder.
         """
         runs = {seed: read_run(self._folder.run_folder(trial, seed)) for seed in self._config.seeds}
         told = self._reports(trial, runs)
@@ -135,7 +128,7 @@ class Judge:
             if run.status == "finished" and not failure:
                 score = run_score(self._rounds(trial, seed), self._config.score.evaluation)
                 if score is None:
-                    failure = "it has no score: its evaluation played no round, or its return is not finite"
+                    failure = "it has no score: no evaluation round was played, or its return is not finite"
                 else:
                     scores[seed] = score
             if failure:
@@ -146,7 +139,6 @@ class Judge:
         return End("pruned", scores=scores, reason=reason, reports=told) if reason else None
 
     def _reports(self, trial: Trial, runs: Mapping[int, ListedRun]) -> dict[int, float]:
-        """What a pruner is to know of a trial: of the seeds that have begun, at the env steps that all have reached."""
         if self._pruner is None:
             return {}
         begun = [seed for seed, run in runs.items() if run.started]

@@ -1,4 +1,4 @@
-"""Settings of the next trial: drawn from a grid, or proposed by Optuna."""
+"""The settings of the next trial: from a grid, or from Optuna."""
 
 from __future__ import annotations
 
@@ -11,8 +11,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 from surreal.base.errors import ConfigError, FolderError
 from surreal.base.system.program import install_command
 from surreal.plugins.sweep.definition.loading import Definition
-from surreal.plugins.sweep.definition.schema import HalvingPruner, MedianPruner, SearchConfig
-from surreal.plugins.sweep.definition.space import Choice, Dimension, combinations
+from surreal.plugins.sweep.definition.schema import (
+    Choice,
+    Dimension,
+    HalvingPruner,
+    MedianPruner,
+    SearchConfig,
+    combinations,
+)
 from surreal.plugins.sweep.trials import Trial
 
 if TYPE_CHECKING:
@@ -21,24 +27,20 @@ if TYPE_CHECKING:
 
 
 class Proposer(Protocol):
-    """Chooses settings; `optuna_search.OptunaSearch` is the one that learns from the trials before."""
+    """Chooses the settings of trials."""
 
     def ask(self, number: int) -> dict[str, Any] | None:
-        """Give the settings of the trial of this number, the first that is not there yet; None: there are enough."""
+        """Return the settings of the next trial, which gets this number; None: there are enough."""
 
     def prune(self, trial: Trial, reports: Mapping[int, float]) -> str:
-        """Take the returns of a trial so far, by env steps; returns why it is to end, or ""."""
+        """Return the reason to end a trial, given its returns so far by env steps; "" to continue."""
 
     def tell(self, trial: Trial) -> None:
-        """Take how a trial ended."""
+        """Learn from a trial that has ended."""
 
 
 class Grid:
-    """Every combination, one after the other.
-
-    Args:
-        definition: definition of the sweep.
-    """
+    """Proposes every combination, one after the other."""
 
     def __init__(self, definition: Definition) -> None:
         self._settings = combinations(definition.space)
@@ -50,16 +52,16 @@ class Grid:
         return ""
 
     def tell(self, trial: Trial) -> None:
-        """A grid learns nothing."""
+        """Ignore the result: a grid does not depend on it."""
 
 
 class OptunaSearch:
-    """Chooses settings from what the trials before came to.
+    """Proposes settings that depend on the results of earlier trials.
 
     Args:
         definition: definition of a sweep with a search.
-        trials: those that there are.
-        journal: Optuna's storage; what is there is replaced.
+        trials: trials so far.
+        journal: file of Optuna's storage, which is replaced.
 
     Raises:
         ConfigError: Optuna is not installed.
@@ -121,7 +123,7 @@ class OptunaSearch:
             self._study.tell(trial.number, state=self._states.PRUNED if is_pruned else self._states.FAIL)
 
     def _restore(self, trial: Trial) -> None:
-        """Bring a trial of the file into the study, by the steps that it took when it ran."""
+        """Add a trial from the file to the study, by the steps that it took when it ran."""
         import optuna
 
         params = {key: _encode(self._space[key], value) for key, value in trial.settings.items()}
@@ -145,7 +147,7 @@ def require_optuna() -> Any:
         import optuna
     except ImportError as error:
         raise ConfigError(
-            f"search needs Optuna, which is not installed: {install_command('sweep')}; grid needs nothing",
+            f"search needs Optuna, which is not installed: {install_command('sweep')}; grid works without it",
             key="search",
         ) from error
     return optuna
@@ -164,7 +166,7 @@ def _distribution(dimension: Dimension) -> optuna.distributions.BaseDistribution
 
 
 def _encode(dimension: Dimension, value: Any) -> Any:
-    """What Optuna keeps for a value: of a choice, its JSON, since a choice there is a number or a text."""
+    """Encode a value for Optuna, whose choices are numbers or texts: a choice becomes JSON."""
     return json.dumps(value) if isinstance(dimension, Choice) else value
 
 
@@ -175,7 +177,7 @@ def _decode(dimension: Dimension, value: Any) -> Any:
 def _sampler(search: SearchConfig, num_trials: int) -> optuna.samplers.BaseSampler:
     from optuna import samplers
 
-    # One that continues must not draw again what it has drawn.
+    # A sweep that continues must not draw the same values again.
     seed = search.seed + num_trials
     return samplers.TPESampler(seed=seed) if search.sampler == "tpe" else samplers.RandomSampler(seed=seed)
 

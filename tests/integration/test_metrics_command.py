@@ -182,6 +182,7 @@ def test_numbers_that_make_no_sense_are_left_out(start_redis: Callable[..., Any]
 def test_without_prometheus_client_the_extra_is_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.delitem(sys.modules, "surreal.plugins.clusters.scaling.serving")
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     assert main(["metrics", "--redis", "127.0.0.1:1"]) == 2
     assert install_command("prometheus") in capsys.readouterr().err

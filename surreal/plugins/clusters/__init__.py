@@ -1,5 +1,4 @@
-"""Where a run's processes live beyond one machine: Kubernetes and Slurm, and how many there should be.
+"""Runs on Kubernetes and Slurm, and metrics for scaling them.
 
-Only the command line imports this part. Neither engine is a dependency: what they are given is text, written from a
-checked configuration.
+Neither system is a dependency: they get text, written from a checked configuration.
 """

@@ -244,7 +244,7 @@ def test_what_makes_no_sense_is_refused(rendered: Callable[..., Any], options: d
 def test_clients_that_a_launcher_would_start_are_spoken_of() -> None:
     said: list[str] = []
     render(Request("cartpole-rlx", IMAGE), said.append)
-    assert said == ["rlx.clients is 4: environments that connect are elsewhere, none is rendered"]
+    assert said == ["rlx.clients is 4: environments that connect run elsewhere, none is rendered"]
 
 
 def test_an_overlay_without_kubectl_is_refused_and_the_base_needs_none(
@@ -345,5 +345,5 @@ def test_a_copy_can_be_edited_and_is_not_written_over(tmp_path: Path) -> None:
     copied = {path.relative_to(tmp_path / "k8s") for path in (tmp_path / "k8s").rglob("*.yaml")}
     assert copied == {path.relative_to(K8S) for path in K8S.rglob("*.yaml")}
     assert os.stat(tmp_path / "k8s" / "base" / "agents.yaml").st_mode & stat.S_IWUSR
-    with pytest.raises(ConfigError, match="exists already"):
+    with pytest.raises(ConfigError, match="already exists"):
         copy_manifests(tmp_path / "k8s")

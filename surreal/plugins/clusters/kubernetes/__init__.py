@@ -1,7 +1,7 @@
 """Kubernetes: the manifests of a run, from k8s/ of a clone or of the wheel.
 
-source.py    the manifests as they lie in k8s/: the base, or an overlay by way of kustomize
+source.py    reads the manifests of k8s/: the base, or an overlay through kustomize
 manifest.py  a manifest, and the edits that a run needs
+redis.py     the Redis of a run, and its secrets
 rendering.py all manifests of a run, from a checked configuration
-secrets.py   fresh passwords of a run, as Secrets
 """

@@ -18,17 +18,17 @@ k8s_app = typer.Typer(
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-#: `surreal health` is mostly called without this part: surreal/__main__.py.
+#: `surreal/__main__.py` usually answers `surreal health` without this module.
 _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 
 Namespace = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help="A namespace that exists; default: surreal-RUN, which is rendered too."),
+    typer.Option(metavar="NAME", help="An existing namespace; default: surreal-RUN, which is also rendered."),
 ]
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add these commands."""
+    """Add these commands to the `surreal` command."""
     app.add_typer(k8s_app, rich_help_panel=Panel.CLUSTERS)
     app.command(context_settings=_PASS_ON, rich_help_panel=Panel.CLUSTERS)(health)
 
@@ -36,45 +36,48 @@ def add_to(app: typer.Typer) -> None:
 @k8s_app.command()
 def render(
     source: Annotated[
-        str, typer.Argument(metavar="PRESET_OR_FILE", help="What to train.", autocompletion=presets_and_files)
+        str, typer.Argument(metavar="PRESET_OR_FILE", help="Configuration to train.", autocompletion=presets_and_files)
     ],
     image: Annotated[str, typer.Option(metavar="IMAGE", help="Image of all processes, with its registry and tag.")],
     agents: Annotated[
-        int | None, typer.Option(min=0, metavar="N", help="Agents; default: agent.count. Scaled ones: at most so many.")
+        int | None,
+        typer.Option(min=0, metavar="N", help="Number of agents, or their maximum when scaled; default: agent.count."),
     ] = None,
     run: Annotated[str | None, typer.Option(metavar="RUN", help="The run's id; default: its name.")] = None,
     namespace: Namespace = None,
     overlay: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="local, gpu, cluster, autoscale, or a folder of yours; needs kubectl."),
+        typer.Option(metavar="NAME", help="local, gpu, cluster, autoscale, or your folder; needs kubectl."),
     ] = None,
     gpu_image: Annotated[
         str | None, typer.Option(metavar="IMAGE", help="Image of processes on GPUs; default: --image.")
     ] = None,
     redis: Annotated[
-        str | None, typer.Option(metavar="URL", help="A Redis that is there, in place of the run's own; no password.")
+        str | None,
+        typer.Option(metavar="URL", help="An existing Redis, without its password; default: a server for the run."),
     ] = None,
     redis_user: Annotated[
         str | None, typer.Option(metavar="NAME", help="User of --redis for all processes; default: one for each role.")
     ] = None,
     redis_ca: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="PEM file with the authority of --redis, if it is private.")
+        Path | None,
+        typer.Option(metavar="FILE", help="PEM file with the certificate authority of --redis, if it is private."),
     ] = None,
     s3_endpoint: Annotated[
         str | None, typer.Option(metavar="URL", help="S3 service for checkpoints, if it is not Amazon's.")
     ] = None,
     prometheus: Annotated[
-        str | None, typer.Option(metavar="URL", help="Prometheus that the overlay autoscale asks.")
+        str | None, typer.Option(metavar="URL", help="Prometheus that the overlay autoscale queries.")
     ] = None,
     tls: Annotated[
         bool, typer.Option("--tls", help="TLS for the run's own Redis; needs `surreal k8s secret --tls`.")
     ] = False,
     jobs: Annotated[
-        bool, typer.Option("--jobs", help="Jobs, which end with the run, in place of Deployments, which stay.")
+        bool, typer.Option("--jobs", help="Jobs, which end with the run, instead of Deployments, which stay.")
     ] = False,
     overrides: Overrides = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write into this file, not to stdout.")
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="File to write; default: stdout.")
     ] = None,
 ) -> None:
     """Write the manifests of a run, for `kubectl apply -f -`."""
@@ -115,12 +118,12 @@ def secret(
     namespace: Namespace = None,
     tls: Annotated[bool, typer.Option("--tls", help="Certificates of the run's Redis as well; needs openssl.")] = False,
 ) -> None:
-    """Write fresh passwords for a run as Secrets, for `kubectl create -f -`; they are kept nowhere else."""
+    """Write new passwords for a run as Secrets, for `kubectl create -f -`; they are stored nowhere else."""
     from surreal.plugins.clusters.kubernetes.redis import make_secrets
     from surreal.plugins.clusters.kubernetes.source import write_manifests
 
     if sys.stdout.isatty():
-        raise ConfigError("these are secrets: pipe them, as in `surreal k8s secret RUN | kubectl create -f -`")
+        raise ConfigError("these are secrets; pipe them: `surreal k8s secret RUN | kubectl create -f -`")
     typer.echo(write_manifests(make_secrets(run, namespace, has_tls=tls)), nl=False)
 
 
@@ -136,7 +139,7 @@ def copy(
 
 
 def health(context: typer.Context) -> None:
-    """Explain whether a process of this machine is well; for probes."""
+    """Report the health of a local process, for probes."""
     from surreal.base.liveness import probe
 
     raise typer.Exit(probe.main(context.args))

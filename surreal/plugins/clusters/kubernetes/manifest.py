@@ -1,4 +1,4 @@
-"""A manifest as plain data: what it is, and the few edits that a run needs of it."""
+"""A manifest as plain data: its parts, and the edits that a run needs."""
 
 from __future__ import annotations
 
@@ -11,38 +11,38 @@ from urllib.parse import urlsplit
 from surreal.base.errors import ConfigError
 from surreal.plugins.clusters.kubernetes.source import Manifest
 
-#: Label with the kind of pod that a manifest is, or is for.
+#: Label with the kind of pod that a manifest makes or concerns.
 NAME_LABEL = "app.kubernetes.io/name"
 PART_LABEL = "app.kubernetes.io/part-of"
 #: Label with the run.
 RUN_LABEL = "app.kubernetes.io/instance"
 CHECKSUM = "surreal/app-checksum"
-#: Image of all containers, as the manifests have it.
+#: Image of all containers in k8s/.
 _IMAGE = "surreal:"
 _GPU = "nvidia.com/gpu"
-#: Where processes find their configuration; what else they are told follows it.
+#: Path of the configuration in containers; the settings that override it follow it in the arguments.
 CONFIG_PATH = "/etc/surreal/app.yaml"
 _NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _MIB = 2**20
 
 
 def pod_name(manifest: Manifest) -> str:
-    """Which pods it is, or is for: `agent`; "" if it is for all of them."""
+    """Return the kind of pod that a manifest makes or concerns, such as `agent`; "" for all pods."""
     return str(manifest["metadata"].get("labels", {}).get(NAME_LABEL, ""))
 
 
 def find(manifests: Sequence[Manifest], kind: str, name: str) -> Manifest | None:
-    """The manifest of a kind and a name; None if there is none."""
+    """Return the manifest of a kind and name, or None."""
     return next((each for each in manifests if each["kind"] == kind and each["metadata"]["name"] == name), None)
 
 
 def pod_template(manifest: Manifest) -> Manifest | None:
-    """What its pods are made from; None if it makes none."""
+    """Return the template of a manifest's pods; None if it makes none."""
     return manifest["spec"].get("template") if "containers" in _pod_spec(manifest) else None
 
 
 def containers(manifest: Manifest) -> Iterator[dict[str, Any]]:
-    """The containers of its pods."""
+    """Yield the containers of a manifest's pods."""
     spec = _pod_spec(manifest)
     yield from spec.get("initContainers", ())
     yield from spec.get("containers", ())
@@ -54,29 +54,25 @@ def _pod_spec(manifest: Manifest) -> dict[str, Any]:
 
 
 def check_namespace(name: str, key: str) -> str:
-    """Give a name if Kubernetes takes it for a namespace.
-
-    Args:
-        name: name of the namespace.
-        key: option that it comes from.
+    """Return a name that is valid for a namespace; `key` is the option that it comes from.
 
     Raises:
-        ConfigError: it does not.
+        ConfigError: the name is not valid.
     """
     if not _NAMESPACE.fullmatch(name):
-        rule = "at most 63 small letters, digits and -, no - at an end"
+        rule = "at most 63 lowercase letters, digits and -, with no - at the ends"
         raise ConfigError(f"{name!r} cannot be the name of a namespace: {rule}; give another {key}", key=key)
     return name
 
 
 def config_map(name: str, data: Mapping[str, str]) -> Manifest:
-    """A ConfigMap."""
+    """Build a ConfigMap."""
     metadata = {"name": name, "labels": {PART_LABEL: "surreal"}}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": dict(data)}
 
 
 def put_into(manifest: Manifest, namespace: str, run: str, checksum: str) -> None:
-    """Explain which run a manifest and its pods are of; pods start again when the checksum changes."""
+    """Label a manifest and its pods with their run; pods restart when the checksum changes."""
     metadata = manifest["metadata"]
     metadata["name" if manifest["kind"] == "Namespace" else "namespace"] = namespace
     metadata.setdefault("labels", {})[RUN_LABEL] = run
@@ -86,12 +82,12 @@ def put_into(manifest: Manifest, namespace: str, run: str, checksum: str) -> Non
 
 
 def checksum_of(*texts: str) -> str:
-    """A short text that differs where one of these does."""
+    """Compute a short checksum of texts."""
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16]
 
 
 def set_image(manifest: Manifest, image: str, gpu_image: str) -> None:
-    """Use an image in place of the one in k8s/, and another in containers that have GPUs."""
+    """Replace the image of k8s/ by `image`, or by `gpu_image` in containers with GPUs."""
     for container in containers(manifest):
         if container["image"].startswith(_IMAGE):
             has_gpu = _GPU in container.get("resources", {}).get("limits", {})
@@ -106,34 +102,34 @@ def add_settings(manifest: Manifest, settings: Sequence[str]) -> None:
 
 
 def set_argument(manifest: Manifest, option: str, value: str) -> None:
-    """Give an option another value, in each command that has it."""
+    """Change an option's value in each command that has it."""
     for container in containers(manifest):
         args = container.get("args", [])
         container["args"] = [f"{option}={value}" if word.startswith(f"{option}=") else word for word in args]
 
 
 def add_arguments(manifest: Manifest, words: Sequence[str]) -> None:
-    """Add words to the command of its only container."""
+    """Add words to the command of a manifest's only container."""
     (container,) = containers(manifest)
     container["args"] = [*container["args"], *words]
 
 
 def mount(manifest: Manifest, name: str, volume: Mapping[str, Any], path: str) -> None:
-    """Mount a volume, read-only, in all containers of its pods."""
+    """Mount a volume, read-only, in all containers of a manifest's pods."""
     manifest["spec"]["template"]["spec"].setdefault("volumes", []).append({"name": name, **volume})
     for container in containers(manifest):
         container.setdefault("volumeMounts", []).append({"name": name, "mountPath": path, "readOnly": True})
 
 
 def scale(manifest: Manifest, namespace: str, run: str, *, most: int | None, prometheus: str | None) -> None:
-    """Have a ScaledObject ask for figures of a run.
+    """Make a ScaledObject query the metrics of a run.
 
     Args:
         manifest: manifest of kind ScaledObject.
-        namespace: namespace of the run: others may have a run of this name.
-        run: its id.
-        most: how many pods there may be; None: as it says.
-        prometheus: URL of the Prometheus that is asked; None: as it says.
+        namespace: namespace of the run, because other namespaces may have a run with the same id.
+        run: id of the run.
+        most: maximum number of pods; None: unchanged.
+        prometheus: URL of Prometheus; None: unchanged.
     """
     spec, labels = manifest["spec"], {"namespace": namespace, "run": run}
     for trigger in spec["triggers"]:
@@ -149,10 +145,10 @@ def scale(manifest: Manifest, namespace: str, run: str, *, most: int | None, pro
 
 
 def use_s3(manifests: Sequence[Manifest], endpoint: str) -> dict[str, str]:
-    """Let processes reach an S3 service at its port; returns what they need in their environment.
+    """Allow connections to an S3 service, and return the environment variables that processes need.
 
     Raises:
-        ConfigError: it is not a URL, or a secret is in it.
+        ConfigError: the endpoint is not a URL, or contains a secret.
     """
     parts = urlsplit(endpoint)
     if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
@@ -168,13 +164,9 @@ def use_s3(manifests: Sequence[Manifest], endpoint: str) -> dict[str, str]:
 
 
 def set_redis_memory(manifest: Manifest, maxmemory_bytes: int) -> None:
-    """Give a Redis server the memory that its bound asks for, and the disk for its file.
+    """Set a Redis server's memory and disk from the bound of its data.
 
-    While the file is written again, memory is held twice in part, and the file is there twice.
-
-    Args:
-        manifest: manifest of the server.
-        maxmemory_bytes: bound of its data.
+    While Redis rewrites its file, part of the memory is in use twice, and the file exists twice.
     """
     set_argument(manifest, "--maxmemory", str(maxmemory_bytes))
     mib = -(-maxmemory_bytes // _MIB)

@@ -28,7 +28,7 @@ from surreal.plugins.clusters.kubernetes.source import Manifest
 #: Users of Redis: those that `surreal redis --acl` makes.
 REDIS_USERS = (*(user.name for user in USERS), ADMINISTRATOR)
 _BYTES = 24
-#: Redis servers that a certificate is for; the overlay `cluster` has six.
+#: Number of Redis servers in a certificate; the overlay `cluster` has six.
 _SERVERS = 16
 
 
@@ -36,12 +36,12 @@ def make_secrets(run: str, namespace: str | None = None, *, has_tls: bool = Fals
     """Make the Secrets of a run: a password for each user of Redis, the token of RLX clients, perhaps certificates.
 
     Args:
-        run: its id.
-        namespace: that it is in; None: `surreal-RUN`.
+        run: id of the run.
+        namespace: namespace of the run; None: `surreal-RUN`.
         has_tls: whether to make the certificates of its Redis servers.
 
     Raises:
-        ConfigError: the namespace cannot be one, or there is no openssl.
+        ConfigError: the namespace's name is not valid, or openssl is missing.
     """
     space = check_namespace(namespace or f"surreal-{run}", "--namespace" if namespace else "RUN")
     passwords = {user: secrets.token_urlsafe(_BYTES) for user in REDIS_USERS}
@@ -55,7 +55,7 @@ def make_secrets(run: str, namespace: str | None = None, *, has_tls: bool = Fals
 
 
 def _make_certificates() -> dict[str, str]:
-    """Certificate, key and authority of the run's Redis servers; nothing else can be signed with that authority."""
+    """Make certificate, key and authority of the run's Redis servers; the authority's key is discarded."""
     with tempfile.TemporaryDirectory() as folder:
         made = make_certificates(Path(folder), [f"redis-{number}.redis" for number in range(_SERVERS)])
         files = {"tls.crt": made.server, "tls.key": made.server_key, "ca.crt": made.authority}
@@ -69,24 +69,24 @@ def _secret(name: str, data: dict[str, str], run: str, namespace: str) -> Manife
 
 
 _PORT = 6379
-#: The Secret with tls.crt, tls.key and ca.crt of the run's own servers.
+#: The Secret with tls.crt, tls.key and ca.crt of the run's Redis servers.
 TLS_SECRET = "surreal-redis-tls"  # noqa: S105 - the name of one
 _TLS_FOLDER = "/run/secrets/redis-tls"
-#: Where processes find the certificate that they trust, and the variable that tells them.
+#: Path of the certificate that processes trust, and the variable with its path.
 _CA_FOLDER, _CA_FILE = "/run/secrets/redis-ca", "ca.crt"
 _CA_VARIABLE = "SURREAL_REDIS_TLS_CA"
-#: Volume with the password of a process; those that have it talk to Redis.
+#: Volume with the password of a process; containers with it connect to Redis.
 _PASSWORD_VOLUME = "redis"  # noqa: S105 - the name of one
 _USER_VARIABLE = "SURREAL_REDIS_USER"
 
 
 def own_address(*, has_tls: bool) -> str:
-    """The address of the first of the run's own servers."""
+    """Return the address of the run's first Redis server."""
     return f"{'rediss' if has_tls else 'redis'}://redis-0.redis:{_PORT}"
 
 
 def own_shards(manifests: list[Manifest], config: Config, *, has_tls: bool) -> list[str]:
-    """Settings that spread the experience over all Redis servers of a run."""
+    """Return the settings that spread the experience over all Redis servers of a run."""
     servers = find(manifests, "StatefulSet", "redis")
     count = 1 if servers is None else int(servers["spec"]["replicas"])
     if count == 1 or config.has_parameter_servers or config.redis.replay_address is not None:
@@ -96,7 +96,7 @@ def own_shards(manifests: list[Manifest], config: Config, *, has_tls: bool) -> l
 
 
 def use_tls(manifests: list[Manifest]) -> dict[str, str]:
-    """Have the run's own servers encrypt connections; returns what processes need in their environment."""
+    """Turn on TLS in the run's Redis servers, and return the environment variables that processes need."""
     servers = find(manifests, "StatefulSet", "redis")
     if servers is None:
         raise ConfigError("--tls needs the StatefulSet redis, which the overlay leaves out", key="--tls")
@@ -107,22 +107,22 @@ def use_tls(manifests: list[Manifest]) -> dict[str, str]:
 
 
 def use_other(manifests: list[Manifest], address: str, user: str | None) -> list[Manifest]:
-    """Leave out the run's own server, and let its processes reach another one.
+    """Remove the run's Redis server, and allow connections to another one.
 
     Args:
         manifests: manifests of the run.
         address: address of the server, without user and password.
-        user: as whom all processes come, with the key of this name in the Secret; None: each as its own user.
+        user: Redis user of all processes, whose password the Secret has under this key; None: one for each role.
 
     Raises:
-        ConfigError: a pod cannot reach it, or a secret is in the address.
+        ConfigError: a pod cannot reach the address, or it contains a secret.
     """
     parts = urlsplit(address if "://" in address else f"redis://{address}")
     if parts.scheme == "unix":
         raise ConfigError(f"--redis is {address}: a pod cannot reach a socket of this machine", key="--redis")
     if "@" in parts.netloc:
         raise ConfigError(
-            "--redis holds a user or password; give --redis-user, and put the password into the Secret surreal-redis",
+            "--redis has a user or password; use --redis-user, and put the password into the Secret surreal-redis",
             key="--redis",
         )
     if (policy := find(manifests, "NetworkPolicy", "from-run-to-redis")) is not None:
@@ -132,18 +132,18 @@ def use_other(manifests: list[Manifest], address: str, user: str | None) -> list
     kept = [each for each in manifests if pod_name(each) != "redis"]
     if user is not None:
         for manifest in kept:
-            _come_as(manifest, user)
+            _set_user(manifest, user)
     return kept
 
 
 def trust_file(manifests: list[Manifest], path: Path, address: str) -> dict[str, str]:
-    """Have all processes trust an authority; returns what they need in their environment.
+    """Make all processes trust a certificate authority, and return the environment variables that they need.
 
     Raises:
-        ConfigError: the file cannot be read, or the address is without TLS.
+        ConfigError: the file cannot be read, or the address does not use TLS.
     """
     if not address.startswith("rediss"):
-        raise ConfigError(f"--redis-ca is for TLS, and --redis is {address}; write rediss://", key="--redis-ca")
+        raise ConfigError(f"--redis-ca is for TLS, but --redis is {address}; write rediss://", key="--redis-ca")
     try:
         text = path.read_text(encoding="ascii")
     except (OSError, ValueError) as error:
@@ -154,16 +154,13 @@ def trust_file(manifests: list[Manifest], path: Path, address: str) -> dict[str,
 
 def _trust(manifests: list[Manifest], volume: dict[str, Any]) -> dict[str, str]:
     for manifest in manifests:
-        if any(_talks_to_redis(container) for container in containers(manifest)):
+        mounted = [each["name"] for each in containers(manifest) for each in each.get("volumeMounts", ())]
+        if _PASSWORD_VOLUME in mounted:
             mount(manifest, "redis-ca", volume, _CA_FOLDER)
     return {_CA_VARIABLE: f"{_CA_FOLDER}/{_CA_FILE}"}
 
 
-def _talks_to_redis(container: dict[str, Any]) -> bool:
-    return any(each["name"] == _PASSWORD_VOLUME for each in container.get("volumeMounts", ()))
-
-
-def _come_as(manifest: Manifest, user: str) -> None:
+def _set_user(manifest: Manifest, user: str) -> None:
     for container in containers(manifest):
         for variable in container.get("env", ()):
             if variable["name"] == _USER_VARIABLE:

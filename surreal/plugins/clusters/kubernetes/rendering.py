@@ -1,7 +1,7 @@
-"""`render`: all manifests of a run, from its configuration: `surreal k8s render`.
+"""Renders all manifests of a run from its configuration: `surreal k8s render`.
 
-The manifests are those of k8s/. What a run changes in them are counts, the image, names, memory of Redis, and what its
-processes are told; nothing else is made up here.
+The manifests are those of k8s/. A run changes counts, the image, names, the memory of Redis, and arguments and
+environment of its processes.
 """
 
 from __future__ import annotations
@@ -10,15 +10,16 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from surreal.base.errors import ConfigError
 from surreal.config import Config, load_config, preset_path
-from surreal.plugins.clusters.kubernetes.jobs import make_jobs
 from surreal.plugins.clusters.kubernetes.manifest import (
     add_settings,
     check_namespace,
     checksum_of,
     config_map,
+    containers,
     find,
     pod_name,
     pod_template,
@@ -31,11 +32,12 @@ from surreal.plugins.clusters.kubernetes.manifest import (
 )
 from surreal.plugins.clusters.kubernetes.redis import own_address, own_shards, trust_file, use_other, use_tls
 from surreal.plugins.clusters.kubernetes.source import Manifest, read_base, read_overlay
+from surreal.run.process.ending import ExitCode
 from surreal.run.process.roles import AGENT, EVAL, LEARNER, PARAMETER_SERVER, RLX_SERVER
 
-#: The ConfigMaps, made again: the configuration, and what all processes have in their environment.
+#: The ConfigMaps that are replaced: the configuration, and the environment variables of all processes.
 APP, RUN = "app", "run"
-#: Names of pods, and the roles of their processes.
+#: Role of each kind of pod.
 _ROLES = {
     "learner": LEARNER,
     "parameter-server": PARAMETER_SERVER,
@@ -43,29 +45,32 @@ _ROLES = {
     "rlx-server": RLX_SERVER,
     "eval": EVAL,
 }
-#: What others are in, or read when they start.
+#: Kinds that come first, because other manifests are in them or read them when they start.
 _FIRST = {"Namespace": 0, "ConfigMap": 1}
+#: Number of times that failed pods of a Job are made again, after 10, 20, 40, ... 360 s.
+_BACKOFF_LIMIT = 50
+_ENDS_WITH_THE_RUN = {role.name for role in (AGENT, EVAL, LEARNER, RLX_SERVER)}
 
 
 @dataclass(frozen=True)
 class Request:
-    """What is to be rendered.
+    """Arguments of `surreal k8s render`.
 
     Attributes:
         source: YAML file or preset.
-        overrides: settings that win over it.
+        overrides: settings that override it.
         image: image of all containers.
         gpu_image: image of the containers with GPUs; None: the same.
         run: the run's id; None: the configuration's name.
-        namespace: one that exists; None: `surreal-RUN`, which comes along.
-        agents: how many; None: as the configuration says.
+        namespace: an existing namespace; None: `surreal-RUN`, which is also rendered.
+        agents: number of agents; None: as in the configuration.
         overlay: overlay of kustomize; None: the base, which needs no kubectl.
-        redis: address of a server that is there; None: the run has its own.
-        redis_user: as whom all processes come there; None: each as its own user.
+        redis: address of an existing server; None: the run has its own.
+        redis_user: Redis user of all processes there; None: one for each role.
         redis_ca: PEM file with the authority of its certificate; None: one that the image trusts.
         s3_endpoint: URL of an S3 service other than Amazon's; None: Amazon's.
-        prometheus: URL of the Prometheus that scaling asks; None: as the overlay says.
-        has_tls: whether the run's own Redis encrypts connections.
+        prometheus: URL of the Prometheus for scaling; None: as in the overlay.
+        has_tls: whether the run's Redis uses TLS.
         has_jobs: whether processes end with the run, as Jobs; otherwise they stay, as Deployments.
     """
 
@@ -87,19 +92,20 @@ class Request:
 
 
 def render(request: Request, warn: Callable[[str], object]) -> list[Manifest]:
-    """Make the manifests of a run, in the order in which they are to be applied.
+    """Make the manifests of a run, in the order in which they must be applied.
 
     Args:
-        request: what is asked for.
-        warn: told what the run will not have.
+        request: arguments of the command.
+        warn: called with each part of the run that is not rendered.
 
     Raises:
-        ConfigError: the configuration, a name or an address makes no sense; or an overlay cannot be built.
+        ConfigError: the configuration, a name or an address is wrong, or an overlay cannot be built.
     """
     asked = [] if request.agents is None else [f"agent.count={request.agents}"]
     config = load_config(request.source, [*request.overrides, *asked])
     manifests = read_base() if request.overlay is None else read_overlay(request.overlay)
-    variables = _variables(manifests)
+    given = find(manifests, "ConfigMap", RUN)
+    variables = {} if given is None else dict(given["data"])
     if request.redis or config.redis.address:
         manifests, found = _with_other_redis(manifests, request, request.redis or str(config.redis.address))
     else:
@@ -114,7 +120,8 @@ def render(request: Request, warn: Callable[[str], object]) -> list[Manifest]:
 
     if request.s3_endpoint is not None:
         variables |= use_s3(manifests, request.s3_endpoint)
-    text = _text_of(request.source)
+    path = Path(request.source).expanduser()
+    text = (path if path.is_file() else preset_path(request.source)).read_text(encoding="utf-8")
     variables |= {"SURREAL_RUN": run, **found}
     manifests = [*_counted(manifests, config), config_map(APP, {"app.yaml": text}), config_map(RUN, variables)]
     if request.namespace is not None:
@@ -136,9 +143,9 @@ def render(request: Request, warn: Callable[[str], object]) -> list[Manifest]:
 
 
 def _with_own_redis(manifests: list[Manifest], request: Request) -> dict[str, str]:
-    """Prepare the run's own Redis; returns what processes need in their environment to reach it."""
+    """Prepare the run's Redis, and return the environment variables that processes need to reach it."""
     if request.redis_user is not None or request.redis_ca is not None:
-        raise ConfigError("--redis-user and --redis-ca are for a Redis that exists: name it with --redis")
+        raise ConfigError("--redis-user and --redis-ca are for an existing Redis: name it with --redis")
     found = use_tls(manifests) if request.has_tls else {}
     return {"SURREAL_REDIS": own_address(has_tls=request.has_tls), **found}
 
@@ -146,30 +153,18 @@ def _with_own_redis(manifests: list[Manifest], request: Request) -> dict[str, st
 def _with_other_redis(
     manifests: list[Manifest], request: Request, address: str
 ) -> tuple[list[Manifest], dict[str, str]]:
-    """Use a Redis that exists; returns the manifests, and what processes need in their environment to reach it."""
+    """Use an existing Redis, and return the manifests and the environment variables that processes need."""
     if request.has_tls:
-        raise ConfigError("--tls is for the run's own Redis; another one has it with --redis rediss://HOST:PORT")
+        raise ConfigError("--tls is for the run's own Redis; for TLS with another one, --redis rediss://HOST:PORT")
     manifests = use_other(manifests, address, request.redis_user)
     found = {} if request.redis_ca is None else trust_file(manifests, request.redis_ca, address)
     return manifests, {"SURREAL_REDIS": address, **found}
 
 
-def _text_of(source: str) -> str:
-    """The configuration as its author wrote it."""
-    path = Path(source).expanduser()
-    return (path if path.is_file() else preset_path(source)).read_text(encoding="utf-8")
-
-
-def _variables(manifests: list[Manifest]) -> dict[str, str]:
-    """What an overlay has put into the environment of all processes."""
-    given = find(manifests, "ConfigMap", RUN)
-    return {} if given is None else dict(given["data"])
-
-
 def _counted(manifests: list[Manifest], config: Config) -> list[Manifest]:
-    """Have as many processes of each kind as the configuration says, and leave out what there are none of.
+    """Set the number of processes of each kind, and remove manifests of kinds without processes.
 
-    How many there are of what a ScaledObject scales is its business.
+    A ScaledObject sets the number of the pods that it scales.
     """
     scaled = {each["spec"]["scaleTargetRef"]["name"] for each in manifests if each["kind"] == "ScaledObject"}
     counts = {name: role.count(config) for name, role in _ROLES.items()}
@@ -188,9 +183,51 @@ def _counted(manifests: list[Manifest], config: Config) -> list[Manifest]:
 
 
 def _missing(config: Config) -> list[str]:
-    """What of a run is only there where a launcher starts it."""
+    """List the processes that only a launcher starts."""
     found = []
     for key, count in (("rlx.clients", config.rlx.clients), ("environment.n_environments", config.environment.count)):
         if count:
-            found.append(f"{key} is {count}: environments that connect are elsewhere, none is rendered")
+            found.append(f"{key} is {count}: environments that connect run elsewhere, none is rendered")
     return found
+
+
+def make_jobs(manifests: list[Manifest]) -> None:
+    """Turn the Deployments of processes that end with the run into Jobs.
+
+    A pod that its node or a signal has ended is made again. A learner that fails fails its Job. PodDisruptionBudgets of
+    these pods are removed: `maxUnavailable` needs a controller that can be scaled, so it would forbid every eviction.
+
+    Raises:
+        ConfigError: the Deployments are scaled, or the run has parameter servers.
+    """
+    for manifest in manifests:
+        if manifest["kind"] == "ScaledObject":
+            raise ConfigError("--jobs does not work with an overlay that scales Deployments", key="--jobs")
+        roles = {container.get("args", [""])[0] for container in containers(manifest)}
+        if PARAMETER_SERVER.name in roles:
+            raise ConfigError("--jobs does not work with parameter servers (learner.gradients: agents)", key="--jobs")
+        if manifest["kind"] == "Deployment" and roles & _ENDS_WITH_THE_RUN:
+            _make_job(manifest)
+    names = {pod_name(manifest) for manifest in manifests if manifest["kind"] == "Job"}
+    manifests[:] = [each for each in manifests if each["kind"] != "PodDisruptionBudget" or pod_name(each) not in names]
+
+
+def _make_job(manifest: Manifest) -> None:
+    count, template = manifest["spec"]["replicas"], manifest["spec"]["template"]
+    template["spec"]["restartPolicy"] = "Never"
+    lost_node = {"type": "DisruptionTarget", "status": "True"}
+    rules: list[dict[str, Any]] = [{"action": "Ignore", "onPodConditions": [lost_node]}]
+    for container in containers(manifest):
+        container["args"] = ["--once" if word == "--stay" else word for word in container["args"]]
+        if container["args"][0] == LEARNER.name:
+            codes = [int(ExitCode.FAILED), int(ExitCode.USAGE)]
+            named = {"containerName": container["name"], "operator": "In", "values": codes}
+            rules.append({"action": "FailJob", "onExitCodes": named})
+    manifest["apiVersion"], manifest["kind"] = "batch/v1", "Job"
+    manifest["spec"] = {
+        "completions": count,
+        "parallelism": count,
+        "backoffLimit": _BACKOFF_LIMIT,
+        "podFailurePolicy": {"rules": rules},
+        "template": template,
+    }

@@ -1,4 +1,4 @@
-"""Where manifests come from: k8s/ of a clone, or the copy of it in the wheel, and kustomize for overlays."""
+"""Reads manifests: from k8s/ of a clone or its copy in the wheel, with kustomize for overlays."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import yaml
 import surreal
 from surreal.base.errors import ConfigError
 
-#: Objects as YAML gives them.
+#: An object of Kubernetes, as read from YAML.
 Manifest = dict[str, Any]
 
 _TIMEOUT_S = 60.0
@@ -22,25 +22,25 @@ def manifests_folder() -> Path:
     """Find k8s/: inside the package, or next to it in a clone.
 
     Raises:
-        ConfigError: it was not installed.
+        ConfigError: it is not installed.
     """
     package = Path(surreal.__file__).resolve().parent
     for folder in (Path(__file__).parent / "manifests", package.parent / "k8s"):
         if (folder / "base" / "kustomization.yaml").is_file():
             return folder
-    raise ConfigError("the manifests were not installed; they are in k8s/ of the source")
+    raise ConfigError("the manifests are not installed; they are in k8s/ of the source")
 
 
 def overlay_names() -> list[str]:
-    """Names of the overlays that come along."""
+    """List the overlays of k8s/."""
     return sorted(path.parent.name for path in manifests_folder().glob("overlays/*/kustomization.yaml"))
 
 
 def read_base() -> list[Manifest]:
-    """The manifests of the base, but for what kustomize makes out of files.
+    """Read the manifests of the base, without those that kustomize generates from files.
 
     Raises:
-        ConfigError: they were not installed.
+        ConfigError: they are not installed.
     """
     folder = manifests_folder() / "base"
     names = yaml.safe_load((folder / "kustomization.yaml").read_text(encoding="utf-8"))["resources"]
@@ -48,26 +48,21 @@ def read_base() -> list[Manifest]:
 
 
 def read_overlay(overlay: str) -> list[Manifest]:
-    """The manifests of an overlay, as kustomize builds it.
-
-    Args:
-        overlay: one of `overlay_names`, or a folder of the user's own.
+    """Build an overlay with kustomize: one of `overlay_names`, or the user's folder.
 
     Raises:
-        ConfigError: there is no such overlay, no kubectl, or kustomize refuses it.
+        ConfigError: the overlay does not exist, kubectl is missing, or kustomize refuses the overlay.
     """
     given = Path(overlay)
     folder = given if len(given.parts) > 1 or given.is_absolute() else manifests_folder() / "overlays" / overlay
     if not (folder / "kustomization.yaml").is_file():
         known = ", ".join(overlay_names())
-        message = (
-            f"--overlay {overlay}: {folder} has no kustomization.yaml; there are {known}, or name a folder: ./NAME"
-        )
+        message = f"--overlay {overlay}: {folder} has no kustomization.yaml; use {known}, or a folder: ./NAME"
         raise ConfigError(message, key="--overlay")
     kubectl = shutil.which("kubectl")
     if kubectl is None:
         raise ConfigError(
-            "--overlay needs kubectl, which has kustomize in it, and it is not on PATH; install it, or render without",
+            "--overlay needs kubectl, which contains kustomize, but it is not on PATH; install it, or omit --overlay",
             key="--overlay",
         )
     try:
@@ -81,21 +76,21 @@ def read_overlay(overlay: str) -> list[Manifest]:
 
 
 def copy_manifests(folder: Path) -> None:
-    """Copy k8s/ to where it can be edited.
+    """Copy k8s/ into a new folder.
 
     Raises:
-        ConfigError: something is there already, or it cannot be written.
+        ConfigError: the folder already exists, or cannot be written.
     """
     try:
         shutil.copytree(manifests_folder(), folder, ignore=shutil.ignore_patterns("__pycache__", "__init__.py"))
     except FileExistsError:
-        raise ConfigError(f"{folder} exists already; name a folder that does not") from None
+        raise ConfigError(f"{folder} already exists; name a new folder") from None
     except OSError as error:
         raise ConfigError(f"{folder} cannot be written: {error.strerror or error}") from error
 
 
 def write_manifests(manifests: list[Manifest]) -> str:
-    """Write manifests as one YAML text, texts of several lines as they are."""
+    """Write manifests as one YAML text, in which texts of several lines stay readable."""
     return yaml.dump_all(manifests, Dumper=_Dumper, sort_keys=False, width=120, allow_unicode=True)
 
 
@@ -104,7 +99,7 @@ def _parse(text: str) -> list[Manifest]:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes texts of several lines as blocks, and nothing as a reference to something above it."""
+    """Writes texts of several lines as blocks, and no aliases."""
 
     def ignore_aliases(self, data: object) -> bool:
         return True

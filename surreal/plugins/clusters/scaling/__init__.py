@@ -1,6 +1,5 @@
-"""How many agents and servers learning needs: a run's figures for Prometheus, and what follows from them.
+"""`surreal metrics`: metrics of runs for Prometheus, by which agents and servers can be scaled.
 
-figures.py   the table of all figures, and how each comes from what a run's processes say
-collector.py what a scrape gets
-serving.py   `surreal metrics`: a port, until Ctrl-C
+figures.py   the table of all metrics, each computed from the heartbeats of a run
+serving.py   the answer to a scrape, and the port on which it is served until Ctrl-C
 """

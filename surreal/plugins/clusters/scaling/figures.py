@@ -1,8 +1,8 @@
-"""All figures of a run that Prometheus is told, as one table; docs/autoscaling.md says what each means.
+"""The table of all metrics of a run for Prometheus; docs/autoscaling.md explains each.
 
-Names and units follow Prometheus' conventions: seconds and bytes, `_ratio` for what is between 0 and 1, `_total` for
-what only grows. Each has the label `run`, and none a process: there may be a thousand agents, and they come and go.
-What they say is therefore added up here, and so that a sum stays true while their number changes.
+Names and units follow Prometheus' conventions: seconds and bytes, `_ratio` for a share between 0 and 1, `_total` for a
+counter. Each metric has the label `run`, but no label for the process, because a run may have a thousand agents that
+come and go. So their reports are added up here, in a way that remains correct while their number changes.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from surreal.distributed.telemetry.heartbeats import Heartbeat
 from surreal.run.process.roles import LEARNER, RLX_SERVER
 from surreal.run.view.run_view import RunView
 
-#: What latency is said to be where sessions wait and none was answered, s: as long as nothing is known of.
+#: Latency that is reported when sessions wait and none was answered, s.
 _NO_ANSWER_S = 10.0
 
 
 class Figure(NamedTuple):
-    """A figure of each run.
+    """A metric of each run.
 
     Attributes:
-        read: its value; None where the run has none, or nobody says it now.
+        read: returns its value; None if the run does not have it, or no process reports it now.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Figure(NamedTuple):
 
 
 def processes_by_role(now: RunView) -> dict[str, int]:
-    """How many processes of each role are alive; an RLX server is `rlx-server`, though it counts as an agent."""
+    """Count the living processes of each role; an RLX server is `rlx-server`, although its role is agent."""
     return dict(Counter(RLX_SERVER.name if _is_server(beat) else beat.role for beat in now.alive))
 
 
@@ -47,13 +47,13 @@ def _servers(now: RunView) -> list[Heartbeat]:
 
 
 def _values(now: RunView, metric: str) -> list[float]:
-    """A metric of all living processes that have it."""
+    """Return a metric of all living processes that have it."""
     found = (beat.metrics.get(metric) for beat in now.alive)
     return [value for value in found if value is not None and math.isfinite(value)]
 
 
 def _learners(metric: str) -> Callable[[RunView], float | None]:
-    """What the learner says, or a parameter server; agents that compute gradients have learners of their own."""
+    """Read a metric of the learner or of a parameter server, not of the learners in agents that compute gradients."""
 
     def read(now: RunView) -> float | None:
         found = (beat.metrics.get(metric) for beat in now.alive if beat.role == LEARNER.counts_as)
@@ -75,7 +75,7 @@ def _answer_s(now: RunView) -> float | None:
 
 
 def _queue_s(now: RunView) -> float | None:
-    """Without the time in which the server itself waited for the learner, and all of its sessions with it."""
+    """Compute the waiting time without the time in which the whole server waited for the learner."""
     waiting = []
     for beat in _servers(now):
         names = ("rlx/waiting_sessions_count", "rlx/active_sessions_count", "agent/waiting_ratio")
@@ -85,7 +85,7 @@ def _queue_s(now: RunView) -> float | None:
 
 
 def _each_waits_s(now: RunView, waiting: Iterable[float]) -> float | None:
-    """Little's law: how long each waits is how many wait, by how many are answered in a second."""
+    """Apply Little's law: the mean waiting time is the number that wait, divided by the answers per second."""
     wait, answers = sum(waiting), sum(_values(now, "rlx/answers_per_s"))
     return min(wait / answers, _NO_ANSWER_S) if answers > 0 else _NO_ANSWER_S if wait > 0 else None
 
@@ -136,7 +136,7 @@ FIGURES: tuple[Figure, ...] = (
         _learners("replay/transitions_count"),
     ),
     Figure(
-        "surreal_replay_bytes", "gauge", "Memory of Redis that the experience takes.",
+        "surreal_replay_bytes", "gauge", "Memory of Redis that the experience uses.",
         _learners("replay/redis_bytes"),
     ),
     Figure("surreal_env_steps_total", "counter", "Env steps of the run.", lambda now: now.env_steps),
@@ -155,12 +155,12 @@ FIGURES: tuple[Figure, ...] = (
     ),
     Figure(
         "surreal_rlx_answer_seconds", "gauge",
-        "How long an RLX session waits for an action in its server, mean over the last 10 s.",
+        "Time that an RLX session waits for an action in its server, mean over the last 10 s.",
         _answer_s,
     ),
     Figure(
         "surreal_rlx_queue_seconds", "gauge",
-        "The same without what the server itself waited for the learner: how long a session waits for its turn.",
+        "Time that an RLX session waits for its turn, without the time in which its server waited for the learner.",
         _queue_s,
     ),
     Figure(
@@ -172,7 +172,7 @@ FIGURES: tuple[Figure, ...] = (
         "surreal_eval_return_best", "gauge", "Mean return of the best evaluation.",
         lambda now: now.best_return,
     ),
-    Figure("surreal_run_ending", "gauge", "1 if the run was told to end, else 0.", lambda now: bool(now.stop_reason)),
+    Figure("surreal_run_ending", "gauge", "1 if the run was asked to end, else 0.", lambda now: bool(now.stop_reason)),
     Figure(
         "surreal_run_age_seconds", "gauge", "Time since the run began or was resumed.",
         lambda now: now.age_s,

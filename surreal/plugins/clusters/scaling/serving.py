@@ -1,4 +1,4 @@
-"""Serve a run's figures to Prometheus."""
+"""Serves the metrics of runs to Prometheus."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 
+from prometheus_client import CollectorRegistry, generate_latest, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from redis.exceptions import RedisError
 
 from surreal.base.errors import ConfigError, RedisUnavailableError, SurrealError, describe_os_error
-from surreal.base.system.program import install_command
 from surreal.distributed.connection.client import RedisClient
 from surreal.plugins.clusters.scaling.figures import FIGURES, Figure, processes_by_role
 from surreal.run.process.interrupts import set_at_signals
@@ -24,13 +23,16 @@ from surreal.run.view.run_view import RunView
 
 logger = logging.getLogger(__name__)
 
+#: Timeout of one answer of Redis, s; a scrape has ten by default.
+_TIMEOUT_S = 3.0
+
 
 class RunCollector(Collector):
-    """Reads the runs, once a scrape; scrapes that come together take turns.
+    """Reads the runs once for each scrape; simultaneous scrapes take turns.
 
     Args:
         reader: reader of the runs.
-        clock: seconds, monotonic.
+        clock: monotonic time, s.
 
     Attributes:
         is_away: whether Redis did not answer the last scrape.
@@ -51,7 +53,7 @@ class RunCollector(Collector):
             took_s = self._clock() - began_s
             is_up, errors = not self.is_away, self._errors
         yield GaugeMetricFamily("surreal_redis_up", "1 if Redis answered this scrape, else 0.", value=is_up)
-        yield GaugeMetricFamily("surreal_scrape_seconds", "Time that reading Redis took.", value=took_s)
+        yield GaugeMetricFamily("surreal_scrape_seconds", "Time to read from Redis.", value=took_s)
         yield CounterMetricFamily("surreal_scrape_errors_total", "Scrapes that Redis did not answer.", value=errors)
         for figure in FIGURES:
             yield _family(figure, found)
@@ -85,15 +87,11 @@ def _family(figure: Figure, found: list[RunView]) -> Metric:
     return family
 
 
-#: Of one answer of Redis, s: a scrape has ten, by default.
-_TIMEOUT_S = 3.0
-
-
 def open_reader(address: str, run: str | None) -> RunReader:
-    """Prepare to read one run of a Redis, or all of them; the server need not be there yet.
+    """Prepare to read one run of a Redis, or all of them; the server need not answer yet.
 
     Raises:
-        ConfigError: the address or the run's name is none.
+        ConfigError: the address or the run's name is not valid.
     """
     try:
         client = RedisClient(address, run=run or "default", timeout_s=_TIMEOUT_S)
@@ -103,16 +101,11 @@ def open_reader(address: str, run: str | None) -> RunReader:
 
 
 def page(reader: RunReader) -> str:
-    """What a scrape would get now.
+    """Return the metrics as a scrape would get them now.
 
     Raises:
-        ConfigError: prometheus_client is not installed.
-        RedisUnavailableError: no answer.
+        RedisUnavailableError: Redis does not answer.
     """
-    with _needed():
-        from prometheus_client import CollectorRegistry, generate_latest
-
-        from surreal.plugins.clusters.scaling.serving import RunCollector
     registry, collector = CollectorRegistry(), RunCollector(reader)
     registry.register(collector)
     text = generate_latest(registry).decode()
@@ -135,17 +128,13 @@ def serve(
         reader: reader of the runs; closed at the end.
         host: address to listen on.
         port: TCP port, 0 for a free one.
-        on_ready: called with the page's address when it answers.
-        stop: ends it; None: signals do.
+        on_ready: called with the page's URL when it answers.
+        stop: ends the server; None: signals do.
 
     Raises:
-        ConfigError: prometheus_client is not installed, or the host is none.
-        SurrealError: nobody can listen there.
+        ConfigError: the host is not valid.
+        SurrealError: the address cannot be listened on.
     """
-    with _needed():
-        from prometheus_client import CollectorRegistry, start_http_server
-
-        from surreal.plugins.clusters.scaling.serving import RunCollector
     registry = CollectorRegistry()
     registry.register(RunCollector(reader))
     if stop is None:
@@ -165,14 +154,3 @@ def serve(
         thread.join()
         server.server_close()
         reader.close()
-
-
-@contextmanager
-def _needed() -> Iterator[None]:
-    """Explain which extra has what cannot be imported."""
-    try:
-        yield
-    except ImportError as error:
-        if (error.name or "").partition(".")[0] != "prometheus_client":
-            raise
-        raise ConfigError(f"metrics need prometheus_client; install it: {install_command('prometheus')}") from error

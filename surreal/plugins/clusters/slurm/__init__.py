@@ -1,5 +1,5 @@
 """Slurm: one batch script of a whole run, and the Redis server that it starts.
 
-`surreal slurm render` writes the script: `script.py` what is asked for, which `options.py` has checked; then comes
-`job.sh`, the same for all runs. The script calls `surreal slurm redis` (`redis.py`). Used by the command line alone.
+`surreal slurm render` writes the script: `script.py` writes the part that depends on the run, from options that
+`options.py` has checked; `job.sh`, the same for all runs, follows. The script calls `surreal slurm redis` (`redis.py`).
 """

@@ -1,4 +1,4 @@
-"""`surreal slurm render`: the batch script of a run, for sbatch; `surreal slurm redis`: what that script starts."""
+"""`surreal slurm render`: the batch script of a run, for sbatch; `surreal slurm redis`: the Redis that it starts."""
 
 from __future__ import annotations
 
@@ -23,68 +23,72 @@ _AGENTS = "The agents' nodes"
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add `slurm` and what it can do."""
+    """Add these commands to the `surreal` command."""
     app.add_typer(slurm_app, rich_help_panel=Panel.CLUSTERS)
 
 
 @slurm_app.command()
 def render(
     what: Annotated[
-        str, typer.Argument(metavar="PRESET_OR_FILE", help="What to train.", autocompletion=presets_and_files)
+        str, typer.Argument(metavar="PRESET_OR_FILE", help="Configuration to train.", autocompletion=presets_and_files)
     ],
-    agents: Annotated[int | None, typer.Option("--agents", metavar="N", help="How many; default: agent.count.")] = None,
+    agents: Annotated[
+        int | None, typer.Option("--agents", metavar="N", help="Number of agents; default: agent.count.")
+    ] = None,
     overrides: Overrides = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write it there; default: print it.")
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="File to write; default: stdout.")
     ] = None,
     run: Annotated[
         str | None,
-        typer.Option("--run", metavar="NAME", help="The run's id; default: one for each job. A further job continues."),
+        typer.Option("--run", metavar="NAME", help="The run's id, which later jobs continue; default: one per job."),
     ] = None,
     folder: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Folder of runs, on a shared file system; default: runs, beside sbatch."),
+        typer.Option(metavar="DIR", help="Folder of runs on a shared file system; default: runs, next to sbatch."),
     ] = None,
     activate: Annotated[
         str | None,
-        typer.Option(metavar="COMMAND", help='Makes `surreal` known on a node: "source venv/bin/activate".'),
+        typer.Option(metavar="COMMAND", help='Puts `surreal` on the PATH of a node: "source venv/bin/activate".'),
     ] = None,
-    check: Annotated[bool, typer.Option(help="Try classes and environment here, before the job waits.")] = True,
+    check: Annotated[bool, typer.Option(help="Check classes and environment now, before the job waits.")] = True,
     partition: Annotated[str | None, typer.Option(rich_help_panel=_QUEUE)] = None,
     account: Annotated[str | None, typer.Option(rich_help_panel=_QUEUE)] = None,
     qos: Annotated[str | None, typer.Option(rich_help_panel=_QUEUE)] = None,
     time: Annotated[
-        str | None, typer.Option(metavar="LIMIT", help="Such as 2-00:00:00.", rich_help_panel=_QUEUE)
+        str | None, typer.Option(metavar="LIMIT", help="Time limit, such as 2-00:00:00.", rich_help_panel=_QUEUE)
     ] = None,
     warning: Annotated[
-        int, typer.Option(metavar="S", help="Drain so long before the time limit, s.", rich_help_panel=_QUEUE)
+        int, typer.Option(metavar="S", help="Seconds before the time limit to drain.", rich_help_panel=_QUEUE)
     ] = 120,
-    requeue: Annotated[bool, typer.Option(help="Go back into the queue, and continue.", rich_help_panel=_QUEUE)] = True,
+    requeue: Annotated[
+        bool, typer.Option(help="Requeue the job, which then continues.", rich_help_panel=_QUEUE)
+    ] = True,
     sbatch: Annotated[
         list[str] | None,
         typer.Option(metavar="OPTION", help="Any option of sbatch; may be repeated.", rich_help_panel=_QUEUE),
     ] = None,
-    cpus: Annotated[int, typer.Option(help="Of Redis, learner and evaluation.", rich_help_panel=_NODE)] = 4,
+    cpus: Annotated[int, typer.Option(help="CPUs for Redis, learner and evaluation.", rich_help_panel=_NODE)] = 4,
     memory: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Default: what Redis may take, and 4G.", rich_help_panel=_NODE)
+        str | None, typer.Option(metavar="SIZE", help="Memory; default: Redis' maximum + 4G.", rich_help_panel=_NODE)
     ] = None,
     gpus: Annotated[
-        str | None, typer.Option(metavar="[TYPE:]N", help="For the learner.", rich_help_panel=_NODE)
+        str | None, typer.Option(metavar="[TYPE:]N", help="GPUs for the learner.", rich_help_panel=_NODE)
     ] = None,
     interface: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Where Redis listens, such as ib0; default: all.", rich_help_panel=_NODE),
+        typer.Option(metavar="NAME", help="Interface for Redis, such as ib0; default: all.", rich_help_panel=_NODE),
     ] = None,
     appendonly: Annotated[
         bool, typer.Option(help="Keep the experience in the run's folder, for a requeue.", rich_help_panel=_NODE)
     ] = True,
-    agent_cpus: Annotated[int, typer.Option(metavar="N", help="Of each agent.", rich_help_panel=_AGENTS)] = 1,
+    agent_cpus: Annotated[int, typer.Option(metavar="N", help="CPUs of each agent.", rich_help_panel=_AGENTS)] = 1,
     agent_memory: Annotated[
-        str, typer.Option(metavar="SIZE", help="For each CPU of an agent.", rich_help_panel=_AGENTS)
+        str, typer.Option(metavar="SIZE", help="Memory for each CPU of an agent.", rich_help_panel=_AGENTS)
     ] = "2G",
     agent_nodes: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Spread them over so many; default: Slurm's choice.", rich_help_panel=_AGENTS),
+        typer.Option(metavar="N", help="Number of nodes; default: Slurm's choice.", rich_help_panel=_AGENTS),
     ] = None,
     array: Annotated[
         bool,
@@ -94,7 +98,9 @@ def render(
             rich_help_panel=_AGENTS,
         ),
     ] = False,
-    agent_partition: Annotated[str | None, typer.Option(help="Default: --partition.", rich_help_panel=_AGENTS)] = None,
+    agent_partition: Annotated[
+        str | None, typer.Option(help="Partition; default: --partition.", rich_help_panel=_AGENTS)
+    ] = None,
 ) -> None:
     """Write the batch script of a run, for sbatch: Redis and learner on one node, agents on others."""
     from surreal.plugins.clusters.slurm.options import JobOptions
@@ -137,13 +143,13 @@ def render(
 def redis(
     run: Annotated[str, typer.Option("--run", metavar="NAME", help="The run's id.")],
     run_dir: Annotated[Path, typer.Option("--run-dir", metavar="DIR", help="The run's folder, which all nodes see.")],
-    maxmemory: Annotated[str, typer.Option(metavar="SIZE", help='Bound of its memory, such as "2gb".')] = "1gb",
-    appendonly: Annotated[bool, typer.Option(help="Keep the data in the run's folder, and begin with them.")] = False,
+    maxmemory: Annotated[str, typer.Option(metavar="SIZE", help='Maximum memory, such as "2gb".')] = "1gb",
+    appendonly: Annotated[bool, typer.Option(help="Keep the data in the run's folder, and load it.")] = False,
     interface: Annotated[
         str | None, typer.Option(metavar="NAME", help="Network interface to listen on; default: all.")
     ] = None,
 ) -> None:
-    """The Redis server of a job; its address and password are in the run's folder. The batch script starts it."""
+    """Serve Redis for a job, as the batch script does; address and password are in the run's folder."""
     from surreal.base.system.logs import setup_logging
     from surreal.plugins.clusters.slurm.redis import serve
 

@@ -4,10 +4,10 @@ folder=$root/$run
 
 # -- on every node ---------------------------------------------------------------------------------------------------
 
-# Tells a process where the run's Redis is. The address has the password: it is in a file that only its owner can read,
-# and never on a command line. Nodes may see the file late, or an older one: they wait for the one that is meant.
+# Exports the address of the run's Redis. It contains the password, so it is in a file that only its owner can read, and
+# never on a command line. Nodes may see the file late, or an older one, so they wait for the file with this checksum.
 connect() {
-    if [[ -z $stamp ]]; then # Redis is where the configuration says
+    if [[ -z $stamp ]]; then # the configuration has the address of Redis
         return
     fi
     local left
@@ -23,9 +23,9 @@ connect() {
     return 1
 }
 
-# Runs a program, and again when a signal has killed it (too little memory, ...) or one of the learner's ranks (4), or when
-# another process has its name (6), unless it died too often within a minute. When Slurm tells this shell to end, it has
-# told the program as well: that drains, and is not started again.
+# Runs a program, and restarts it when a signal killed it (too little memory, ...) or one of the learner's ranks (4), or
+# when another process has its name (6), unless it died too often within a minute. When Slurm tells this shell to end, it
+# has also told the program, which drains and is not restarted.
 again() {
     local code deaths=()
     is_told=0
@@ -53,7 +53,7 @@ role() {
     again surreal "$@" --config "$config" "${settings[@]}" --run "$run" --run-dir "$folder" --resume
 }
 
-# Is what each task of the second part does, or each job of the array.
+# Runs an agent: each task of the second part does, or each job of the array.
 agent() {
     set -euo pipefail
     activate
@@ -61,7 +61,7 @@ agent() {
     role agent --index "${SLURM_ARRAY_TASK_ID:-$SLURM_PROCID}"
 }
 
-# A job of the array was given what the first node knows. When its node is needed, Slurm itself requeues it.
+# A job of the array gets these values from the first node. When its node is needed, Slurm requeues it.
 if (($#)); then
     trap '' USR1
     run=$1 folder=$2 config=$3 stamp=$4
@@ -75,7 +75,7 @@ is_alive() {
     kill -0 "$1" 2>/dev/null
 }
 
-# Waits until a process has ended, for so many seconds at most.
+# Waits at most $2 seconds until a process has ended.
 await() {
     local left
     for ((left = $2; left > 0; left--)); do
@@ -91,12 +91,12 @@ has_agents() {
         is_alive "$agents_step"
     elif found=$(squeue --noheader --jobs="$agents_job" 2>&1); then
         [[ -n $found ]]
-    else # Slurm has forgotten the job, or does not answer just now
+    else # Slurm has forgotten the job, or does not answer now
         [[ $found != *Invalid* ]]
     fi
 }
 
-# Has the run drain: agents send what they have, the learner writes a checkpoint.
+# Drains the run: agents send their last experience, and the learner writes a checkpoint.
 drain() {
     trap '' TERM USR1
     is_draining=1
@@ -104,8 +104,8 @@ drain() {
     if ((has_array)); then
         scancel "$agents_job" || true
     else
-        kill -TERM "$agents_step" 2>/dev/null || true # it does not start them again
-        scancel --signal=TERM "$SLURM_JOB_ID" || true # of all steps, which this script is not
+        kill -TERM "$agents_step" 2>/dev/null || true # it does not restart them
+        scancel --signal=TERM "$SLURM_JOB_ID" || true # all steps; this script is not a step
     fi
     local process
     for process in "${first[@]}"; do
@@ -116,7 +116,7 @@ drain() {
 
 activate
 mkdir -p "$folder"
-# A run that goes on has its configuration in its folder: what happens to the file meanwhile does not change it.
+# A run that continues has its configuration in its folder, so later changes of the original file do not affect it.
 if [[ -f $folder/app.yaml ]]; then
     config=$folder/app.yaml
 fi
@@ -128,7 +128,7 @@ if ((${#redis_options[@]})); then
     surreal slurm redis --run "$run" --run-dir "$folder" "${redis_options[@]}" &
     redis=$!
     until [[ -s $folder/redis.address ]]; do
-        is_alive "$redis" || wait "$redis" # it has said why
+        is_alive "$redis" || wait "$redis" # it has logged the reason
         sleep 0.2
     done
     stamp=$(cksum <"$folder/redis.address")
@@ -150,7 +150,7 @@ if ((has_evaluation)); then
     first+=("$!")
 fi
 
-# The agents. Those of an earlier start end when they miss its Redis; those that wait in the queue are taken out of it.
+# The agents. Agents of an earlier start end when they lose its Redis; agents that wait in the queue are canceled.
 if ((has_array)); then
     if [[ -s $folder/agents.job ]]; then
         scancel "$(<"$folder/agents.job")" || true
@@ -170,7 +170,7 @@ is_draining=0 is_warned=0
 trap 'is_warned=1; drain "its time is nearly up, or its nodes are needed"' USR1 # by --signal, and PreemptParameters
 trap 'drain "the job is told to end"' TERM                                       # scancel, preemption, requeue
 
-# The run is over when the learner is. It cannot go on without Redis, nor for long without any agent.
+# The run is over when the learner is. It cannot continue without Redis, nor for long without any agent.
 failure='' seen_s=$SECONDS looked_s=$SECONDS
 while is_alive "$leader"; do
     if ((!is_draining && SECONDS >= looked_s + 20)); then
@@ -191,10 +191,10 @@ while is_alive "$leader"; do
 done
 code=0
 wait "$leader" || code=$?
-if ((code && !is_draining)); then # nobody has told the others
+if ((code && !is_draining)); then # the others do not know yet
     drain "the learner has ended with exit code $code"
 elif ((!has_array)); then
-    kill -TERM "$agents_step" 2>/dev/null || true # agents that end now are not started again
+    kill -TERM "$agents_step" 2>/dev/null || true # agents that end now are not restarted
 fi
 for process in "${first[@]}"; do
     await "$process" 30
@@ -204,7 +204,7 @@ for ((left = 15; left > 0; left--)); do
     sleep 2
 done
 if ((has_array)); then
-    scancel "$agents_job" 2>/dev/null || true # who has not begun yet
+    scancel "$agents_job" 2>/dev/null || true # agents that have not started yet
     rm -f "$folder/agents.job"
 fi
 if [[ -n $stamp ]] && is_alive "$redis"; then
@@ -217,7 +217,7 @@ if [[ -n $failure ]]; then
 elif ((is_warned && is_requeued && code)); then
     echo "the run is not over: the job goes back into the queue" >&2
     trap - TERM
-    scontrol requeue "$SLURM_JOB_ID" && sleep 60 # in which Slurm ends this script
+    scontrol requeue "$SLURM_JOB_ID" && sleep 60 # Slurm ends this script meanwhile
 fi
 echo "the run has ended with exit code $code; what it leaves is in $folder"
 exit "$code"

@@ -1,4 +1,4 @@
-"""What a job may be asked for next to its run: resources, queue, place. Checked before a word gets into a script."""
+"""Options of a job: resources, queue, folders. They are checked before they are written into a script."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from surreal.base.errors import ConfigError
 
 _WORD = (re.compile(r"[\w.,@%+=:/-]+"), "a word of letters, digits and .,@%+=:/-")
-#: Of `field`: what its text must be, and how that is said.
+#: Pattern of each field's text, and its description.
 _FORMS = {
     "partition": _WORD,
     "agent_partition": _WORD,
@@ -27,29 +27,29 @@ _COUNTS = ("cpus", "agent_cpus", "agent_nodes", "warning_s")
 
 @dataclass(frozen=True)
 class JobOptions:
-    """What a job is asked for; None leaves it to the cluster.
+    """Options of a job; None leaves a value to the cluster.
 
     Args:
-        run: id of the run, which a further job of the same script continues with; None: one for each job.
-        folder: on the shared file system, for the folders of runs; None: `runs` where `sbatch` is called.
-        partition, account, qos, time: as `sbatch` takes them, for the whole job.
-        agent_partition: partition of the agents' nodes, if it is another.
-        cpus: CPUs of the first node: Redis, the learner and the evaluation.
-        memory: memory of the first node; None: what Redis may take, and 4 GiB.
+        run: id of the run, which another job of the same script continues; None: one for each job.
+        folder: folder of runs on the shared file system; None: `runs` in the folder where `sbatch` is called.
+        partition, account, qos, time: options of `sbatch` for the whole job.
+        agent_partition: partition of the agents' nodes, if it differs.
+        cpus: CPUs of the first node, for Redis, the learner and the evaluation.
+        memory: memory of the first node; None: the maximum of Redis, and 4 GiB.
         gpus: GPUs of the first node.
         agent_cpus: CPUs of each agent.
         agent_memory: memory of each agent's CPU.
-        agent_nodes: how many nodes the agents are spread over; None: as few as there is room on.
-        has_array: whether agents are an array of jobs, which the first one hands in, and not a part of it.
-        activate: a command that makes `surreal` known on a node.
+        agent_nodes: number of nodes for the agents; None: as few as have room for them.
+        has_array: whether agents are an array of jobs, which the first job submits, instead of a part of it.
+        activate: a command that puts `surreal` on the PATH of a node.
         interface: network interface of the first node on which Redis listens; None: all of them.
-        warning_s: how long before the time limit the job is to drain, s.
-        is_requeued: whether the job may be put into the queue again.
+        warning_s: time before the time limit at which the job drains, s.
+        is_requeued: whether the job may be requeued.
         keeps_experience: whether Redis has an append-only file in the run's folder.
         sbatch: further options of `sbatch`, for all nodes.
 
     Raises:
-        ConfigError: one of them is out of range, or cannot be written into a script.
+        ConfigError: a value is out of range, or cannot be written into a script.
     """
 
     run: str | None = None
@@ -97,7 +97,7 @@ class JobOptions:
 
     @property
     def memory_mb(self) -> int | None:
-        """`memory` in MB, in which Slurm counts where no unit is given."""
+        """`memory` in MB, which is Slurm's default unit."""
         if self.memory is None:
             return None
         unit = self.memory[-1] if self.memory[-1] in "KMGT" else "M"
@@ -105,5 +105,5 @@ class JobOptions:
 
 
 def _option(field: str) -> str:
-    """The name of a field on the command line."""
+    """Return the command line's name of a field."""
     return {"warning_s": "--warning"}.get(field, f"--{field.replace('_', '-')}")

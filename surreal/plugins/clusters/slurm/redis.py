@@ -1,7 +1,7 @@
 """`surreal slurm redis`: the Redis of a job's run, for all of its nodes; the batch script starts it, and ends it last.
 
-Its password is new at each start and stands in one place, the run folder's `redis.address`, which only its owner can
-read. There `surreal status` and `surreal top` find it too, from any node that has the folder.
+Its password is new at each start, and is only in the run folder's `redis.address`, which only its owner can read.
+`surreal status` and `surreal top` find it there, from any node that has the folder.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ _RESTART_LIMIT = 5
 
 
 def serve(run: str, run_dir: Path, *, maxmemory: str, keeps_experience: bool, interface: str | None) -> None:
-    """Serve until a signal comes; a server that dies is started again at the same address.
+    """Serve until a signal comes; a server that dies is restarted at the same address.
 
     Args:
-        run: its id.
-        run_dir: its folder; made if missing.
-        maxmemory: bound of its memory, "2gb".
-        keeps_experience: whether it has an append-only file in the run's folder, and begins with what is there.
+        run: id of the run.
+        run_dir: folder of the run; made if missing.
+        maxmemory: maximum memory of the server, such as "2gb".
+        keeps_experience: whether the server loads and keeps its data in an append-only file in the run's folder.
         interface: network interface to listen on; None: all of them.
 
     Raises:
-        ConfigError: there is no such interface, or a size is none.
-        RedisUnavailableError: it does not start, or dies again and again.
+        ConfigError: the interface or the size is not valid.
+        RedisUnavailableError: it does not start, or dies too often.
         BusyError: another server has its data in the run's folder.
     """
     bind = _ALL_INTERFACES if interface is None else address_of(interface)
@@ -77,7 +77,7 @@ def serve(run: str, run_dir: Path, *, maxmemory: str, keeps_experience: bool, in
 
 
 def address_of(interface: str) -> str:
-    """The address of one of this machine's network interfaces, of IPv4 if it has one.
+    """Return the address of one of this machine's network interfaces, IPv4 if it has one.
 
     Raises:
         ConfigError: there is no such interface, or it has no address.
@@ -94,7 +94,7 @@ def address_of(interface: str) -> str:
 
 
 def _address_elsewhere(address: str, bind: str) -> str:
-    """A server's address as other nodes use it, password included."""
+    """Return a server's address for other nodes, with its password."""
     host = urlsplit(address_for_others(address, bind)).netloc.rpartition("@")[2]
     secret = urlsplit(address).netloc.rpartition("@")[0]
     return f"redis://{secret}@{host}"

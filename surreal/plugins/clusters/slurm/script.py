@@ -1,7 +1,7 @@
-"""The batch script of a run: what it asks Slurm for, the run's own values, and then `job.sh`, the same for all runs.
+"""The batch script of a run: the resources that it requests, the run's values, and `job.sh`, the same for all runs.
 
-One heterogeneous job: Redis, the learner and the evaluation on one node, the agents as tasks on others. The evaluation
-is next to the learner, so that a node of agents that fails does not take along who tells that the goal is reached.
+It is one heterogeneous job: Redis, the learner and the evaluation on one node, the agents as tasks on others. The
+evaluation is next to the learner, because it decides when the goal is reached and must survive a failing agents' node.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from surreal.distributed.connection.client import RedisClient
 from surreal.plugins.clusters.slurm.options import JobOptions
 from surreal.run.process.roles import AGENT, ENVIRONMENT, EVAL, PARAMETER_SERVER, RLX_CLIENT, RLX_SERVER
 
-#: Beside Redis, for the learner and the evaluation.
+#: Memory of the learner and the evaluation.
 _LEARNER_MB = 4096
-#: In place of the number that a job will have.
+#: Stands for the number that a job will have.
 _SOME_JOB = "1234567890"
 _SECRET = re.compile(r"://[^/@\s]*:[^/@\s]+@|[?&]password=")
 _BODY = "job.sh"
@@ -34,12 +34,12 @@ def render(
     Args:
         source: preset or file of the configuration.
         overrides: overrides of the configuration.
-        agents: how many, >= 1; None: as the configuration says.
+        agents: number of agents, >= 1; None: as in the configuration.
         options: options of the job.
-        is_tried: whether classes and environment are made here, as before a run, to find out what is wrong with them.
+        is_tried: whether to make classes and environment now, to find their errors.
 
     Raises:
-        ConfigError: the configuration is wrong, or is none that Slurm can run.
+        ConfigError: the configuration is wrong, or Slurm cannot run it.
     """
     if agents is not None:
         if agents < 1:
@@ -54,13 +54,13 @@ def render(
     config = load_config(source, overrides)
     _check(config)
     if is_tried:
-        from surreal.run.lockstep.check import check_run  # brings torch
+        from surreal.run.lockstep.check import check_run  # imports torch
 
         add_python_path(config.python_path)
         try:
             check_run(config)
         except EnvError as error:
-            raise ConfigError(f"{error}; with --no-check it is tried in the job alone", key="env.id") from error
+            raise ConfigError(f"{error}; with --no-check, only the job makes it", key="env.id") from error
     run = options.run or f"{config.name}-$SLURM_JOB_ID"
     try:
         RedisClient(run=run.replace("$SLURM_JOB_ID", _SOME_JOB))
@@ -77,7 +77,7 @@ def render(
 
 def _check(config: Config) -> None:
     if config.run.deterministic:
-        raise _refused(config, "run.deterministic", "is true: all of such a run is one process, on one node")
+        raise _refused(config, "run.deterministic", "is true: such a run is one process, on one node")
     for role, key in ((RLX_SERVER, "rlx.servers"), (RLX_CLIENT, "rlx.clients"), (ENVIRONMENT, "environment.run")):
         if role.count(config):
             raise _refused(config, key, f"asks for {role.name} processes, which the job would not start")
@@ -90,7 +90,7 @@ def _check(config: Config) -> None:
 def _refused(config: Config, key: str, problem: str) -> ConfigError:
     place = config.source_of(key)
     where = f" ({place})" if place else ""
-    advice = "`surreal run` in a job of one node takes it"
+    advice = "use `surreal run` in a job of one node"
     return ConfigError(f"{key}{where} {problem}; {advice}", key=key, source=place)
 
 
@@ -101,12 +101,12 @@ def _title(config: Config) -> str:
 #
 #   sbatch FILE      starts it; `scancel JOB` ends it, and the learner writes a checkpoint
 #
-# Written by `surreal slurm render`; docs/slurm.md says what happens at the time limit, a preemption, a node's failure.
+# Written by `surreal slurm render`; docs/slurm.md describes time limits, preemptions and failing nodes.
 """
 
 
 def _resources(config: Config, options: JobOptions) -> str:
-    """The lines for Slurm: of the whole job, of the first node, of the agents."""
+    """Write the lines for Slurm: for the whole job, the first node, and the agents."""
     whole = {
         "job-name": config.name,
         "output": "%x-%j.log",
@@ -123,7 +123,7 @@ def _resources(config: Config, options: JobOptions) -> str:
         "nodes": "1",
         "ntasks": "1",
         "cpus-per-task": str(options.cpus),
-        # Slurm takes --mem of the first part for the second as well, where it would contradict what is said there.
+        # Slurm would also apply --mem of the first part to the second, where it contradicts --mem-per-cpu.
         "mem-per-cpu": f"{-(-(options.memory_mb or needed_mb) // options.cpus)}M",
         "gres": None if options.gpus is None else f"gpu:{options.gpus}",
     }
@@ -155,7 +155,7 @@ def _requests(values: dict[str, str | None]) -> list[str]:
 
 
 def _values(config: Config, source: str, overrides: Iterable[str], run: str, options: JobOptions) -> str:
-    """The variables that `job.sh` reads."""
+    """Write the variables that `job.sh` reads."""
     path = Path(source)
     is_file = path.suffix in (".yaml", ".yml") or path.is_file()
     settings = [word for override in overrides for word in ("--set", override)]
@@ -168,23 +168,23 @@ def _values(config: Config, source: str, overrides: Iterable[str], run: str, opt
     partition = options.agent_partition or options.partition
     queue = f"--partition={partition}" if partition else ""
     return f"""\
-# The run's id, which a requeued job keeps; the folder of runs, on the shared file system; the configuration, and what
-# differs from it.
+# The run's id, which a requeued job keeps. The folder of runs, on the shared file system. The configuration, and the
+# settings that override it.
 run={run if options.run is None else shlex.quote(run)}
 root={root}
 config={shlex.quote(str(path.absolute()) if is_file else source)}
 settings=({shlex.join(settings)})
-# The agents: as an array of jobs, or as tasks of this one; what each job of an array asks for, and what each task does.
+# The agents: an array of jobs, or tasks of this one. The options of each job of an array, and of each task.
 agents={AGENT.count(config)} has_array={int(options.has_array)}
 agent_job=({queue})
 agent_task=(--cpus-per-task={options.agent_cpus} --mem-per-cpu={options.agent_memory})
-# Processes next to the learner or in its place; how often one that was killed is started again.
+# Processes next to the learner or in its place, and the limit of restarts.
 parameter_servers={PARAMETER_SERVER.count(config)} has_evaluation={EVAL.count(config)}
 restart_limit={config.run.restart_limit} is_requeued={int(options.is_requeued)}
-# Of the run's own Redis; none where the configuration names a server.
+# Options of the run's Redis; none if the configuration names a server.
 redis_options=({shlex.join(redis)})
 
-# Makes `surreal` known on a node.
+# Puts `surreal` on the PATH of a node.
 activate() {{
     {_activation(options.activate)}
 }}
@@ -192,9 +192,6 @@ activate() {{
 
 
 def _activation(command: str | None) -> str:
-    # Scripts of virtual environments and modules use variables that are not set.
-    return (
-        ":  # it is on the PATH that the job has from where it was submitted"
-        if command is None
-        else (f"set +u\n    {command}\n    set -u")
-    )
+    if command is None:
+        return ":  # it is on the PATH of the shell that submitted the job"
+    return f"set +u\n    {command}\n    set -u"  # such scripts use variables that are not set

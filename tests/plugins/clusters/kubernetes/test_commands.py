@@ -25,7 +25,7 @@ def test_manifests_go_to_stdout_or_into_a_file_and_warnings_elsewhere(capsys: py
     shown = capsys.readouterr()
     kinds = [each["kind"] for each in yaml.safe_load_all(shown.out)]
     assert kinds[0] == "Namespace" and "Deployment" in kinds
-    assert shown.err == "warning: rlx.clients is 4: environments that connect are elsewhere, none is rendered\n"
+    assert shown.err == "warning: rlx.clients is 4: environments that connect run elsewhere, none is rendered\n"
     assert main(["k8s", "render", "cartpole-rlx", "--run", "demo", *IMAGE, "-o", "demo.yaml"]) == 0
     assert capsys.readouterr().out == ""
     assert Path("demo.yaml").read_text() == shown.out
@@ -40,7 +40,7 @@ def test_manifests_go_to_stdout_or_into_a_file_and_warnings_elsewhere(capsys: py
         (["render", "cartpole-dqn", *IMAGE, "--set", "agent.cuont=3"], "agent.count"),
         (["render", "cartpole-dqn", *IMAGE, "-o", "no/such/folder.yaml"], "no/such/folder.yaml cannot be written"),
         (["secret", "My_Run"], "cannot be the name of a namespace"),
-        (["copy", "."], "exists already"),
+        (["copy", "."], "already exists"),
     ],
 )
 def test_what_makes_no_sense_is_one_line(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,7 @@ from surreal.envs.wrappers.named import WrapperSpec, apply_wrappers
 from surreal.plugins.doctor.report import all_faults, render
 
 ROOT = Path(__file__).parents[3]
-DOCTOR = ROOT / "surreal" / "doctor"
+DOCTOR = ROOT / "surreal" / "plugins" / "doctor"
 FAULTS = [fault for faults in all_faults().values() for fault in faults]
 
 
@@ -51,7 +51,7 @@ def test_wrappers_that_remedies_name_exist_with_these_arguments() -> None:
 
 def test_every_fault_is_used_by_a_check_and_planted_in_a_test() -> None:
     checks = "\n".join(path.read_text() for path in DOCTOR.rglob("*.py") if path.name != "faults.py")
-    tests = [*(ROOT / "tests/unit/doctor").glob("*.py"), *(ROOT / "tests/integration").glob("test_doctor_*.py")]
+    tests = [*(ROOT / "tests/plugins/doctor").glob("*.py"), *(ROOT / "tests/integration").glob("test_doctor_*.py")]
     planted = "\n".join(path.read_text() for path in tests)
     for path in DOCTOR.rglob("faults.py"):
         for node in ast.parse(path.read_text()).body:

@@ -1,7 +1,5 @@
 """Apps: folders with an `app.yaml`, an environment program that talks RLX, and perhaps an algorithm to edit.
 
-templates/       what new apps are made of: plain files, no code of this package
-importing/       an app.yaml of RELAAX becomes ours
-
-Only the command line imports it.
+templates/       plain files from which new apps are made
+importing/       converts an app.yaml of RELAAX
 """

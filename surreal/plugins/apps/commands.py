@@ -1,4 +1,4 @@
-"""`surreal new`, `generate`, `config` and `model`: apps, from an idea to their settings."""
+"""`surreal new`, `generate`, `config` and `model`: apps and their settings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 config_app = typer.Typer(
     name="config",
-    help="An app's settings: what there is to choose from, what they mean, how to set them.",
+    help="An app's settings: list, explain, show, set and import them.",
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -30,7 +30,7 @@ _APP = Path("app.yaml")
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add these commands."""
+    """Add these commands to the `surreal` command."""
     app.command(rich_help_panel=Panel.TRAIN)(new)
     app.command(rich_help_panel=Panel.TRAIN)(generate)
     app.add_typer(config_app, rich_help_panel=Panel.TRAIN)
@@ -42,11 +42,11 @@ def new(
     algorithm: AlgorithmOption = None,
     environment: Annotated[str, typer.Option("--environment", "-e", metavar="NAME", help=_ENVIRONMENT_HELP)] = "bandit",
 ) -> None:
-    """Make an app: a folder with settings and an environment program, which runs at once."""
+    """Make an app that runs at once: a folder with settings and an environment program."""
     from surreal.plugins.apps.creating import new_app
 
     change = new_app(name, environment, algorithm)
-    typer.echo(f"{name} is made: {_described(change)}")
+    typer.echo(f"made {name}: {_described(change)}")
     _say_needs(change)
     typer.echo(f"next: cd {name} && surreal run")
 
@@ -58,7 +58,7 @@ def generate(
     ] = None,
     config: ConfigFile = _APP,
 ) -> None:
-    """Give an app another environment, or an algorithm's own files to edit; what is replaced is kept."""
+    """Change an app's environment, or copy its algorithm's files to edit; replaced files are kept."""
     from surreal.plugins.apps.creating import switch_algorithm, switch_environment
     from surreal.plugins.apps.local_copy import copy_algorithm
 
@@ -76,7 +76,7 @@ def generate(
         copied, kept = copy_algorithm(config, is_kept=bool(change.kept))
         for file in copied:
             typer.echo(f"{file.path}   copy of {file.module}")
-        typer.echo(f"{config} uses them; what is called when stands in {config.parent / 'algorithm' / 'README.md'}")
+        typer.echo(f"{config} uses them; {config.parent / 'algorithm' / 'README.md'} explains when each is called")
         _say_kept([*change.kept, *kept])
 
 
@@ -86,17 +86,17 @@ def config(
     config: ConfigFile = _APP,
     algorithm: Annotated[
         str | None,
-        typer.Option("--algorithm", "-a", metavar="NAME", help="Use this algorithm, or one of the listed settings."),
+        typer.Option("--algorithm", "-a", metavar="NAME", help="Use this algorithm, or these listed settings."),
     ] = None,
     environment: Annotated[
         str | None, typer.Option("--environment", "-e", metavar="NAME", help="Use this environment's sections.")
     ] = None,
     local_algorithm: Annotated[
         str | None,
-        typer.Option("--local-algorithm", "-l", metavar="BOOL", help="Use the files in algorithm/, or not."),
+        typer.Option("--local-algorithm", "-l", metavar="BOOL", help="Whether to use the files in algorithm/."),
     ] = None,
 ) -> None:
-    """Without options, show the app and list the settings that there are for algorithms, by environment."""
+    """Without options, show the app and list the available settings of algorithms, by environment."""
     context.obj = config
     if context.invoked_subcommand is not None:
         return
@@ -109,28 +109,28 @@ def config(
     if environment is not None:
         change = switch_environment(config, environment, has_files=False)
         typer.echo(f"the environment is {_described(change)}")
-        typer.echo("the program in environment/ is as it was; `surreal generate -e` replaces it, too")
+        typer.echo("the program in environment/ is unchanged; `surreal generate -e` also replaces it")
         _say_needs(change)
         _say_kept(change.kept)
     if algorithm is not None:
         change = switch_algorithm(config, algorithm)
-        typer.echo(f"the algorithm's settings are those of {change.configuration.name}" if change.configuration else "")
+        typer.echo(f"the algorithm's settings are {change.configuration.name}" if change.configuration else "")
         _say_warning(change)
         _say_kept(change.kept)
     if local_algorithm is not None:
         to_local = flag(local_algorithm)
         change = switch_local(config, to_local=to_local)
-        typer.echo(f"the algorithm is {'that of the folder algorithm/' if to_local else 'that of Surreal'}")
+        typer.echo(f"the algorithm is {'the copy in algorithm/' if to_local else 'the one of Surreal'}")
         _say_kept(change.kept)
 
 
 @config_app.command()
 def explain(
     context: typer.Context,
-    key: Annotated[str, typer.Argument(metavar="KEY", help="Such as learner.gamma, or learner.clip_range.")],
+    key: Annotated[str, typer.Argument(metavar="KEY", help="A setting, such as learner.gamma or learner.clip_range.")],
     config: _OwnFile = None,
 ) -> None:
-    """Explain what a setting is: its type, default, unit and meaning, and its value in the app."""
+    """Explain a setting: its type, default, unit, meaning, and its value in the app."""
     from surreal.plugins.apps.document import read_document
     from surreal.plugins.apps.explaining import explain as find_out
 
@@ -145,11 +145,11 @@ def set_(
     context: typer.Context,
     settings: Annotated[
         list[str],
-        typer.Argument(metavar="KEY VALUE ...", help="Such as learner.gamma 0.5; values as YAML has them."),
+        typer.Argument(metavar="KEY VALUE ...", help="Settings and YAML values, such as learner.gamma 0.5."),
     ],
     config: _OwnFile = None,
 ) -> None:
-    """Set settings, all or none of them; comments stay, and the earlier file is kept."""
+    """Change settings, all or none of them; comments stay, and the earlier file is kept."""
     from surreal.plugins.apps.creating import set_settings
 
     if len(settings) % 2:
@@ -162,10 +162,10 @@ def set_(
 @config_app.command()
 def show(
     context: typer.Context,
-    section: Annotated[str | None, typer.Argument(metavar="SECTION", help="Only this one.")] = None,
+    section: Annotated[str | None, typer.Argument(metavar="SECTION", help="Show only this section or setting.")] = None,
     config: _OwnFile = None,
 ) -> None:
-    """Show the settings in full, defaults included."""
+    """Show all settings, defaults included."""
     from ruamel.yaml.comments import CommentedMap
 
     from surreal.config import load_config, to_yaml
@@ -177,7 +177,7 @@ def show(
         return
     found = get_value(document, section)
     if found is None:
-        raise ConfigError(f"{section} is not a section, and no setting that is set; there are {', '.join(document)}")
+        raise ConfigError(f"{section} is neither a section nor a setting with a value; sections: {', '.join(document)}")
     is_section = isinstance(found, CommentedMap)
     typer.echo(to_text(found) if is_section else found, nl=not is_section)
 
@@ -188,12 +188,12 @@ def import_(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="An app.yaml of RELAAX 1.1.0 or of 2017.")],
     config: _OwnFile = None,
 ) -> None:
-    """Turn an app.yaml of RELAAX into one of ours; what has no meaning any more is named with the reason."""
+    """Convert an app.yaml of RELAAX; obsolete keys are listed with the reason."""
     from surreal.plugins.apps.importing import import_file
 
     path = config or context.obj
     result = import_file(file, path)
-    typer.echo(f"{path} is made: {result.settings} settings of {file} are in it")
+    typer.echo(f"made {path} with {result.settings} settings of {file}")
     for key, reason in result.left_out:
         typer.echo(f"  {key}: {reason}")
     _say_kept(result.kept)
@@ -201,10 +201,10 @@ def import_(
 
 def model(
     source: Annotated[
-        str, typer.Argument(metavar="PRESET_OR_FILE", help="Whose model; default: the app's.")
+        str, typer.Argument(metavar="PRESET_OR_FILE", help="Configuration of the model; default: the app's.")
     ] = "app.yaml",
 ) -> None:
-    """Show the layers of a model, and their parameters."""
+    """Show the layers of a model and their parameters."""
     from rich.console import Console
 
     from surreal.plugins.apps.explaining import model_table
@@ -229,7 +229,7 @@ def _list(config: Path) -> None:
         typer.echo(f"{mark} {each.name:28} {each.title()}")
 
 
-#: What is shown of an app at one sight.
+#: Summary of an app: the keys of its parts.
 _SHOWN = {
     "environment": "env.id",
     "learner": "learner.class",
@@ -262,7 +262,7 @@ def _say_kept(kept: list[Path]) -> None:
 
 
 def _import_from(config: Path) -> None:
-    """Let classes of an app be found: its own folder is where they are."""
+    """Make an app's classes importable from its folder."""
     from surreal.config import add_python_path
 
     add_python_path([str(config.resolve().parent)])

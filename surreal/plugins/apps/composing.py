@@ -1,4 +1,4 @@
-"""An app.yaml from its two halves: the sections of an environment's template, and those of an algorithm's settings."""
+"""Composes an app.yaml from the sections of an environment's template and those of an algorithm's settings."""
 
 from __future__ import annotations
 
@@ -12,36 +12,30 @@ from surreal.plugins.apps.document import join_sections, merge, parse_document, 
 from surreal.plugins.apps.environments import Template
 
 _ENVIRONMENT = ("env", "environment", "rlx", "eval", "checkpoint", "run")
-#: What of a preset's environment belongs to its algorithm: how images and rewards are prepared.
+#: Settings of a preset's environment that belong to its algorithm: they prepare images and rewards.
 _PREPARATION = ("kwargs", "wrappers", "frame_stack")
 _CHECKPOINTS = "checkpoint:\n  checkpoint_time_interval: 60\n"
 _LIMIT = "run:\n  max_env_steps: 1_000_000\n"
 
 
 def compose(app: str, template: Template, configuration: Configuration) -> str:
-    """Write the app.yaml of an app.
-
-    Args:
-        app: its name.
-        template: template of its environment.
-        configuration: settings of its algorithm.
-    """
+    """Return the text of a new app.yaml; `app` is the app's name."""
     environment = _environment(app, template, configuration)
     document = CommentedMap((name, environment[name]) for name in _ENVIRONMENT[:3])
     document |= _algorithm(configuration)
     document |= CommentedMap((name, environment[name]) for name in _ENVIRONMENT[3:])
-    head = "# An app of Surreal. `surreal run` trains, `surreal config explain KEY` says what a setting means.\n"
+    head = "# An app of Surreal. `surreal run` trains, `surreal config explain KEY` explains a setting.\n"
     imports = split_sections(to_text(template.sections(app, configuration.family))).get("python_path", "")
     return f"{head}version: 1\nname: {app}\n{imports}\n{spaced(document)}"
 
 
 def with_environment(text: str, app: str, template: Template, configuration: Configuration) -> str:
-    """Put another environment into an app.yaml, whose algorithm stays."""
+    """Replace the environment in the text of an app.yaml; its algorithm stays."""
     return _replace(text, _ENVIRONMENT, _environment(app, template, configuration))
 
 
 def with_algorithm(text: str, configuration: Configuration) -> str:
-    """Put another algorithm's settings into an app.yaml, whose environment stays, but for how images are prepared."""
+    """Replace the algorithm in the text of an app.yaml; its environment stays, except the preparation of images."""
     new = _algorithm(configuration)
     env = parse_document(text, "app.yaml")["env"]
     if configuration.env_id() == env.get("id"):
@@ -51,7 +45,7 @@ def with_algorithm(text: str, configuration: Configuration) -> str:
 
 
 def _environment(app: str, template: Template, configuration: Configuration) -> CommentedMap:
-    """Give the sections around an algorithm: the template's where it has them, else those of the settings."""
+    """Return the sections around an algorithm: those of the template, else those of the settings."""
     mine, theirs = template.sections(app, configuration.family), configuration.sections()
     is_same = mine["env"].get("id") == (theirs.get("env") or {}).get("id")
     if mine["env"].get("observation_space") is None:
@@ -73,13 +67,13 @@ def _environment(app: str, template: Template, configuration: Configuration) -> 
 def _algorithm(configuration: Configuration) -> CommentedMap:
     theirs = configuration.sections()
     found = CommentedMap((name, theirs[name]) for name in SECTIONS if name in theirs)
-    found["agent"].insert(1, "count", 0, comment="programs elsewhere play: no agent of the run has environments")
+    found["agent"].insert(1, "count", 0, comment="the environment program plays, not the run's agents")
     comment_sections(found)
     return found
 
 
 def _prepare(env: CommentedMap, theirs: CommentedMap) -> None:
-    """Take over how a preset prepares what is seen; what only an environment can apply is left to the program."""
+    """Copy a preset's preparation of observations and rewards; the program applies wrappers that a server cannot."""
     given = theirs.get("env") or CommentedMap()
     for name in _PREPARATION:
         if name in given and name not in env:
@@ -90,9 +84,9 @@ def _prepare(env: CommentedMap, theirs: CommentedMap) -> None:
 
 
 def _is_remote(wrapper: Any) -> bool:
-    """Whether a server can apply a wrapper: one that is a function of an observation, a reward or an action."""
+    """Whether a server can apply a wrapper: it must be a function of an observation, a reward or an action."""
     from surreal.base.errors import EnvError
-    from surreal.envs import WrapperSpec  # brings gymnasium
+    from surreal.envs import WrapperSpec  # imports gymnasium
     from surreal.rlx.pool.wrapping import check_remote
 
     try:
@@ -110,7 +104,7 @@ def spaced(document: CommentedMap) -> str:
 
 
 def _replace(text: str, names: Sequence[str], new: CommentedMap) -> str:
-    """Replace sections of a text by others; those that it did not have come behind the one that they follow."""
+    """Replace sections of a text; new ones are inserted after the section that precedes them in `new`."""
     old, texts = split_sections(text), split_sections("\n" + spaced(new))
     result = {name: texts.get(name, part) for name, part in old.items() if name in texts or name not in names}
     order = list(texts)

@@ -22,19 +22,19 @@ class Algorithm(NamedTuple):
     """An algorithm.
 
     Attributes:
-        learner: name of the class that learns by it; of several with one class, the first counts as its algorithm.
-        others: names of the same.
+        learner: name of its learner's class; the first algorithm with a class is the one that the class stands for.
+        others: other names.
     """
 
     learner: str
     others: tuple[str, ...] = ()
 
 
-#: By our name, which presets end with.
+#: Algorithms by the name with which presets end.
 ALGORITHMS: dict[str, Algorithm] = {
     "pg": Algorithm("PolicyGradientLearner", ("policy-gradient", "reinforce")),
     "a2c": Algorithm("A2CLearner"),
-    "a3c": Algorithm("A2CLearner", ("da3c",)),  # whose gradients agents compute
+    "a3c": Algorithm("A2CLearner", ("da3c",)),  # agents compute its gradients
     "ppo": Algorithm("PPOLearner", ("dppo",)),
     "trpo": Algorithm("TRPOLearner"),
     "vtrace": Algorithm("VTraceLearner", ("impala",)),
@@ -49,10 +49,10 @@ ALGORITHMS: dict[str, Algorithm] = {
 
 
 def find_algorithm(name: str) -> str:
-    """Return our name of an algorithm.
+    """Return an algorithm's key in ALGORITHMS.
 
     Raises:
-        ConfigError: there is none of that name; the message has the nearest.
+        ConfigError: the name is unknown; the message has the nearest one.
     """
     wanted = name.lower().replace("_", "-")
     for own, algorithm in ALGORITHMS.items():
@@ -60,17 +60,12 @@ def find_algorithm(name: str) -> str:
             return own
     known = [each for own, algorithm in ALGORITHMS.items() for each in (own, *algorithm.others)]
     similar = nearest(wanted, known)
-    advice = f"there are {', '.join(known)}" if similar is None else f"did you mean {similar}?"
+    advice = f"use one of {', '.join(known)}" if similar is None else f"did you mean {similar}?"
     raise ConfigError(f"{name} is not an algorithm; {advice}", key="-a")
 
 
 def algorithm_of(class_path: str, gradients: str = "learner") -> str | None:
-    """Return our name of the algorithm that a class learns by, None if it is a user's own.
-
-    Args:
-        class_path: the setting `learner.class`.
-        gradients: the setting `learner.gradients`.
-    """
+    """Return the algorithm of `learner.class` and `learner.gradients`, None for a user's class."""
     learner = class_path.rpartition(".")[2]
     found = next((own for own, algorithm in ALGORITHMS.items() if algorithm.learner == learner), None)
     return "a3c" if found == "a2c" and gradients == "agents" else found
@@ -82,7 +77,7 @@ _COLUMN = 38
 
 
 def comment_sections(document: CommentedMap) -> None:
-    """Write a comment beside each setting that has none."""
+    """Add a comment to each setting that has none."""
     for section, _ in document.items():
         if isinstance(document[section], CommentedMap):
             for path, mapping, name in list(_settings(document[section], section)):
@@ -90,7 +85,7 @@ def comment_sections(document: CommentedMap) -> None:
 
 
 def _settings(mapping: CommentedMap, prefix: str) -> Iterator[tuple[str, CommentedMap, str]]:
-    """Yield the settings that stand on lines of their own: dotted key, the mapping that each is in, its name there."""
+    """Yield the settings on separate lines: dotted key, mapping that contains the setting, name in it."""
     for name, value in mapping.items():
         path = f"{prefix}.{name}"
         if isinstance(value, CommentedMap) and not value.fa.flow_style():
@@ -125,18 +120,18 @@ def _has_comment(mapping: CommentedMap, name: str) -> bool:
 
 
 def _first_sentence(text: str) -> str:
-    """The first sentence, without its full stop and what stands in brackets: sources, mostly."""
+    """Return the first sentence, without its period and without parentheses, which mostly cite sources."""
     plain = re.sub(r" \([^()]*\)", "", text)
     return plain.partition(". ")[0].rstrip(".")
 
 
-#: What an algorithm's settings are in.
+#: Sections of an algorithm's settings.
 SECTIONS = ("model", "agent", "learner", "replay", "sender", "broadcast")
-#: Settings of a preset's agents that say nothing where programs elsewhere play.
+#: Settings of a preset's agents that do not apply when an environment program plays.
 _OF_AGENTS = ("count", "per_process", "show_ui")
-#: The environment of a preset, which is the first thing in it: to parse them all would take a second.
+#: The environment at the start of a preset; parsing all presets would take a second.
 _ENV_ID = re.compile(r"^env:\n  id: (\S+)", re.MULTILINE)
-#: Families for whatever has no preset: by what environments show, and how they are acted in.
+#: Families for environments without presets, by their observations and actions.
 _VECTORS, _CONTINUOUS, _IMAGES, _ATARI = "cartpole", "pendulum", "image", "atari"
 
 
@@ -148,29 +143,28 @@ class Configuration(NamedTuple):
 
     @property
     def algorithm(self) -> str:
-        """Which algorithm, "" if it is none of those with a name."""
+        """Its key in ALGORITHMS, "" if it has none."""
         return next((each for each in ALGORITHMS if self.name.endswith(f"-{each}")), "")
 
     @property
     def family(self) -> str:
-        """Which environments."""
+        """Its family of environments."""
         return self.name.removesuffix(f"-{self.algorithm}")
 
     def text(self) -> str:
-        """Read its file."""
         return self.path.read_text(encoding="utf-8")
 
     def title(self) -> str:
-        """What its head comment says."""
+        """Return the comment at the top of its file."""
         return self.text().partition("\n")[0].removeprefix("#").strip()
 
     def env_id(self) -> str | None:
-        """The environment that it was made for, None if it names none."""
+        """Return its environment's id, None if it has none."""
         found = _ENV_ID.search(self.text())
         return None if found is None else found[1]
 
     def sections(self) -> CommentedMap:
-        """Give all its sections, with the comments in them; of the agents, what says how they act."""
+        """Return all its sections with their comments, without settings that only apply to the run's agents."""
         text = self.text()
         head = text[: text.index("\nversion:") + 1] if "\nversion:" in text else text.partition("\n")[0]
         sections = parse_document(text[len(head) :], self.name)
@@ -180,14 +174,14 @@ class Configuration(NamedTuple):
 
 
 def configurations() -> list[Configuration]:
-    """List all configurations by name."""
-    folders = (PRESETS, TEMPLATES / "configurations")  # the second has the last word
+    """List all configurations by name, without the presets that only show RLX."""
+    folders = (PRESETS, TEMPLATES / "configurations")  # the second one overrides the first
     paths = {path.stem: path for folder in folders for path in folder.glob("*.yaml")}
-    return [Configuration(name, path) for name, path in sorted(paths.items()) if _suits_apps(path)]
+    return [Configuration(name, path) for name, path in sorted(paths.items()) if not name.endswith("-rlx")]
 
 
 def families(template: Template, env_id: str) -> list[str]:
-    """Give the families of settings that suit an environment, the best first."""
+    """List the families of settings that suit an environment, the best first."""
     exact = dict.fromkeys(each.family for each in configurations() if each.algorithm and each.env_id() == env_id)
     if template.configurations:
         return list(dict.fromkeys([*exact, *template.configurations]))
@@ -195,14 +189,10 @@ def families(template: Template, env_id: str) -> list[str]:
 
 
 def choose(algorithm: str, among: Sequence[str]) -> Configuration:
-    """Choose the settings of an algorithm.
-
-    Args:
-        algorithm: our name of it.
-        among: families of settings, the best first.
+    """Choose the settings of an algorithm from families of settings, the best first.
 
     Raises:
-        ConfigError: none of them has settings of this algorithm.
+        ConfigError: none of the families has settings of this algorithm.
     """
     known = {each.name: each for each in configurations()}
     for family in among:
@@ -214,28 +204,18 @@ def choose(algorithm: str, among: Sequence[str]) -> Configuration:
     raise ConfigError(
         f"there are no {algorithm} settings for this kind of environment. It has settings for "
         f"{', '.join(dict.fromkeys(fitting)) or 'no algorithm'}; {algorithm} suits "
-        f"{', '.join(dict.fromkeys(suited)) or 'none that is known'}",
+        f"{', '.join(dict.fromkeys(suited)) or 'no known environment'}",
         key="-a",
     )
 
 
-def find_configuration(name: str) -> Configuration | None:
-    """Find a configuration by its name."""
-    return next((each for each in configurations() if each.name == name), None)
-
-
-def _suits_apps(path: Path) -> bool:
-    """Whether a file is more than an example of RLX."""
-    return not path.stem.endswith("-rlx")
-
-
 def _by_spaces(env_id: str) -> Iterator[str]:
-    """Yield families by what an environment shows and takes; what cannot be made here is judged by its package.
+    """Yield families by an environment's spaces, or by its package if it cannot be made here.
 
     Raises:
         EnvError: there is no such environment.
     """
-    from surreal.envs import check_env_id, make_env  # brings gymnasium
+    from surreal.envs import check_env_id, make_env  # imports gymnasium
     from surreal.envs.ids import extra_of
 
     if env_id.startswith("ALE/"):

@@ -1,4 +1,4 @@
-"""`surreal new`, `surreal generate -e`, `surreal config -a` and `-e`: what an app is made of."""
+"""Makes and changes apps: `surreal new`, `surreal generate -e`, `surreal config -a` and `-e`."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from surreal.plugins.apps.configurations import (
     Configuration,
     algorithm_of,
     choose,
+    configurations,
     families,
     find_algorithm,
-    find_configuration,
 )
 from surreal.plugins.apps.document import (
     back_up,
@@ -39,11 +39,11 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
 class Change(NamedTuple):
-    """What was done to an app."""
+    """A change of an app."""
 
-    template: Template | None  #: of its environment; None: it is of none of ours
-    configuration: Configuration | None  #: its algorithm's settings are those of; None: they stayed
-    kept: list[Path]  #: where the earlier files are
+    template: Template | None  #: template of its environment; None: it was not made from one
+    configuration: Configuration | None  #: new settings of its algorithm; None: they stayed
+    kept: list[Path]  #: paths of the earlier files
     warning: str = ""
 
 
@@ -51,21 +51,21 @@ def new_app(folder: Path, environment: str, algorithm: str | None) -> Change:
     """Make an app.
 
     Args:
-        folder: folder of the app; its name is the app's.
-        environment: name of a template, or what one takes for a name.
-        algorithm: any name of it; None: the template's own choice.
+        folder: folder of the app, whose name is the app's name.
+        environment: name or alias of a template, or a name that its pattern matches.
+        algorithm: any name of an algorithm; None: the template's default.
 
     Raises:
-        ConfigError: the folder exists, or there is no such environment or algorithm; nothing was written.
+        ConfigError: the folder exists, or the environment or algorithm is unknown; nothing was written.
     """
     name = folder.name
     if not _NAME.fullmatch(name):
         must = "1 to 64 letters, digits, dots, dashes and underscores, the first a letter or digit"
         raise ConfigError(f"{name!r} is not a name for an app; it must be {must}", key="NAME")
     if folder.exists():
-        raise ConfigError(f"{folder} exists already; choose another name, or change it with `surreal generate`")
+        raise ConfigError(f"{folder} already exists; choose another name, or change it with `surreal generate`")
     template = find_template(environment)
-    add_python_path([str(folder.resolve().parent)])  # where a class of a person's own may be, and is looked for later
+    add_python_path([str(folder.resolve().parent)])  # the user's classes may be there
     template, configuration = _choose_variant(template, find_algorithm(algorithm or template.algorithm))
     text = compose(name, template, configuration)
     try:
@@ -79,10 +79,10 @@ def new_app(folder: Path, environment: str, algorithm: str | None) -> Change:
 
 
 def _choose_variant(template: Template, algorithm: str) -> tuple[Template, Configuration]:
-    """Choose an environment of the template that the algorithm suits, and its settings.
+    """Choose an environment of the template that suits the algorithm, and the algorithm's settings.
 
     Raises:
-        ConfigError: there is none; the message is about the template's first environment.
+        ConfigError: no environment suits it; the message is about the template's first one.
     """
     problem: ConfigError | None = None
     for variant in template.variants():
@@ -94,17 +94,15 @@ def _choose_variant(template: Template, algorithm: str) -> tuple[Template, Confi
 
 
 def switch_environment(config: Path, environment: str, *, has_files: bool) -> Change:
-    """Give an app another environment.
-
-    The algorithm stays, and its settings do if they suit the new environment as they suited the old one.
+    """Replace an app's environment. The algorithm stays, and so do its settings if they suit both environments.
 
     Args:
-        config: the app.yaml.
-        environment: as in `new_app`.
-        has_files: also its program and README, in the place of those that are there, which are kept under other names.
+        config: path of the app.yaml.
+        environment: name of the environment; see `new_app`.
+        has_files: whether to replace program and README too; the earlier ones are kept under other names.
 
     Raises:
-        ConfigError: there is no such environment, or no settings of the app's algorithm for it; nothing was written.
+        ConfigError: the environment is unknown, or has no settings of the app's algorithm; nothing was written.
     """
     document, template = read_document(config), find_template(environment)
     app = _app_name(document, config)
@@ -125,18 +123,18 @@ def switch_environment(config: Path, environment: str, *, has_files: bool) -> Ch
 
 
 def switch_algorithm(config: Path, name: str, *, keeps_settings: bool = False) -> Change:
-    """Give an app another algorithm, with its settings.
+    """Replace an app's algorithm and its settings.
 
     Args:
-        config: the app.yaml.
-        name: name of an algorithm, or of one of the configurations.
-        keeps_settings: change nothing if the app has this algorithm already.
+        config: path of the app.yaml.
+        name: name of an algorithm or of a configuration.
+        keeps_settings: whether to change nothing if the app already has this algorithm.
 
     Raises:
-        ConfigError: there is none of that name, or none for the app's environment; nothing was written.
+        ConfigError: the name is unknown, or has no settings for the app's environment; nothing was written.
     """
     document = read_document(config)
-    found = find_configuration(name)
+    found = next((each for each in configurations() if each.name == name), None)
     current = _algorithm_of(document)
     if keeps_settings and found is None and find_algorithm(name) == current:
         return Change(template_of(document), None, [])
@@ -156,10 +154,10 @@ def _algorithm_of(document: Mapping[str, Any]) -> str | None:
 
 
 def switch_local(config: Path, *, to_local: bool) -> Change:
-    """Point an app.yaml to the files in its folder `algorithm`, or back to the package.
+    """Make an app.yaml use the files in its folder `algorithm`, or the package's.
 
     Raises:
-        ConfigError: a class is not there.
+        ConfigError: a class is missing.
     """
     document = read_document(config)
     use_local(document, config.parent, is_local=to_local)
@@ -168,14 +166,14 @@ def switch_local(config: Path, *, to_local: bool) -> Change:
 
 
 def set_settings(config: Path, settings: Mapping[str, str]) -> Change:
-    """Set settings of an app.yaml, all or none of them; its comments stay.
+    """Change settings of an app.yaml, all or none of them; its comments stay.
 
     Args:
-        config: the app.yaml.
-        settings: values as YAML, by dotted key.
+        config: path of the app.yaml.
+        settings: YAML values by dotted key.
 
     Raises:
-        ConfigError: there is no such setting, or it does not take this value; nothing was written.
+        ConfigError: a setting is unknown, or its value is wrong; nothing was written.
     """
     document = read_document(config)
     for key, text in settings.items():
@@ -194,7 +192,7 @@ def _with_algorithm(text: str, configuration: Configuration, folder: Path) -> st
 
 
 def fitting_families(document: CommentedMap) -> list[str]:
-    """Give the families of settings that suit an app's environment."""
+    """List the families of settings that suit an app's environment."""
     template, env_id = template_of(document), str(get_value(document, "env.id"))
     if template is None:
         template = Template("", "", "", configurations=("image",) if _shows_images(document) else ())

@@ -1,4 +1,4 @@
-"""YAML that is edited: an app.yaml whose comments, order and way of writing stay as they are."""
+"""Edits an app.yaml, and keeps its comments, order and style."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def read_document(path: Path) -> CommentedMap:
     """Read a file.
 
     Raises:
-        ConfigError: it is missing, no YAML, or no mapping of sections.
+        ConfigError: it is missing, or not YAML, or not a mapping of sections.
     """
     try:
         return parse_document(path.read_text(encoding="utf-8"), path.name)
@@ -42,15 +42,15 @@ def parse_document(text: str, label: str) -> CommentedMap:
     """Read a text; `label` is its name in messages.
 
     Raises:
-        ConfigError: it is no YAML, or no mapping of sections.
+        ConfigError: it is not YAML, or not a mapping of sections.
     """
-    parse(text, label)  # which names the line of what is wrong, and is as strict as a run
+    parse(text, label)  # its errors name the line, and it is as strict as a run
     try:
         found = _yaml().load(text)
     except YAMLError as error:
         raise ConfigError(f"{label} is not valid YAML: {' '.join(str(error).split())}") from error
     if not isinstance(found, CommentedMap):
-        raise ConfigError(f"{label} holds no sections")
+        raise ConfigError(f"{label} has no sections")
     return found
 
 
@@ -62,15 +62,12 @@ def to_text(document: CommentedMap) -> str:
 
 
 def save_text(path: Path, text: str, *, is_kept: bool = False) -> Path | None:
-    """Check a configuration as a run would, and put it in the place of a file, which is kept next to it.
+    """Check a configuration like a run does, and write it to a file; return where the earlier file is kept, or None.
 
     Args:
         path: path of the file.
-        text: what it is to hold.
-        is_kept: whether the earlier file is kept already.
-
-    Returns:
-        Where the earlier file is now; None if there was none.
+        text: its new content.
+        is_kept: whether the earlier file is already kept.
 
     Raises:
         ConfigError: a setting is wrong; nothing was written.
@@ -82,7 +79,7 @@ def save_text(path: Path, text: str, *, is_kept: bool = False) -> Path | None:
 
 
 def check_text(path: Path, text: str) -> None:
-    """Check a configuration that is to become a file.
+    """Check a configuration before it is written to a file.
 
     Raises:
         ConfigError: a setting is wrong.
@@ -98,7 +95,7 @@ def check_text(path: Path, text: str) -> None:
 
 
 def back_up(path: Path) -> Path | None:
-    """Move a file or folder to `NAME.~N~`, the first N that is free; returns where to, None if there is none."""
+    """Move a file or folder to `NAME.~N~` with the first free N, and return the new path; None if it does not exist."""
     if not path.exists():
         return None
     number = 1
@@ -112,7 +109,7 @@ def back_up(path: Path) -> Path | None:
 
 
 def get_value(document: Mapping[str, Any], key: str) -> Any:
-    """Give the value at a dotted key, None if it is not there."""
+    """Return the value at a dotted key, or None."""
     found: Any = document
     for name in key.split("."):
         found = found.get(name) if isinstance(found, Mapping) else None
@@ -120,12 +117,12 @@ def get_value(document: Mapping[str, Any], key: str) -> Any:
 
 
 def set_value(document: CommentedMap, key: str, value: Any) -> None:
-    """Set the value at a dotted key; sections that are missing are made.
+    """Set the value at a dotted key, and make missing sections.
 
-    What stands below a section, such as an empty line, is below what comes to stand last in it.
+    Lines below a section, such as an empty line, stay below its last setting.
 
     Raises:
-        ConfigError: the key leads through something that has no keys.
+        ConfigError: a part of the key is a value, which has no keys.
     """
     *sections, last = key.split(".")
     target = document
@@ -136,14 +133,14 @@ def set_value(document: CommentedMap, key: str, value: Any) -> None:
         target = target[name]
         if not isinstance(target, CommentedMap):
             path = ".".join(sections[: number + 1])
-            raise ConfigError(f"{path} is {target!r}, which has no settings of its own", key=key)
+            raise ConfigError(f"{path} is {target!r}, not a section with settings", key=key)
     target[last] = _node(value)
     if below:
         _put_below(document[sections[0]], below)
 
 
 def _last_line(section: Any) -> tuple[CommentedMap, str] | None:
-    """Find the mapping and the key of a section's last line; None where that is not a setting of its own."""
+    """Find the mapping and the key of a section's last line; None if that line is not a single setting."""
     if not isinstance(section, CommentedMap) or section.fa.flow_style() or not section:
         return None
     name = next(reversed(section))
@@ -154,16 +151,16 @@ def _last_line(section: Any) -> tuple[CommentedMap, str] | None:
 
 
 def _cut_below(section: Any) -> str:
-    """Take away the lines that stand below a section's last one, and give them."""
+    """Remove the comment lines below a section's last setting, and return them."""
     if (found := _last_line(section)) is None:
         return ""
     mapping, name = found
     noted = mapping.ca.items.get(name)
     if noted is None or noted[2] is None:
         return ""
-    beside, _, below = noted[2].value.partition("\n")
-    if beside:
-        noted[2].value = f"{beside}\n"
+    same_line, _, below = noted[2].value.partition("\n")
+    if same_line:
+        noted[2].value = f"{same_line}\n"
     else:
         del mapping.ca.items[name]
     return str(below)
@@ -180,7 +177,7 @@ def _put_below(section: Any, lines: str) -> None:
 
 
 def merge(document: CommentedMap, sections: CommentedMap) -> None:
-    """Put sections over those of a document, setting by setting; comments come along."""
+    """Override the sections of a document, setting by setting, with their comments."""
     for name, value in sections.items():
         mine = document.get(name)
         if isinstance(mine, CommentedMap) and isinstance(value, CommentedMap):
@@ -195,11 +192,11 @@ def split_sections(text: str) -> dict[str, str]:
     """Split a file into its sections, each with the comment right above it and the empty lines before that.
 
     Returns:
-        Text by name, in order; "" has what stands above the first one, if anything does.
+        Text by name, in order; the name "" has the text above the first section, if there is any.
     """
     parts: dict[str, str] = {}
     name, body = "", ""
-    above = ""  # lines that belong to whatever comes next
+    above = ""  # lines that belong to the next section
     for line in text.splitlines(keepends=True):
         found = _KEY.match(line)
         if found is not None:
@@ -215,12 +212,12 @@ def split_sections(text: str) -> dict[str, str]:
 
 
 def join_sections(parts: Mapping[str, str]) -> str:
-    """Write sections as a file."""
+    """Join sections to the text of a file."""
     return "".join(part if part.endswith("\n") else f"{part}\n" for part in parts.values() if part)
 
 
 def _node(value: Any) -> Any:
-    """Make a value such that it is read again as what it is, and lists and mappings stand on one line."""
+    """Convert a value so that reading returns it unchanged, with lists and mappings on one line."""
     if isinstance(value, Mapping):
         mapping = CommentedMap((name, _node(each)) for name, each in value.items())
         mapping.fa.set_flow_style()
@@ -230,13 +227,13 @@ def _node(value: Any) -> Any:
         sequence.fa.set_flow_style()
         return sequence
     if isinstance(value, str) and parse(to_text(CommentedMap(x=value)), "")[0] != {"x": value}:
-        return DoubleQuotedScalarString(value)  # YAML 1.1 takes `on` for true
+        return DoubleQuotedScalarString(value)  # YAML 1.1 reads `on` as true
     return value
 
 
 def _yaml() -> YAML:
     yaml = YAML()
     yaml.preserve_quotes = True
-    yaml.width = 4096  # no line is broken that was none
+    yaml.width = 4096  # no new line breaks
     yaml.indent(mapping=2, sequence=4, offset=2)
     return yaml

@@ -1,20 +1,20 @@
-"""The templates of environments: a folder each in `templates/environments`, found by name.
+"""The templates of environments, each a folder in `templates/environments`.
 
 A template is plain files, and adding one needs no code:
 
     template.yaml      title (its first line), base, aliases, algorithm, configurations, extra, pattern, values
-    app.yaml           the sections of app.yaml that are the environment's: env, environment, rlx, eval
-    app.FAMILY.yaml    what is put over them where the algorithm's settings are of this family; may be missing
-    README.md          the beginning of the app's
+    app.yaml           the environment's sections of app.yaml: env, environment, rlx, eval
+    app.FAMILY.yaml    overrides of these sections if the algorithm's settings are of this family; may be missing
+    README.md          the beginning of the app's README.md
     environment/       the program, and a test of it
-    ...                everything else is copied as it is
+    ...                all other files are copied unchanged
 
-In all of them `{{app}}` is the app's name, and `{{NAME}}` a value of the template: `values` has the defaults, and what
-a group of `pattern` has found in the name that a person gave. If a person gave only the template's name, the ids in
+In all of them `{{app}}` is the app's name, and `{{NAME}}` a value of the template: `values` has the defaults, and
+groups of `pattern` find others in the name that the user gave. If the user gave only the template's name, the ids in
 `other_ids` replace the default `id` for algorithms that do not suit it. A template with a `base`, the name of another
-one, has the files and the app.yaml of that one, and puts its own over them. `configurations` are families of settings
-(the first part of the names that `surreal config` lists) in order of preference; without it, they follow from the
-spaces of `env.id`. `extra` is the extra of this package that it needs, and `packages` are further packages for pip.
+template, overrides the files and the app.yaml of that one. `configurations` are families of settings (the first part of
+the names that `surreal config` lists) in order of preference; without it, they follow from the spaces of `env.id`.
+`extra` is the extra of Surreal that it needs, and `packages` are further packages for pip.
 """
 
 from __future__ import annotations
@@ -40,21 +40,7 @@ _SECTIONS, _METADATA = "app.yaml", "template.yaml"
 
 @dataclass(frozen=True)
 class Template:
-    """A template, with the values that it is used with.
-
-    Attributes:
-        name: name of its folder.
-        title: one sentence.
-        base: the template that it adds to.
-        aliases: further names.
-        algorithm: the default one.
-        configurations: families of settings that suit it; none: by the spaces of `env.id`.
-        extra: extra of our package that it needs.
-        packages: what pip is to install beyond that.
-        pattern: pattern of names that mean it, too.
-        values: for placeholders.
-        other_ids: ids that replace the one in `values`, for algorithms that do not suit its environment.
-    """
+    """A template and its values; see above for the meaning of its fields."""
 
     name: str
     title: str
@@ -69,22 +55,17 @@ class Template:
     other_ids: tuple[str, ...] = ()
 
     def variants(self) -> list[Template]:
-        """List what the template may become if only its name was given: itself first."""
+        """List the template with each of its ids, the default first."""
         return [self, *(_with_values(self, {"id": env_id}) for env_id in self.other_ids)]
 
     @property
-    def folder(self) -> Path:
-        """Where it is."""
-        return TEMPLATES / "environments" / self.name
-
-    @property
     def folders(self) -> list[Path]:
-        """Where its files are, those of its base first."""
-        return [*([] if self.base is None else [TEMPLATES / "environments" / self.base]), self.folder]
+        """Folders with its files, that of its base first."""
+        return [TEMPLATES / "environments" / name for name in (self.base, self.name) if name is not None]
 
     def sections(self, app: str, family: str) -> CommentedMap:
-        """Return the sections of app.yaml that are the environment's."""
-        files = [*(folder / _SECTIONS for folder in self.folders), self.folder / f"app.{family}.yaml"]
+        """Return the environment's sections of app.yaml."""
+        files = [*(folder / _SECTIONS for folder in self.folders), self.folders[-1] / f"app.{family}.yaml"]
         first, *others = (
             parse_document(self.filled(file.read_text(encoding="utf-8"), app), f"{file.parent.name}/{file.name}")
             for file in files
@@ -98,8 +79,8 @@ class Template:
         """Yield the files of an app: path in its folder, and content. `surreal generate -e` replaces them all."""
         files = {path.relative_to(folder): path for folder in self.folders for path in folder.rglob("*")}
         for inside, path in sorted(files.items()):
-            is_ours = len(inside.parts) == 1 and (inside.name == _METADATA or inside.match("app*.yaml"))
-            if not path.is_file() or is_ours or "__pycache__" in inside.parts:
+            is_metadata = len(inside.parts) == 1 and (inside.name == _METADATA or inside.match("app*.yaml"))
+            if not path.is_file() or is_metadata or "__pycache__" in inside.parts:
                 continue
             content = path.read_bytes()
             if inside.name == "README.md":
@@ -109,14 +90,14 @@ class Template:
             yield inside, content
 
     def filled(self, text: str, app: str) -> str:
-        """Put values in the place of placeholders."""
+        """Replace the placeholders in a text by values."""
         for name, value in {**self.values, "app": app}.items():
             text = text.replace("{{" + name + "}}", value)
         return text
 
     def needs(self) -> str:
-        """Explain what has to be installed, "" if nothing."""
-        from surreal.envs.ids import extra_of  # brings gymnasium
+        """Return the command that installs its packages, "" if it needs none."""
+        from surreal.envs.ids import extra_of  # imports gymnasium
 
         extra = self.extra or extra_of(self.values.get("id", ""))
         packages = " ".join(f"'{name}'" for name in self.packages)
@@ -131,10 +112,10 @@ def templates() -> list[Template]:
 
 
 def find_template(name: str) -> Template:
-    """Find a template by its name, an alias, or what matches its pattern.
+    """Find a template by its name, an alias or its pattern.
 
     Raises:
-        ConfigError: there is none; the message has the nearest.
+        ConfigError: no template has this name; the message has the nearest one.
     """
     known = templates()
     wanted = name.lower().replace("_", "-")
@@ -148,12 +129,12 @@ def find_template(name: str) -> Template:
             return replace(_with_values(template, given), other_ids=())
     names = [each for template in known for each in (template.name, *template.aliases)]
     similar = nearest(wanted, names)
-    advice = f"did you mean {similar}?" if similar else f"there are {', '.join(names)}, and ids such as CartPole-v1"
+    advice = f"did you mean {similar}?" if similar else f"use {', '.join(names)}, or an id such as CartPole-v1"
     raise ConfigError(f"{name} is not an environment; {advice}", key="-e")
 
 
 def template_of(document: Mapping[str, Any]) -> Template | None:
-    """Find the template that an app's environment was made of, None if it is none of ours."""
+    """Find the template from which an app's environment was made, None if it was not made from one."""
     name = (document.get("environment") or {}).get("template")
     template = next((each for each in templates() if each.name == name), None)
     return None if template is None else _with_values(template, {"id": str(document["env"]["id"])})

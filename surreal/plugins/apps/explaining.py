@@ -1,4 +1,4 @@
-"""Explain settings (`surreal config explain`), and list the layers of a model (`surreal model`)."""
+"""Explains settings (`surreal config explain`), and lists the layers of a model (`surreal model`)."""
 
 from __future__ import annotations
 
@@ -19,10 +19,7 @@ from surreal.plugins.apps.document import get_value
 
 
 def model_table(source: str) -> Table:
-    """Build the model for the configuration's environment, and list what it consists of.
-
-    Args:
-        source: preset or file.
+    """Build the model of a preset or file for its environment, and list its layers.
 
     Raises:
         ConfigError, EnvError: model or environment cannot be made.
@@ -62,17 +59,17 @@ _UNITS = (("_bytes", "bytes"), ("_ms", "ms"), ("_s", "s"), ("_steps", "steps"), 
 
 
 class Explanation(NamedTuple):
-    """What a setting is."""
+    """Facts about a setting."""
 
     key: str
     kind: str
     default: str
     unit: str
     meaning: str
-    given: Any  #: in the file; None if it is not there
+    given: Any  #: value in the file; None if it is not set
 
     def lines(self) -> list[str]:
-        """Write it for a person."""
+        """Return the lines to print."""
         rows = [("type", self.kind), ("default", self.default), ("unit", self.unit), ("meaning", self.meaning)]
         if self.given is not None:
             rows.insert(0, ("now", str(self.given)))
@@ -80,14 +77,14 @@ class Explanation(NamedTuple):
 
 
 def explain(key: str, document: Mapping[str, Any]) -> Explanation:
-    """Explain what a setting is.
+    """Explain a setting.
 
     Args:
-        key: dotted, as `learner.gamma`; an option of a class as `learner.args.NAME` or `learner.NAME`.
-        document: document of the app; its classes are asked, and it says what is set now. May be empty.
+        key: dotted, such as `learner.gamma`; an option of a class is `learner.args.NAME` or `learner.NAME`.
+        document: document of the app, with its classes and the current values; may be empty.
 
     Raises:
-        ConfigError: there is no such setting; the message has the nearest.
+        ConfigError: there is no such setting; the message has the nearest one.
     """
     key = key.replace("-", "_")
     section, _, name = key.partition(".")
@@ -105,7 +102,7 @@ def explain(key: str, document: Mapping[str, Any]) -> Explanation:
 
 
 def meaning_of(key: str, document: Mapping[str, Any]) -> str:
-    """Explain what a setting means, "" if nobody knows."""
+    """Return the meaning of a setting, "" if it is unknown."""
     try:
         return explain(key, document).meaning
     except ConfigError:
@@ -119,7 +116,7 @@ def _find(key: str) -> tuple[str, FieldInfo]:
         fields = {} if current is None else {field.alias or own: field for own, field in current.model_fields.items()}
         if name not in fields:
             similar = nearest(key, list(all_keys(Config))) or nearest(name, list(fields))
-            advice = f"did you mean {similar}?" if similar else "`surreal config explain SECTION` lists a section's"
+            advice = f"did you mean {similar}?" if similar else "`surreal config explain SECTION` lists its settings"
             raise ConfigError(f"{key} is not a setting; {advice}", key=key)
         field = fields[name]
         current = _section(field)
@@ -129,7 +126,7 @@ def _find(key: str) -> tuple[str, FieldInfo]:
 
 
 def class_summary(section: str, document: Mapping[str, Any]) -> str:
-    """Report in a sentence what the class of a section is."""
+    """Return the summary of the docstring of a section's class."""
     from surreal.plugins.apps.option_docs import summary
 
     cls, _ = _class_of(section, document)
@@ -137,8 +134,8 @@ def class_summary(section: str, document: Mapping[str, Any]) -> str:
 
 
 def _class_of(section: str, document: Mapping[str, Any]) -> tuple[type[object], Any]:
-    """Find the class that a section names, or its default, and the recipe by which it is built."""
-    from surreal.config import import_class  # what follows brings torch
+    """Find the class of a section, or its default, and the recipe that builds it."""
+    from surreal.config import import_class  # the modules below import torch
     from surreal.run.build.acting import AGENT, MODEL
     from surreal.run.build.learning import LEARNER, REPLAY
 

@@ -1,7 +1,7 @@
-"""`surreal generate -a`: an algorithm's own files in an app's folder, to be edited; and switching to them and back.
+"""`surreal generate -a`: copies an algorithm's files into an app's folder for editing, and switches to them and back.
 
-The copies are the files of this package as they are. They import what is shared from it, and each other in place of
-the originals, so that an edit in any of them acts.
+The copies are unchanged files of this package. They import shared modules from it, but import each other in place of
+the originals, so that an edit in any of them takes effect.
 """
 
 from __future__ import annotations
@@ -23,33 +23,33 @@ from surreal.config import import_class
 from surreal.plugins.apps.document import back_up, get_value, read_document, save_text, set_value, to_text
 from surreal.plugins.apps.environments import TEMPLATES
 
-#: Folder of the copies in an app, and so the package that they are.
+#: Folder of the copies in an app, which is also their package.
 FOLDER = "algorithm"
 _PARTS = ("agent", "learner", "model")
-#: Functions that learners share and people edit: they are copied along.
+#: Loss functions, which learners share and users edit: they are also copied.
 _LOSSES = re.compile(r"surreal\.learner\.(?:\w+\.)?\w*losses")
 _CLASSES = ("surreal.agent", "surreal.learner", "surreal.model")
 
 
 class Copied(NamedTuple):
-    """A file of an algorithm."""
+    """A copied file of an algorithm."""
 
-    path: Path  #: of the copy
-    module: str  #: that it is a copy of
+    path: Path  #: path of the copy
+    module: str  #: module that was copied
 
 
 def copy_algorithm(config: Path, *, is_kept: bool = False) -> tuple[list[Copied], list[Path]]:
-    """Copy the files of the algorithm that an app uses into its folder, and point app.yaml to them.
+    """Copy the files of an app's algorithm into its folder, and make app.yaml use them.
 
     Args:
-        config: the app.yaml.
-        is_kept: whether the earlier app.yaml is kept already.
+        config: path of the app.yaml.
+        is_kept: whether the earlier app.yaml is already kept.
 
     Returns:
-        The copies, and where earlier files are.
+        The copies, and the paths of earlier files.
 
     Raises:
-        ConfigError: a class of app.yaml is none of this package.
+        ConfigError: a class of app.yaml is not from this package.
     """
     document = read_document(config)
     use_local(document, config.parent, is_local=False, only_if_there=True)
@@ -71,13 +71,13 @@ def copy_algorithm(config: Path, *, is_kept: bool = False) -> tuple[list[Copied]
 
 
 def use_local(document: CommentedMap, folder: Path, *, is_local: bool, only_if_there: bool = False) -> None:
-    """Point an app.yaml to the copies, or back to the package.
+    """Make an app.yaml use the copies, or the package's classes.
 
     Args:
         document: document of the app.
         folder: folder of the app.
-        is_local: whether the copies are to be used.
-        only_if_there: a class that cannot be switched stays as it is.
+        is_local: whether to use the copies.
+        only_if_there: whether a class that cannot be switched stays unchanged, instead of an error.
 
     Raises:
         ConfigError: there is no copy of a class, or the package has no class of this name.
@@ -102,12 +102,12 @@ def _class_of(document: CommentedMap, part: str) -> type[object]:
     path = str(get_value(document, f"{part}.class") or "")
     cls = import_class(path, object, key=f"{part}.class")
     if not cls.__module__.startswith("surreal."):
-        raise ConfigError(f"{part}.class is {path}, which is yours already; it was not copied", key=f"{part}.class")
+        raise ConfigError(f"{part}.class is {path}, which is your class; it was not copied", key=f"{part}.class")
     return cls
 
 
 def _own_path(name: str) -> str | None:
-    """Path under which the package offers a class of this name."""
+    """Return the public path of the package's class with this name."""
     for module in _CLASSES:
         if hasattr(importlib.import_module(module), name):
             return f"{module}.{name}"
@@ -132,13 +132,13 @@ def _imported(module: str) -> Iterator[str]:
 def _copy(folder: Path, module: str, name: str, modules: dict[str, str]) -> Copied:
     source = _redirected(inspect.getsource(importlib.import_module(module)), modules)
     path = folder / f"{name}.py"
-    head = f"# Copied from {module} of Surreal {__version__}; yours to edit.\n"
+    head = f"# Copied from {module} of Surreal {__version__}; edit it freely.\n"
     path.write_text(head + source, encoding="utf-8")
     return Copied(path, module)
 
 
 def _redirected(source: str, modules: dict[str, str]) -> str:
-    """Have a module import what was copied from the copies, also where it imports that by a package's public name."""
+    """Make a module import from the copies, also where it uses a package's public name."""
     lines = source.splitlines(keepends=True)
     imports = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ImportFrom)]
     for node in sorted(imports, key=lambda node: -node.lineno):
@@ -155,7 +155,7 @@ def _redirected(source: str, modules: dict[str, str]) -> str:
 
 
 def _source_of(module: str, name: str, modules: dict[str, str]) -> str:
-    """Give the module that a copy imports a name from: a copy, or the one that the original imports it from."""
+    """Return the module from which a copy imports a name: a copy, or the original's import."""
     if module not in modules:
         defining = getattr(getattr(importlib.import_module(module), name), "__module__", module)
     else:

@@ -1,8 +1,9 @@
-"""The page of what our classes take, written from their constructors: `python -m surreal.plugins.apps.option_docs`.
+"""Writes docs/options.md, the options of all classes, from their constructors and the `Args` of their docstrings.
 
-`make docs` writes it to docs/options.md, and a test compares the two, so that it cannot go stale. A constructor that
-hands `**options` on to its base takes the base's options as well, exactly as the check of a configuration's `args` sees
-it. What an option means is read from the `Args` of the docstrings.
+    python -m surreal.plugins.apps.option_docs
+
+`make docs` writes the page, and a test compares them. A constructor that passes `**options` to its base also accepts
+the base's options, exactly as in the check of a configuration's `args`.
 """
 
 from __future__ import annotations
@@ -66,15 +67,15 @@ class Option(NamedTuple):
     """One parameter of a constructor."""
 
     name: str
-    annotation: str  #: as in the source
+    annotation: str  #: text in the source
     default: Any  #: `inspect.Parameter.empty` if there is none
     is_positional: bool
-    meaning: str  #: "" if nobody says
-    described_by: type[object]  #: the class whose docstring says what it means; the class itself if none does
+    meaning: str  #: "" if it is not described
+    described_by: type[object]  #: the class whose docstring describes it; the class itself if none does
 
 
 def render() -> str:
-    """Write the whole page."""
+    """Return the whole page."""
     parts = [_INTRODUCTION]
     for module, recipe in _PARTS:
         parts.append(f"## {recipe.section}\n")
@@ -95,7 +96,7 @@ def public_classes(module: ModuleType, base: type[object]) -> Iterator[type[obje
 
 
 def options_of(cls: type[object]) -> list[Option]:
-    """List what a constructor takes, and behind its `**options` what those of its bases take."""
+    """List the options of a constructor, including those that its `**options` passes to its bases."""
     found = []
     for name, is_positional in accepted_names(cls).items():
         parameter = next(parameters[name] for owner in cls.__mro__ if name in (parameters := _parameters(owner)))
@@ -109,12 +110,12 @@ def options_of(cls: type[object]) -> list[Option]:
 
 
 def class_text(cls: type[object], recipe: Recipe[Any], titles: Mapping[type[object], str]) -> Iterator[str]:
-    """Write what a class declares or describes itself as a table, and the names of what its bases do.
+    """Yield a table of the options that a class declares or describes, and the names of inherited options.
 
     Args:
-        cls: abstract ones are there for what others inherit from them.
-        recipe: recipe of the section that names it.
-        titles: titles of this class and its bases, to refer to.
+        cls: the class; abstract ones are listed for the options that others inherit.
+        recipe: recipe of the section that names the class.
+        titles: titles of this class and its bases, for links.
     """
     options = options_of(cls)
     collaborators = [option.name for option in options if option.is_positional][: recipe.collaborators]
@@ -204,12 +205,12 @@ def _described(owner: type[object]) -> dict[str, str]:
 
 
 def summary(cls: type[object]) -> str:
-    """The first paragraph of a class's docstring, on one line."""
+    """Return the first paragraph of a class's docstring, on one line."""
     return " ".join(_plain(inspect.cleandoc(cls.__doc__ or "").partition("\n\n")[0]).split())
 
 
 def _plain(text: str) -> str:
-    """Turn reStructuredText's marks, which gymnasium's docstrings have, into Markdown's."""
+    """Convert the reStructuredText in gymnasium's docstrings to Markdown."""
     return re.sub(r":\w+:`([^`]*)`", r"`\1`", text).replace("``", "`")
 
 

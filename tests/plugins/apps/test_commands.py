@@ -27,7 +27,7 @@ def test_from_an_empty_folder_to_an_algorithm_to_edit(
 ) -> None:
     assert main(["new", "walker", "-e", "HalfCheetah-v5", "-a", "sac"]) == 0
     shown = capsys.readouterr().out
-    assert shown.startswith("walker is made: HalfCheetah-v5, with the settings of halfcheetah-sac\n")
+    assert shown.startswith("made walker: HalfCheetah-v5, with the settings of halfcheetah-sac\n")
     assert f"it needs: {install_command('mujoco')}" in shown
     assert shown.endswith("next: cd walker && surreal run\n")
     assert main(["new", "bandit"]) == 0
@@ -55,7 +55,7 @@ def test_from_an_empty_folder_to_an_algorithm_to_edit(
     assert shown.startswith("algorithm.model.ActorCritic for bandit")
     assert "policy.output" in shown
     assert main(["config", "-l", "false"]) == 0
-    assert "that of Surreal" in capsys.readouterr().out
+    assert "the one of Surreal" in capsys.readouterr().out
     assert main(["generate", "-e", "CartPole-v1"]) == 0
     assert "kept: environment.~1~\n" in capsys.readouterr().out
     assert main(["run", "--check", "--set", "eval.enabled=false", "--set", "run.stop_at_return=null"]) == 0
@@ -95,5 +95,5 @@ def test_an_import_names_what_was_left_out(capsys: Shown) -> None:
     Path("old.yaml").write_text("algorithm: {name: da3c, hogwild: true, hidden_sizes: [8]}\n")
     assert main(["config", "import", "old.yaml"]) == 0
     shown = capsys.readouterr().out
-    assert "app.yaml is made: 2 settings of old.yaml are in it" in shown
+    assert "made app.yaml with 2 settings of old.yaml" in shown
     assert "  algorithm.hogwild: True: one parameter server writes the parameters" in shown

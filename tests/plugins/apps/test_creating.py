@@ -82,7 +82,7 @@ def test_settings_are_chosen_by_pair(environment: str, algorithm: str, configura
 def test_what_cannot_be_made_is_one_clear_error_and_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     for name, environment, algorithm, message in (
-        ("there", "bandit", None, "exists already"),
+        ("there", "bandit", None, "already exists"),
         ("a b", "bandit", None, "is not a name for an app"),
         ("new", "bandet", None, "did you mean bandit"),
         ("new", "bandit", "dqnn", "did you mean dqn"),

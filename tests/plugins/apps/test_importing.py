@@ -186,7 +186,7 @@ def test_a_subtype_of_trpo_may_be_ppo() -> None:
     draft = imported("trpo", subtype="ppo", PPO={"n_epochs": 9}, TRPO={"max_kl": 0.1})
     assert draft.settings["learner.class"] == "surreal.learner.PPOLearner"
     assert draft.settings["learner.args.policy_iterations"] == 9
-    assert "ppo, which has no such thing" in dict(draft.left_out)["algorithm.TRPO.max_kl"]
+    assert "ppo, which does not have it" in dict(draft.left_out)["algorithm.TRPO.max_kl"]
 
 
 @pytest.mark.parametrize(
@@ -295,10 +295,10 @@ def test_the_page_names_every_key() -> None:
 def test_what_is_none_of_the_ancestors_is_refused_and_an_earlier_file_kept(tmp_path: Path) -> None:
     path = tmp_path / "app.yaml"
     for text, message in (
-        ("version: 1\nenv: {id: CartPole-v1}\n", "one of ours already"),
+        ("version: 1\nenv: {id: CartPole-v1}\n", "is already an app.yaml of Surreal"),
         ("a: 1\n", "no section algorithm"),
         ("algorithm: {name: da4c}\n", "did you mean da3c"),
-        ("- 1\n", "holds no sections"),
+        ("- 1\n", "has no sections"),
     ):
         path.write_text(text)
         with pytest.raises(ConfigError, match=message):

@@ -84,5 +84,5 @@ def test_a_class_of_the_users_own_is_not_copied(tmp_path: Path) -> None:
     )
     path.write_text(path.read_text().replace("surreal.learner.PPOLearner", "mine.Mine"))
     add_python_path([str(path.parent)])
-    with pytest.raises(ConfigError, match="which is yours already"):
+    with pytest.raises(ConfigError, match="which is your class"):
         copy_algorithm(path)

@@ -1,9 +1,7 @@
-"""An app.yaml of RELAAX (1.1.0, or of 2017) becomes ours; keys that have no meaning any more are named, with reasons.
+"""Converts an app.yaml of RELAAX (1.1.0, or of 2017), and lists keys that no longer have a meaning, with reasons.
 
-draft.py        what is gathered: our settings, and what was left out
-servers.py      environment, servers, checkpoints, metrics
-networks.py     input, output, layers
-algorithms.py   the rest of the section `algorithm`, by its name; on_policy.py and off_policy.py
+draft.py        the settings of Surreal so far, and the keys of environment, servers, checkpoints and metrics
+algorithms.py   the keys of the section `algorithm`; on_policy.py and off_policy.py have those of single algorithms
 """
 
 from __future__ import annotations
@@ -29,22 +27,22 @@ _ORDER = (
 
 
 class Imported(NamedTuple):
-    """What became of a file."""
+    """Result of an import."""
 
-    settings: int  #: how many of its keys are in ours
-    left_out: list[tuple[str, str]]  #: the others, with the reasons
-    kept: list[Path]  #: where an earlier file is
+    settings: int  #: number of keys that were converted
+    left_out: list[tuple[str, str]]  #: the other keys, with the reasons
+    kept: list[Path]  #: path of an earlier file
 
 
 def import_file(source: Path, target: Path) -> Imported:
     """Convert a file.
 
     Args:
-        source: the ancestor's.
-        target: where ours goes; a file that is there is kept under another name.
+        source: an app.yaml of RELAAX.
+        target: path of the result; an existing file is kept under another name.
 
     Raises:
-        ConfigError: it cannot be read, is one of ours, or has no algorithm that we know; nothing was written.
+        ConfigError: it cannot be read, is not of RELAAX, or has an unknown algorithm; nothing was written.
     """
     draft = convert(_read(source), name=source.resolve().parent.name)
     document = CommentedMap(version=1, name=draft.name)
@@ -60,26 +58,22 @@ def import_file(source: Path, target: Path) -> Imported:
 
 
 def convert(data: dict[str, Any], *, name: str) -> Draft:
-    """Convert the content of a file.
-
-    Args:
-        data: its plain content.
-        name: name of the app, if the file has none.
+    """Convert the content of a file; `name` is the app's name if the file has none.
 
     Raises:
-        ConfigError: there is no algorithm that we know.
+        ConfigError: the file has no algorithm, or an unknown one.
     """
     data = plain_keys(data)
     given = data.get("algorithm")
     if not isinstance(given, dict):
-        raise ConfigError("the file has no section algorithm: it is none of RELAAX")
+        raise ConfigError("the file has no section algorithm: it is not an app.yaml of RELAAX")
     algorithm = str(given.get("name") or Path(str(given.get("path", ""))).name).replace("-", "_")
     implied = of_2017(algorithm, given) if "state_size" in given else {}
     data["algorithm"] = given = implied | given
     algorithm = {"da3c_cont": "da3c", "trpo_gae": "trpo"}.get(algorithm, algorithm)
     if algorithm not in ALGORITHMS:
         similar = nearest(algorithm, list(ALGORITHMS))
-        advice = f"did you mean {similar}?" if similar else f"there are {', '.join(ALGORITHMS)}"
+        advice = f"did you mean {similar}?" if similar else f"known ones are {', '.join(ALGORITHMS)}"
         raise ConfigError(f"algorithm.name is {algorithm!r}, which Surreal does not know; {advice}")
     draft = Draft(name, algorithm, given)
     own, begin = ALGORITHMS[algorithm]
@@ -101,12 +95,12 @@ def _take(draft: Draft, section: dict[str, Any], table: Table, prefix: str) -> N
             rule(draft, key, value)
         elif isinstance(value, dict) and any(known.startswith(f"{key}.") for known in table):
             _take(draft, value, table, f"{key}.")
-        elif prefix == "environment.":  # the program's own
+        elif prefix == "environment.":  # a setting of the program
             draft.take(key, value)
         else:
             similar = nearest(key, list(table))
             advice = f"; {similar} is" if similar else ""
-            draft.leave_out(key, f"it is not a key of RELAAX 1.1.0, where it did nothing{advice}")
+            draft.leave_out(key, f"it is not a key of RELAAX 1.1.0, where it had no effect{advice}")
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -115,7 +109,7 @@ def _read(path: Path) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from error
     if not isinstance(data, dict):
-        raise ConfigError(f"{path} holds no sections")
+        raise ConfigError(f"{path} has no sections")
     if data.get("version") == 1 and "env" in data:
-        raise ConfigError(f"{path} is one of ours already (version: 1); nothing was imported")
+        raise ConfigError(f"{path} is already an app.yaml of Surreal (version: 1); nothing was imported")
     return data

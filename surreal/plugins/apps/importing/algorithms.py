@@ -1,4 +1,4 @@
-"""Algorithms of RELAAX and their networks as settings of Surreal."""
+"""Converts the algorithms of RELAAX and their networks."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from surreal.plugins.apps.importing.on_policy import (
 
 #: Activation functions that have another name here.
 _ACTIVATIONS = {"null": "none", "None": "none"}
-#: States of an image are sent as Pillow images, which arrive as numbers in 0..1.
+#: Images are sent as Pillow images, which arrive as numbers in 0..1.
 _IMAGE = {"low": 0.0, "high": 1.0}
 
 
 def take_spaces(draft: Draft) -> None:
-    """Write the spaces down: the environment is a program, of which nothing else is known."""
+    """Set the spaces, because nothing else is known about the environment's program."""
     given, output = draft.given.get("input") or {}, draft.given.get("output") or {}
     shape = list(given.get("shape") or given.get("image") or draft.given.get("state_size") or [0])
     size = output.get("action_size", draft.given.get("action_size", 1))
@@ -110,7 +110,7 @@ INPUT_OUTPUT: Table = {
 
 _AT_LEARNER = (
     "one learner computes the gradients, and nothing has to be combined; with learner.gradients: agents, RLX servers "
-    "compute them, and the setting of this name in the section learner says how they are combined"
+    "compute them, and the setting of this name in the section learner combines them"
 )
 
 #: RELAAX's RMSProp was TensorFlow's: the mean of squares starts at ones, and epsilon is inside the root.
@@ -118,7 +118,7 @@ _RMSPROP = "rmsprop_tf"
 
 
 def _path(draft: Draft, key: str, value: Any) -> None:
-    if "relaax/algorithms/" in str(value):  # one of RELAAX's own, which 2017 named so
+    if "relaax/algorithms/" in str(value):  # a built-in algorithm, as named in 2017
         draft.taken += 1
     else:
         draft.leave_out(
@@ -140,7 +140,7 @@ def _optimizer(draft: Draft, _: str, value: Any) -> None:
 
 
 def _rmsprop(name: str, by: Callable[[Any], Any]) -> Rule:
-    """Make the rule of a key of the section RMSProp, which counts only for that optimizer: the one of 2017."""
+    """Make the rule of a key of the section RMSProp, which only applies to that optimizer, the default of 2017."""
 
     def rule(draft: Draft, key: str, value: Any) -> None:
         is_of_2017 = not draft.given.keys().isdisjoint(("episode_len", "state_size"))
@@ -160,7 +160,7 @@ def _hidden_sizes(draft: Draft, _: str, value: Any) -> None:
         draft.settings["model.args.lstm_size"] = sizes[-1]
         sizes = sizes[:-1] or sizes
     draft.take("model.args.hidden_sizes", sizes)
-    if draft.algorithm in ("dppo", "trpo"):  # its own network for the value
+    if draft.algorithm in ("dppo", "trpo"):  # they have a separate value network
         draft.settings["model.args.value_hidden_sizes"] = sizes
 
 
@@ -192,7 +192,7 @@ COMMON: Table = {
 }
 
 
-#: By the ancestor's name: keys of its own, and what is so from the beginning.
+#: By RELAAX's name of the algorithm: its keys, and the function that sets its defaults.
 ALGORITHMS: dict[str, tuple[Table, Begin]] = {
     "policy_gradient": (
         POLICY_GRADIENT,
@@ -220,11 +220,11 @@ ALGORITHMS: dict[str, tuple[Table, Begin]] = {
 
 
 def of_2017(algorithm: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the algorithms of 2017 did without a key for it: networks, filter, entropy, learning rate.
+    """Return the fixed settings of an algorithm of 2017: networks, filter, entropy, learning rate.
 
     Args:
         algorithm: its name in 2017.
-        given: its section, whose keys are left out of what is returned.
+        given: its section; keys in it are not returned.
     """
     if algorithm == "da3c_cont":
         implied: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""The draft of an imported configuration: what is set, noted and left out."""
+"""The draft of a converted configuration, rules for keys, and the keys of environment, servers and metrics."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from surreal.rlx.client.transport import parse_address
 
 
 class Draft:
-    """Our settings, as far as they are known.
+    """The settings of Surreal so far.
 
     Args:
         name: name of the app.
-        algorithm: the ancestor's name of it.
-        given: its section, keys with underscores.
+        algorithm: RELAAX's name of the algorithm.
+        given: section of the algorithm, with underscores in its keys.
 
     Attributes:
-        settings: by dotted key, in the order in which they came.
-        left_out: keys of the file that are in none of them, with the reasons.
-        taken: how many keys are.
-        finishing: called when all keys were read.
+        settings: settings by dotted key, in the order of the file.
+        left_out: keys of the file that were not converted, with the reasons.
+        taken: number of converted keys.
+        finishing: functions to call when all keys were read.
     """
 
     def __init__(self, name: str, algorithm: str, given: Mapping[str, Any]) -> None:
@@ -33,28 +33,28 @@ class Draft:
         self.finishing: list[Callable[[], None]] = []
 
     def begin(self, **sections: Mapping[str, Any]) -> None:
-        """Set what is so unless the file says otherwise: settings by section, `args__NAME` for arguments."""
+        """Set defaults, which the file may override: settings by section, `args__NAME` for arguments."""
         for section, settings in sections.items():
             for name, value in settings.items():
                 self.settings[f"{section}.{name.replace('__', '.')}"] = value
 
     def take(self, key: str, value: Any) -> None:
-        """Set one of ours from a key of the file."""
+        """Set a setting from a key of the file."""
         self.settings[key] = value
         self.taken += 1
 
     def leave_out(self, key: str, reason: str) -> None:
-        """Record that a key has no meaning any more."""
+        """Record the reason why a key is not converted."""
         self.left_out.append((key, reason))
 
 
-#: What is done with a key: the draft, the key in the file, its value.
+#: Converts a key: takes the draft, the key in the file, and its value.
 Rule = Callable[[Draft, str, Any], None]
 Table = Mapping[str, Rule]
 
 
 def to(*keys: str, by: Callable[[Any], Any] = lambda value: value) -> Rule:
-    """Make the rule of a key that is one of ours, or several."""
+    """Make the rule of a key that sets one or several settings."""
 
     def rule(draft: Draft, _: str, value: Any) -> None:
         for key in keys:
@@ -65,12 +65,12 @@ def to(*keys: str, by: Callable[[Any], Any] = lambda value: value) -> Rule:
 
 
 def gone(reason: str) -> Rule:
-    """Make the rule of a key that has no meaning any more."""
+    """Make the rule of a key that no longer has a meaning."""
     return lambda draft, key, _: draft.leave_out(key, reason)
 
 
 def gone_unless(default: Any, reason: str) -> Rule:
-    """Make the rule of a key of which Surreal does the default, and nothing else."""
+    """Make the rule of a key for which Surreal only supports the default."""
 
     def rule(draft: Draft, key: str, value: Any) -> None:
         if value == default or value is None:
@@ -82,17 +82,17 @@ def gone_unless(default: Any, reason: str) -> Rule:
 
 
 def counted(draft: Draft, _: str, __: Any) -> None:
-    """Be the rule of a key that is read together with another one."""
+    """Count a key that the rule of another key reads."""
     draft.taken += 1
 
 
 def number_or_none(value: Any) -> Any:
-    """Read `false` as none, as the ancestor means it."""
+    """Read `false` as None, like RELAAX."""
     return None if value is False else value
 
 
 def plain_keys(data: Any) -> Any:
-    """Write keys as ours: underscores for hyphens, without `relaax_`, and without the hyphens of 2017 before them."""
+    """Convert keys to Surreal's style: underscores for hyphens, without `relaax_` and the leading hyphens of 2017."""
     if isinstance(data, dict):
         return {_plain(str(key)): plain_keys(value) for key, value in data.items()}
     return [plain_keys(each) for each in data] if isinstance(data, list) else data
@@ -102,7 +102,7 @@ def _plain(key: str) -> str:
     return key.lstrip("-").replace("-", "_").removeprefix("relaax_")
 
 
-_REDIS = "processes meet in Redis, which `surreal run` starts; redis.address names another one"
+_REDIS = "processes communicate through Redis, which `surreal run` starts; redis.address names another one"
 _PORT = "name the port with --set rlx.port=$PORT"
 _PROFILE = "profile a process with py-spy; durations of updates and actions are among the metrics"
 _COLLECTED = "logs and metrics of a run are in its folder below runs/, always"
@@ -116,7 +116,7 @@ def _bind(draft: Draft, _: str, value: Any) -> None:
 
 def _run(draft: Draft, key: str, value: Any) -> None:
     draft.take("environment.run", value)
-    draft.left_out.append((key, "kept, but a program that imports relaax has to import from surreal.rlx instead"))
+    draft.left_out.append((key, "kept, but a program that imports relaax must import from surreal.rlx instead"))
 
 
 def _log_level(draft: Draft, _: str, value: Any) -> None:
@@ -145,12 +145,12 @@ def _of_all(section: str) -> dict[str, Rule]:
         f"{section}.log_level": _log_level,
         f"{section}.bind_by_env_var": gone(_PORT),
         f"{section}.profile_dir": gone(_PROFILE),
-        f"{section}.short_log_messages": gone("messages on a console are short, those in files whole"),
+        f"{section}.short_log_messages": gone("messages on a console are short, those in files complete"),
     }
 
 
 SERVERS: Table = {
-    "version": gone_unless("1.1.0", "it is 1 now"),
+    "version": gone_unless("1.1.0", "it is now 1"),
     "name": lambda draft, _, value: setattr(draft, "name", str(value)),
     "environment.run": _run,
     "environment.max_episodes": to("environment.max_episodes"),
@@ -158,7 +158,7 @@ SERVERS: Table = {
     **_of_all("rlx_server"),
     "rlx_server.bind": _bind,
     "rlx_server.timeout": to("rlx.timeout_s", by=float),
-    "rlx_server.protocol": gone("a server hears by itself whether a client speaks TCP or WebSocket"),
+    "rlx_server.protocol": gone("a server detects whether a client uses TCP or WebSocket"),
     "rlx_server.parameter_server": gone(_REDIS),
     "rlx_server.metrics_server": gone(_REDIS),
     **_of_all("parameter_server"),
@@ -168,7 +168,7 @@ SERVERS: Table = {
     "parameter_server.metrics_aws_s3": gone(f"{_COLLECTED}; copy that"),
     "parameter_server.checkpoint_dir": _directory,
     "parameter_server.checkpoint_aws_s3": _s3,
-    "parameter_server.aws_keys": gone("credentials are AWS's own: its environment variables and files"),
+    "parameter_server.aws_keys": gone("credentials come from the environment variables and files of AWS"),
     "parameter_server.checkpoint_time_interval": to("checkpoint.checkpoint_time_interval", by=float),
     "parameter_server.checkpoint_step_interval": gone(
         "it counts env steps; checkpoint.interval_updates counts updates, checkpoint_time_interval seconds"

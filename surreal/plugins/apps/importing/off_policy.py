@@ -1,4 +1,4 @@
-"""The ancestor's ddpg and dqn: what they are here, and their own keys."""
+"""RELAAX's ddpg and dqn: their defaults and their keys."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from surreal.plugins.apps.importing.draft import Draft, Table, counted, gone, go
 
 
 def _drawn(draft: Draft, _: str, value: Any) -> None:
-    """A batch of transitions from a replay: one update for each env step, as the ancestor has it."""
+    """Convert a batch of transitions from a replay, with one update for each env step, like RELAAX."""
     draft.take("learner.batch_size", value)
     loops = int(draft.given.get("loop_size", 1))
     draft.settings["replay.samples_per_insert"] = float(loops * value)
@@ -66,7 +66,7 @@ def _epsilon(draft: Draft, key: str, value: dict[str, Any]) -> None:
     steps = value.get("decay_steps", 10_000)
     if isinstance(steps, list):
         steps = sum(steps) / len(steps)
-        draft.leave_out(f"{key}.decay_steps", "the decay takes the mean of its range")
+        draft.leave_out(f"{key}.decay_steps", "the decay uses the mean of its range")
     if value.get("stochastic"):
         draft.leave_out(f"{key}.stochastic", "all agents follow one schedule; type: ape_x gives each its own epsilon")
     schedule = {"type": "linear", "start": value.get("initial", 1.0), "end": value.get("end", 0.02)}
@@ -92,7 +92,7 @@ DDPG: Table = {
     "exploration.ou_theta": to("agent.args.noise_theta", by=float),
     "exploration.ou_sigma": to("agent.exploration", by=float),
     "exploration.tau": gone("noise falls by env steps, not by episodes: agent.exploration takes a schedule"),
-    "exploration.rnd_seed": gone("seed is one for all processes, each of which draws from it on its own"),
+    "exploration.rnd_seed": gone("seed applies to all processes, each of which derives its own from it"),
     "use_filter": gone_unless(False, "actor and critics of DDPG have no running filters; env.wrappers has obs_scale"),
     "no_ps": gone("`surreal run --deterministic` acts and learns in one process"),
 }

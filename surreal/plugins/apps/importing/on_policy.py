@@ -1,4 +1,4 @@
-"""The ancestor's policy_gradient, da3c, dppo and trpo: what they are here, and their own keys."""
+"""RELAAX's policy_gradient, da3c, dppo and trpo: their defaults and their keys."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from surreal.plugins.apps.importing.draft import Draft, Rule, Table, counted, go
 
 #: Longest trajectory that a batch is cut into, in steps.
 _TRAJECTORY = 128
-#: Why the clips of losses are not carried over.
+#: Reason why the clips of losses are not converted.
 _LOSS_CLIP = (
     "it cut off the loss itself, which has no gradient beyond that; learner.args.gradients_norm_clipping bounds the "
     "gradient instead (policy_clip and critic_clip of A2CLearner bound the ratio and the value, as in PPO)"
@@ -20,7 +20,7 @@ Begin = Callable[[Draft], None]
 
 
 def _steps(draft: Draft, _: str, value: Any) -> None:
-    """A batch in steps becomes trajectories."""
+    """Convert a batch of steps to trajectories."""
     trajectories = math.ceil(value / _TRAJECTORY)
     steps = math.ceil(value / trajectories)
     draft.settings |= {"agent.round_steps": steps, "replay.args.trajectory_steps": steps}
@@ -29,11 +29,11 @@ def _steps(draft: Draft, _: str, value: Any) -> None:
 
 
 def begin_on_policy(learner: str, arguments: dict[str, Any], activation: str, limit: int, batch: int) -> Begin:
-    """Make what sets the defaults of an algorithm.
+    """Make the function that sets the defaults of an algorithm.
 
     Args:
         learner: name of the class.
-        arguments: its arguments, where RELAAX has other defaults.
+        arguments: its arguments that have other defaults in RELAAX.
         activation: activation of the layers.
         limit: env steps of the run.
         batch: steps of a batch.
@@ -55,14 +55,14 @@ def begin_on_policy(learner: str, arguments: dict[str, Any], activation: str, li
 
 
 def begin_da3c(draft: Draft) -> None:
-    """Set the defaults of da3c, whose gradients RLX servers compute."""
+    """Set the defaults of da3c; RLX servers compute its gradients."""
     arguments = {"initial_learning_rate": 1e-4, "entropy_beta": 0.01, "critic_scale": 1.0}
     begin_on_policy("A2CLearner", arguments, "relu", 50_000_000, 20)(draft)
     draft.settings["learner.gradients"] = "agents"
 
 
 def _of_combining(rule: str) -> Rule:
-    """Make the rule of a key that counts for one way to combine gradients."""
+    """Make the rule of a key that applies to one way to combine gradients."""
 
     def chosen(draft: Draft, key: str, value: Any) -> None:
         combining = draft.given.get("combine_gradients", "fifo")
@@ -109,7 +109,7 @@ def _unless_ppo(rule: Rule) -> Rule:
 
     def chosen(draft: Draft, key: str, value: Any) -> None:
         if draft.given.get("subtype") == "ppo":
-            draft.leave_out(key, "the subtype is ppo, which has no such thing")
+            draft.leave_out(key, "the subtype is ppo, which does not have it")
         else:
             rule(draft, key, value)
 
@@ -149,7 +149,7 @@ DPPO: Table = {
 TRPO: Table = {
     "batch_size": _steps,
     "subtype": _subtype,
-    "async": gone("an RLX server waits for parameters (agent.round_steps), or never does without it"),
+    "async": gone("an RLX server waits for parameters with agent.round_steps, and never without it"),
     "return_probs": gone("a server replies with the action"),
     "PG_OPTIONS.timestep_limit": gone("the program ends an episode, with truncated=True"),
     "PG_OPTIONS.n_iter": to("learner.max_updates", by=int),

@@ -12,7 +12,7 @@ class Bandit:
     """Arms to pull.
 
     Args:
-        seed: of the draws; None: new ones each time.
+        seed: seed of the draws; None: random.
     """
 
     def __init__(self, seed: int | None = None) -> None:

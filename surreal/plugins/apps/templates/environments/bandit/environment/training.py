@@ -1,4 +1,4 @@
-"""The environment program: an agent elsewhere pulls the arms. `environment.run` in app.yaml starts it."""
+"""The environment program: an agent in another process pulls the arms. `environment.run` in app.yaml starts it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from surreal.rlx import TrainingBase
 
 
 class Training(TrainingBase):
-    """Lets the agent pull arms; an episode has no end of its own, only `environment.steps` pulls."""
+    """Lets the agent pull arms; an episode never ends by itself, so it has `environment.steps` pulls."""
 
     def episode(self, number: int) -> float:
-        """Play an episode; returns the sum of what the arms paid."""
+        """Play an episode, and return the sum of its rewards."""
         steps = self.options.get("environment/steps", 1000)
         report_every = self.options.get("environment/report_every", 500)
         bandit, pulls, total = Bandit(), Counter[int](), 0.0

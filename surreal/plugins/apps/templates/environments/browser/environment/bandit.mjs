@@ -11,7 +11,7 @@ export class Bandit {
 
   /** Pull an arm, 0 to 3. @param {number} arm @returns {1 | -1} */
   pull(arm) {
-    // Box and Muller's way from two even numbers to a normal one.
+    // The Box-Muller transform: from two uniform numbers to a normal one.
     const drawn = Math.sqrt(-2 * Math.log(1 - this.random())) * Math.cos(2 * Math.PI * this.random());
     return drawn > ARMS[arm] ? 1 : -1;
   }

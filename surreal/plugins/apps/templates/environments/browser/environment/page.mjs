@@ -1,7 +1,7 @@
 /**
  * The page: an agent elsewhere pulls the arms, and the page shows which. `?server=ws://host:port` names another server.
  *
- * `window.shown` is what is shown, for tests.
+ * `window.shown` has the shown values, for tests.
  */
 
 import { CallbackAgent } from "../callbacks.mjs";
@@ -23,7 +23,7 @@ const bandit = new Bandit();
 let episode = { pulls: 0, total: 0 };
 /** An action that waits for the end of a pause. */
 let waiting = null;
-/** Whether the episode was given up: an action that still comes is none of the next. */
+/** Whether the episode was reset: an action that still arrives does not belong to the next one. */
 let isResetting = false;
 
 agent.onconnected = () => agent.init();
@@ -75,7 +75,7 @@ function pull(arm) {
     shown.lastTotal = episode.total;
     agent.metrics.scalar("episode_reward", episode.total);
   }
-  // A limit, not an end: the bandit would go on for ever.
+  // A limit, not an end: the bandit would continue forever.
   agent.update(reward, [], false, isOver);
 }
 
@@ -108,7 +108,7 @@ function draw() {
 
 element("pause").addEventListener("click", (event) => {
   shown.isPaused = !shown.isPaused;
-  event.target.textContent = shown.isPaused ? "Go on" : "Pause";
+  event.target.textContent = shown.isPaused ? "Continue" : "Pause";
   if (shown.isPaused || waiting === null) return;
   const arm = Number(waiting);
   waiting = null;

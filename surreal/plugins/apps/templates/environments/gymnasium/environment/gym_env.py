@@ -1,4 +1,4 @@
-"""The environment, made from the section `env` of app.yaml, and a wrapper of it for images."""
+"""The environment, made from the section `env` of app.yaml, and a wrapper for images."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ GymEnv = gymnasium.Env[Any, Any]
 
 
 def make(options: Options, *, training: bool, is_shown: Callable[[], bool]) -> GymEnv:
-    """Make the environment with those wrappers that are ours to apply: the server applies the others.
+    """Make the environment with the wrappers that the program applies; the server applies the others.
 
     Args:
-        options: of app.yaml.
+        options: settings of app.yaml.
         training: False leaves out wrappers that are for training only.
-        is_shown: asked at every step, whether it is to be shown in a window.
+        is_shown: called at every step; returns whether to show the environment in a window.
     """
     env_id = options.get("env/id")
     can_draw = "rgb_array" in render_modes(env_id)
@@ -45,9 +45,9 @@ class Screen(gymnasium.ObservationWrapper[Any, Any, Any]):
     """Turns images into small gray ones.
 
     Args:
-        env: what it is put around; its observations are images [height, width, 3] of bytes.
-        shape: height and width of what the agent sees.
-        rows: first and last row of the part that is looked at; None: all.
+        env: environment whose observations are images [height, width, 3] of bytes.
+        shape: height and width of the result.
+        rows: first and last row of the part that is used; None: all.
     """
 
     def __init__(self, env: GymEnv, shape: tuple[int, int] = (42, 42), rows: tuple[int, int] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""The environment program: an agent elsewhere plays. `environment.run` in app.yaml starts it."""
+"""The environment program: an agent in another process plays. `environment.run` in app.yaml starts it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from surreal.rlx.client.gym_driver import to_env_action
 
 
 class Training(TrainingBase):
-    """Plays episodes of the environment; arguments as in `TrainingBase`."""
+    """Plays episodes of the environment; the arguments are those of `TrainingBase`."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -25,7 +25,7 @@ class Training(TrainingBase):
         self._returns: list[float] = []
 
     def episode(self, number: int) -> float:
-        """Play an episode; returns the sum of its rewards."""
+        """Play an episode, and return the sum of its rewards."""
         state, _ = self.env.reset()
         action = self.agent.update(reward=None, state=state)
         total, is_over = 0.0, False
@@ -33,7 +33,7 @@ class Training(TrainingBase):
             state, reward, terminated, truncated, _ = self.env.step(to_env_action(self.env.action_space, action))
             total += float(reward)
             is_over = terminated or truncated
-            # A time limit is no end: the learner counts on what would have come after it.
+            # A time limit is not an end: the learner still bootstraps from the last state.
             action = self.agent.update(float(reward), state, terminal=is_over, truncated=truncated and not terminated)
         self._report(number, total)
         return total

@@ -246,7 +246,7 @@ _PAST_CODE = _joined(PAST_CODE, "", "")
 
 
 def areas() -> dict[str, list[Path]]:
-    """Return the files of each area: a package, a plugin, the presets, README.md, or a folder of pages."""
+    """Return the files of each area: a package, the presets, README.md, or a folder of pages."""
     files = [path for path in _walk(ROOT / "surreal") if path.suffix in (".py", ".lua", ".yaml", ".md", ".sh")]
     files += [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
     files += [path for path in _walk(ROOT / "docs") if path.suffix == ".md"]
@@ -266,8 +266,6 @@ def _area(path: Path) -> str:
         return "docs, generated"
     if name.parts[:3] == ("surreal", "config", "presets"):
         return "surreal/config/presets"
-    if name.parts[:2] == ("surreal", "plugins"):
-        return "/".join(name.parts[:3]) if len(name.parts) > 3 else "surreal/plugins"
     return "/".join(name.parts[:2]) if len(name.parts) > 2 else name.parts[0]
 
 

@@ -22,9 +22,6 @@ DONE = frozenset(
         "surreal/learner",
         "surreal/model",
         "surreal/plugins",
-        "surreal/plugins/chaos",
-        "surreal/plugins/doctor",
-        "surreal/plugins/games",
         "surreal/rlx",
         "surreal/run",
     }

@@ -163,7 +163,7 @@ def test_the_local_algorithm_is_switched_on_and_off(bandit: Path, monkeypatch: p
 def test_every_template_says_what_it_is() -> None:
     for template in templates():
         assert template.title.endswith(".")
-        assert (template.folder / "README.md").exists()
+        assert (template.folders[-1] / "README.md").exists()
         assert template.sections("app", "")["environment"]["template"] == template.name
         assert find_template(template.name).name == template.name
         for alias in template.aliases:

@@ -19,13 +19,13 @@ def add_to(app: typer.Typer) -> None:
 def doctor(
     target: Annotated[
         str | None,
-        typer.Argument(metavar="RUN_PRESET_OR_FILE", help="Default: the run in progress here, else app.yaml."),
+        typer.Argument(metavar="RUN_PRESET_OR_FILE", help="Subject; default: the run in progress here, else app.yaml."),
     ] = None,
     only: Annotated[
         list[str] | None,
-        typer.Option("--only", metavar="SECTION", help="installation, redis, clocks, environment, model or run."),
+        typer.Option("--only", metavar="SECTION", help="Installation, redis, clocks, environment, model or run."),
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Leave out what takes long.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Skip slow checks.")] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Exit 1 for warnings too.")] = False,
     overrides: Overrides = None,
     redis: RedisOption = None,

@@ -1,10 +1,4 @@
-"""`Examination`: all sections, in order, each with its checks.
-
-    for finding in Examination(subject).run():
-        ...
-
-The command line prints what it yields.
-"""
+"""Runs the checks of all sections, in order."""
 
 from __future__ import annotations
 
@@ -33,15 +27,15 @@ _OF_CONFIG = ("installation", "redis", "clocks", "environment", "model")
 
 
 class Examination:
-    """Looks at a subject, section by section; what it found is kept for those that come later.
+    """Examines a subject, section by section; later sections depend on what earlier ones found.
 
     Args:
-        subject: what to look at.
-        only: sections; none: all that the subject has.
-        is_quick: leave out what takes long.
+        subject: the run, configuration or machine.
+        only: sections; empty: all that the subject has.
+        is_quick: whether slow checks are skipped.
 
     Raises:
-        ConfigError: a section is unknown, or the subject has none such.
+        ConfigError: a section is unknown, or the subject does not have it.
     """
 
     def __init__(self, subject: Subject, only: Sequence[str] = (), *, is_quick: bool = False) -> None:
@@ -52,11 +46,7 @@ class Examination:
         self.sections = _chosen(subject, only)
 
     def run(self, on_section: Callable[[str], object] | None = None) -> Iterator[Finding]:
-        """Ask all checks; yields what they find, as soon as it is found.
-
-        Args:
-            on_section: called with the name of each section before its first check.
-        """
+        """Run all checks, and yield each finding at once; `on_section` gets the name of each section before it."""
         for name in self.sections:
             if on_section is not None:
                 on_section(name)
@@ -77,17 +67,15 @@ class Examination:
 
     def _installation(self, stack: ExitStack) -> Iterator[Check]:
         from surreal.plugins.doctor.machine import packages, resources
-        from surreal.plugins.doctor.machine import packages as torch
-        from surreal.plugins.doctor.machine.packages import redis_program
 
         config, cores = self._subject.config, count_cores()
         yield Check("versions of packages", packages.packages)
-        yield Check("torch and its GPUs", torch.cuda, 60.0)
-        yield Check("threads", partial(torch.threads, cores=cores))
+        yield Check("torch and its GPUs", packages.cuda, 60.0)
+        yield Check("threads", partial(packages.threads, cores=cores))
         if config is not None:
             yield Check("extras", partial(packages.extras, config))
         if self._subject.run_address is None:
-            yield Check("starting a redis-server", redis_program, 30.0)
+            yield Check("starting a redis-server", packages.redis_program, 30.0)
         for folder in resources.folders(config, self._subject.folder):
             yield Check(f"the disk of {folder}", partial(resources.disk, folder))
         yield Check("open files", partial(resources.open_files, config))
@@ -99,7 +87,6 @@ class Examination:
     def _redis(self, stack: ExitStack) -> Iterator[Check]:
         from surreal.plugins.doctor.server import health
         from surreal.plugins.doctor.server.rights import rights
-        from surreal.plugins.doctor.server.speed import latency
 
         if not self._subject.addresses:
             yield Check("servers", lambda: [ok("none is named: a run starts its own, which is as it should be")])
@@ -110,11 +97,11 @@ class Examination:
                 yield Check("persistence of Redis", partial(health.persistence, client))
                 yield Check("limits of Redis", partial(health.limits, client))
                 yield Check("rights at Redis", partial(rights, client))
-                yield Check("latency of Redis", partial(latency, client, tries=10 if self._is_quick else 50))
+                yield Check("latency of Redis", partial(health.latency, client, tries=10 if self._is_quick else 50))
 
     def _clocks(self, stack: ExitStack) -> Iterator[Check]:
         from surreal.plugins.doctor.run.counts import clocks
-        from surreal.plugins.doctor.server.speed import clock_of
+        from surreal.plugins.doctor.server.health import clock_of
 
         if not self._subject.addresses:
             yield Check("clocks", lambda: [ok("all processes of a run are on this machine")])
@@ -127,13 +114,12 @@ class Examination:
 
     def _run(self, stack: ExitStack) -> Iterator[Check]:
         from surreal.plugins.doctor.run import counts, processes, replay, waiting
-        from surreal.plugins.doctor.run import processes as ended
 
         folder, config = self._subject.folder, self._subject.config
         if self._subject.has_ended and config is not None:
-            yield Check("the end of the run", partial(ended.ending, folder))
-            yield Check("returns", partial(ended.scores, folder, config))
-            yield Check("logs", partial(ended.logs, folder))
+            yield Check("the end of the run", partial(processes.ending, folder))
+            yield Check("returns", partial(processes.scores, folder, config))
+            yield Check("logs", partial(processes.logs, folder))
             return
         looks: list[Look] = []
 
@@ -200,7 +186,7 @@ class Examination:
         yield from memory(look, used_bytes=int(info["used_memory"]), maxmemory_bytes=int(info["maxmemory"]))
 
     def _replay_bytes(self, address: str) -> int | None:
-        """Experience that a server is to hold."""
+        """Return the size of the experience that a server must hold; None if it is unknown."""
         config = self._subject.config
         if config is None or config.has_parameter_servers:
             return None
@@ -208,7 +194,7 @@ class Examination:
         return config.replay.max_bytes // len(places) if address in places else None
 
     def _maxmemory(self, config: Config) -> int | None:
-        """Memory of the server that parameters go to; None if it cannot be known."""
+        """Return the maximum memory of the parameters' server; None if it is unknown."""
         address = config.redis.parameter_address or self._subject.run_address
         if address is None:
             return config.own_redis_bytes

@@ -1,4 +1,4 @@
-"""Print findings, and write the page of all faults."""
+"""Prints findings, and writes the tables of all faults in docs/doctor.md."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _WIDEST = 100
 
 
 def print_section(name: str, console: Console) -> None:
-    """Begin a section."""
+    """Print the title of a section."""
     console.print(Text(name, style="bold"))
 
 
 def print_finding(finding: Finding, console: Console) -> None:
-    """Show a finding."""
+    """Print severity, text and remedy of a finding."""
     first, *rest = _wrapped(finding.text, console)
     label = finding.severity.label
     console.print(Text.assemble("  ", (f"{label:<{_INDENT - 2}}", _STYLES[finding.severity]), first), soft_wrap=True)
@@ -40,11 +40,11 @@ def print_finding(finding: Finding, console: Console) -> None:
 
 
 def summary(findings: Sequence[Finding]) -> str:
-    """Explain how many there are of each severity."""
+    """Count the findings of each severity."""
     counts = Counter(finding.severity for finding in findings)
     words = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.HINT: "hint"}
     parts = [f"{counts[severity]} {word}{'s' * (counts[severity] != 1)}" for severity, word in words.items()]
-    return f"{', '.join(parts)}; {counts[Severity.OK]} as they should be"
+    return f"{', '.join(parts)}; {counts[Severity.OK]} checks are ok"
 
 
 def _wrapped(text: str, console: Console) -> list[str]:
@@ -72,7 +72,7 @@ def all_faults() -> dict[str, list[Fault]]:
 
 
 def render() -> str:
-    """Write the tables, a section each."""
+    """Return the tables, one for each section."""
     lines: list[str] = []
     for section, faults in all_faults().items():
         lines += [f"### {section.capitalize()}", "", "| fault | | cause | remedy |", "|---|---|---|---|"]

@@ -1,4 +1,4 @@
-"""`Subject`: what `surreal doctor` examines: a run, a configuration, or this machine alone."""
+"""The subject of an examination: a run, a configuration, or only this machine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from surreal.run.process.finding import RunOverError, find_run, is_run_folder
 from surreal.run.process.registry import stored_config
 from surreal.run.process.run_folder import RUNS_FOLDER, RunFolder, newest_running
 
-#: What an app's folder has its configuration in.
+#: The configuration in an app's folder.
 APP_FILE = Path("app.yaml")
 _TIMEOUT_S = 3.0
 
@@ -26,15 +26,15 @@ class Subject:
     """The subject of an examination.
 
     Attributes:
-        title: for people.
-        config: config of the run, or the one that was named; None: nothing was.
-        source: where the configuration was read, for another process; None: from a run's Redis.
+        title: name in the output.
+        config: configuration of the run, or the named one; None: none was named.
+        source: file or preset of the configuration, for another process; None: it is in a run's Redis.
         overrides: overrides of the configuration.
-        address: address of the Redis that was named; None: the configuration's, or a server that a run starts itself.
-        run: a run that Redis knows; None: none was named.
-        folder: where runs, or the run, are written.
-        is_found: whether the configuration was in a run's folder, so that it may be a stranger's.
-        has_ended: whether `folder` is that of a run which has ended.
+        address: address of the named Redis; None: the configuration's, or a server that a run starts itself.
+        run: a run in Redis; None: none was named.
+        folder: folder of the run, or of new runs.
+        is_found: whether the configuration was found in a run's folder, so that another user may have written it.
+        has_ended: whether `folder` belongs to a run that has ended.
     """
 
     title: str
@@ -49,7 +49,7 @@ class Subject:
 
     @property
     def addresses(self) -> list[str]:
-        """All servers that are named, each once, the run's own first."""
+        """All named servers, each once, the run's server first."""
         redis = None if self.config is None else self.config.redis
         replay = [] if self.config is None else self.config.replay_addresses
         named = [self.run_address, *replay, None if redis is None else redis.parameter_address]
@@ -57,14 +57,14 @@ class Subject:
 
     @property
     def run_address(self) -> str | None:
-        """Address of the server that all processes share; None: one that a run starts itself."""
+        """Address of the server that all processes share; None: a run starts its own."""
         return self.address or (None if self.config is None else self.config.redis.address)
 
     def client(self, address: str) -> RedisClient:
-        """A client that gives up soon.
+        """Make a client with short timeouts.
 
         Raises:
-            ConfigError: the address makes no sense.
+            ConfigError: the address is not valid.
         """
         try:
             run = self.run or "default"
@@ -78,18 +78,17 @@ class Subject:
 def find_subject(
     target: str | None, *, overrides: Sequence[str] = (), redis: str | None = None, run_dir: Path | None = None
 ) -> Subject:
-    """Find out what is meant.
+    """Find the subject.
 
     Args:
         target: a preset, a YAML file, a run's id or its folder; None: the run in progress on this machine, else
-        `app.yaml`, else
-            nothing but this machine and the Redis that is named.
+            `app.yaml`, else only this machine and the named Redis.
         overrides: overrides of the configuration.
         redis: address of its Redis.
         run_dir: folder of the run.
 
     Raises:
-        ConfigError: there is no such thing, or the configuration is wrong.
+        ConfigError: the target does not exist, or the configuration is wrong.
         RedisUnavailableError: the Redis of a run does not answer.
     """
     address = redis or os.environ.get(REDIS_VARIABLE)

@@ -1,4 +1,4 @@
-"""Environment and model of a configuration, tried in their own process, whose checks `frame.apart` follows.
+"""Checks the environment or the model of a configuration, in a separate process that `frame.apart` starts.
 
 python -m surreal.plugins.doctor.trying PIPE environment|model [--quick] [--maxmemory BYTES] SOURCE [OVERRIDE...]
 """
@@ -31,7 +31,7 @@ class _Arguments:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Try; returns the exit code."""
+    """Run the checks, and return the exit code."""
     follow_parent()
     arguments = read_command_line(_Arguments, argv, name=__name__)
     config = load_config(arguments.source, arguments.overrides)

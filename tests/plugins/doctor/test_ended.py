@@ -63,4 +63,4 @@ def test_nothing_is_wrong_with_a_run_that_learned(folder: RunFolder, capsys: pyt
     finish(folder, Ending("stop_at_return: mean return 500"))
     write_scores(folder.path, 10.0, 500.0, 470.0)
     assert main(["doctor", str(folder.path), "--only", "run"]) == 0
-    assert "0 errors, 0 warnings, 0 hints; 3 as they should be" in capsys.readouterr().out
+    assert "0 errors, 0 warnings, 0 hints; 3 checks are ok" in capsys.readouterr().out

@@ -120,4 +120,4 @@ def test_a_report_is_readable_in_80_columns_without_colour() -> None:
     assert lines[2].startswith("  warning  it drips and") and lines[3].startswith("           and drips")
     assert lines[-1] == "           -> surreal doctor --only [model]"
     assert max(map(len, lines)) <= 80
-    assert summary(findings) == "0 errors, 1 warning, 0 hints; 1 as they should be"
+    assert summary(findings) == "0 errors, 1 warning, 0 hints; 1 checks are ok"

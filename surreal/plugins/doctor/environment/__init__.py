@@ -1,9 +1,7 @@
-"""The environment: what it shows over some episodes of random actions, seeds, leaks, and gymnasium's own checker.
+"""The environment: some episodes of random actions, seeds, leaks, and gymnasium's checker.
 
-play.py      the episodes, which watchers look at
-watchers/    one question about what is shown each: observations, rewards, masks, ends, speed
-repeating.py does a seed repeat an episode?
-leaking.py   does memory grow with the episodes?
-checker.py   what gymnasium's checker says, in plain words
-examining.py the checks, for a configuration; run in a separate process
+play.py          the episodes, which watchers look at
+observations.py  the watcher of observations
+watchers.py      the watchers of rewards, masks, ends and speed
+examining.py     the checks, for a configuration; run in a separate process
 """

@@ -34,8 +34,8 @@ class _Saying(NamedTuple):
     """A message of the checker.
 
     Attributes:
-        pattern: that its text has.
-        text: what it means; "" if it is harmless here, or another check says it better.
+        pattern: pattern in its text.
+        text: its meaning; "" if it is harmless here, or another check reports it better.
         remedy: what helps.
     """
 
@@ -46,9 +46,9 @@ class _Saying(NamedTuple):
 
 _SEED_REMEDY = "def reset(self, *, seed=None, options=None): super().reset(seed=seed)"
 _SAYINGS = (
-    # Bounds of spaces that are usual, and treated by filters and squashing.
+    # Bounds of spaces that are usual; filters and squashing handle them.
     _Saying(r"probably too (low|high)|recommend using a symmetric|different from the unwrapped"),
-    # Found by our own checks, with values.
+    # Found by other checks, with values.
     _Saying(r"not within the observation space|numpy array dtype to be|share an object|reward is (a NaN|an inf)"),
     _Saying(r"non-deterministic|are not (equivalent|equal)", "the same seed does not repeat it exactly", _SEED_REMEDY),
     _Saying(
@@ -73,7 +73,7 @@ _SAYINGS = (
     _Saying(r"`info`.*dictionary|not a dictionary", "info is not a dictionary", "return {} without information"),
     _Saying(r"`seed` function is dropped|`return_info`", "it has parts of the old gym interface", "remove them"),
 )
-_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_COLORS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def checker(env: Env) -> Iterator[Finding]:
@@ -98,24 +98,24 @@ def checker(env: Env) -> Iterator[Finding]:
 
 
 def translate(message: str) -> tuple[str, str] | None:
-    """Return text and remedy for a message of the checker; None if it is not worth a word."""
-    plain = " ".join(_COLOURS.sub("", message).removeprefix("WARN: ").split()).removeprefix("WARN: ")
+    """Return text and remedy for a message of the checker; None if it does not matter."""
+    plain = " ".join(_COLORS.sub("", message).removeprefix("WARN: ").split()).removeprefix("WARN: ")
     for saying in _SAYINGS:
         if re.search(saying.pattern, plain):
             return (f"gymnasium's checker: {saying.text}", saying.remedy) if saying.text else None
     return f"gymnasium's checker: {plain[:300]}", ""
 
 
-#: Number of parts that the time is divided into; the first ones fill caches.
+#: Number of parts of the time, and of the first ones, which fill caches.
 _PARTS, _WARM = 8, 3
-#: Growth below this, in all parts that count, is not a leak, bytes.
+#: Growth in all other parts below which there is no leak, bytes.
 _LEAST_BYTES = 4 << 20
-#: What a run of a million env steps may lose before it is worth a word, bytes.
+#: Growth in a million env steps below which a leak does not matter, bytes.
 _PER_MILLION_STEPS = 512 << 20
 
 
 def process_bytes() -> int:
-    """Memory of this process, resident, bytes."""
+    """Return the resident memory of this process, bytes."""
     gc.collect()
     return int(psutil.Process().memory_info().rss)
 
@@ -127,19 +127,12 @@ def leaking(
     measure: Callable[[], int] = process_bytes,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Iterator[Finding]:
-    """Play, and see whether memory grows in each part of the time.
-
-    Args:
-        env: the environment.
-        time_s: for how long.
-        measure: gives the bytes of this process.
-        clock: seconds, monotonic.
-    """
+    """Play for a time, and check whether memory grows in each part of it; `measure` returns bytes."""
     steps, episodes, sizes = [0], [0], [measure()]
     for part in range(_PARTS):
         counter = _Counter()
         problems = list(play(env, [counter], Budget(time_s / _PARTS, 1 << 30), seed=part, clock=clock))
-        if problems:  # said by the check before
+        if problems:  # an earlier check has reported them
             return
         steps.append(steps[-1] + counter.steps)
         episodes.append(episodes[-1] + counter.episodes)
@@ -175,7 +168,7 @@ _STEPS = 50
 
 
 def repeating(env: Env, *, steps: int = _STEPS) -> Iterator[Finding]:
-    """Play the same beginning twice, with the same seed and the same actions."""
+    """Play the same steps twice, with the same seed and the same actions."""
     if env.spec is not None and env.spec.nondeterministic:
         yield ok("its spec states that seeds do not repeat it")
         return
@@ -217,9 +210,8 @@ class Times(NamedTuple):
     """Time limits of the checks, s."""
 
     play_s: float
-    leak_s: float  #: 0: not looked for
-    #: extra time for calls that cannot be cut, such as one more reset
-    patience_s: float = 20.0
+    leak_s: float  #: 0: leaks are not looked for
+    patience_s: float = 20.0  #: extra time for calls that cannot be interrupted, such as another reset
 
 
 LONG = Times(4.0, 4.0)
@@ -227,12 +219,7 @@ QUICK = Times(1.0, 0.0)
 
 
 def examine_environment(make: Callable[[], Env], times: Times) -> Iterator[Check]:
-    """Return the checks; the environment is made by the first and closed after the last.
-
-    Args:
-        make: makes it, with the wrappers of training.
-        times: how long to play.
-    """
+    """Yield the checks; the first makes the environment, with the wrappers of training, and the last closes it."""
     made: list[Env] = []
 
     def begin() -> Iterator[Finding]:
@@ -258,10 +245,5 @@ def examine_environment(make: Callable[[], Env], times: Times) -> Iterator[Check
 
 def watchers_of(env: Env) -> list[Watcher]:
     """Return all watchers for an environment."""
-    return [
-        ObservationWatcher(env.observation_space),
-        RewardWatcher(),
-        MaskWatcher(env.action_space),
-        EndWatcher(),
-        SpeedWatcher(),
-    ]
+    observations, masks = ObservationWatcher(env.observation_space), MaskWatcher(env.action_space)
+    return [observations, RewardWatcher(), masks, EndWatcher(), SpeedWatcher()]

@@ -29,18 +29,14 @@ from surreal.plugins.doctor.environment.play import Shown
 from surreal.plugins.doctor.frame.finding import Finding, ok
 
 _LARGE = 1e3
-#: Share of observations outside of their bounds from which on it is not an accident.
+#: Share of observations outside of their bounds that is no longer an accident.
 _OFTEN = 0.01
-#: Steps of an episode after which observations that never change are worth a word; those of a bandit have one.
+#: Steps of an episode after which constant observations are reported; an episode of a bandit has one.
 _FEW_STEPS = 5
 
 
 class ObservationWatcher:
-    """Compares observations with their space.
-
-    Args:
-        space: space of the environment.
-    """
+    """Compares observations with their space."""
 
     def __init__(self, space: gymnasium.Space[Any]) -> None:
         self._space = space
@@ -89,7 +85,7 @@ class _LeafWatcher:
         self._changes = self._is_reused = False
 
     def see(self, value: Any) -> Finding | None:
-        """Look at a value; returns what makes looking any further pointless."""
+        """Check a value, and return a finding that makes further checks pointless."""
         array = np.asarray(value)
         if array.dtype.kind not in "biuf":
             return NOT_FITTING.found(f"{self._name} is {type(value).__name__} of {array.dtype}, not numbers")
@@ -110,12 +106,7 @@ class _LeafWatcher:
         return None
 
     def findings(self, count: int, longest: int) -> Iterator[Finding]:
-        """Explain what was found.
-
-        Args:
-            count: observations.
-            longest: steps of the longest episode.
-        """
+        """Yield the findings of `count` observations, with `longest` steps in the longest episode."""
         name, dtype = self._name, self._space.dtype
         if self._unsound:
             yield UNSOUND.found(self._unsound)

@@ -1,4 +1,4 @@
-"""`play`: some episodes of random legal actions, which watchers look at."""
+"""Plays some episodes of random legal actions, which watchers look at."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from surreal.plugins.doctor.environment.faults import RAISES
 from surreal.plugins.doctor.frame.finding import Finding
 from surreal.run.process.ending import error_line
 
-#: What a separate environment may raise, and is to be read as it is.
 Env = gymnasium.Env[Any, Any]
 
 
@@ -40,13 +39,13 @@ class Shown(NamedTuple):
 
 
 class Watcher(Protocol):
-    """Looks at all that is shown, and says at the end what is wrong with it."""
+    """Looks at every reset and step, and reports its findings at the end."""
 
     def see(self, shown: Shown) -> None:
-        """Take a look."""
+        """Look at a reset or step."""
 
     def findings(self) -> Iterator[Finding]:
-        """Explain what was found."""
+        """Yield the findings."""
 
 
 class Budget(NamedTuple):
@@ -64,14 +63,14 @@ def play(
     seed: int = 0,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Iterator[Finding]:
-    """Play until the budget is used up; yields what the watchers found, and the exception that ended it early.
+    """Play until the budget is used up, and yield the watchers' findings and an exception that ended it early.
 
     Args:
-        env: the environment, wrappers included.
+        env: the environment with its wrappers.
         watchers: look at each reset and step.
-        budget: how long.
+        budget: limits of time and steps.
         seed: seed of the first episode and of the actions.
-        clock: seconds, monotonic.
+        clock: monotonic time, s.
     """
     began_s = clock()
     problem: Finding | None = None

@@ -30,14 +30,14 @@ from surreal.plugins.doctor.environment.faults import (
 from surreal.plugins.doctor.environment.play import Shown
 from surreal.plugins.doctor.frame.finding import Finding, milliseconds, ok
 
-#: Episodes of one length that make a time limit, and the least of such a length: short ones may be the task.
+#: Number of episodes with the same length that indicate a time limit, and its least length: short ones may be the task.
 _SAME_EPISODES, _LEAST_LENGTH = 3, 30
-#: Steps after which an episode that continues is worth a word.
+#: Steps after which an episode without an end is reported.
 _MANY_STEPS = 1000
 
 
 class EndWatcher:
-    """Counts how long episodes last, and which flag ends them."""
+    """Counts the lengths of episodes, and the flags that end them."""
 
     def __init__(self) -> None:
         self._length = self._steps = 0
@@ -73,11 +73,7 @@ class EndWatcher:
 
 
 class MaskWatcher:
-    """Looks at `info["action_mask"]`.
-
-    Args:
-        space: the environment's actions.
-    """
+    """Checks `info["action_mask"]` against the space of actions."""
 
     def __init__(self, space: gymnasium.Space[Any]) -> None:
         flat = ActionAdapter(space).space
@@ -118,12 +114,12 @@ class MaskWatcher:
 
 
 _LARGE_REWARD = 1e3
-#: Steps after which it is worth a word that there was no reward.
+#: Steps after which missing rewards are reported.
 _MANY_REWARDED_STEPS = 200
 
 
 class RewardWatcher:
-    """Looks at the rewards."""
+    """Checks the rewards."""
 
     def __init__(self) -> None:
         self._steps = 0
@@ -164,7 +160,7 @@ class RewardWatcher:
 
 
 _SLOW_PER_S = 50.0
-#: A reset is slow if it takes as long as the rest of an episode, and a person would notice it, s.
+#: A reset is slow if it takes this share of the time and this long, s.
 _SLOW_SHARE, _SLOW_RESET_S = 0.5, 0.05
 
 

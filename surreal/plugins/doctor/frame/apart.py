@@ -1,8 +1,8 @@
-"""Checks of what others wrote (environments, models), in their own process: it may hang, crash, or call `exit`.
+"""Checks of users' code (environments, models) in a separate process, because it may hang, crash, or call `exit`.
 
-The parent reads findings, a line of JSON each, from a pipe; what the checks print goes to the console's file. In the
-child they run on the main thread, as in a run. One that does not end in its time has its stack written to that file by
-`faulthandler`, which needs no help of the interpreter, and the child ends.
+The parent reads findings, one line of JSON each, from a pipe; the output of the checks goes to a file. The child runs
+them on its main thread, as in a run. If a check exceeds its time, `faulthandler`, which works even if the interpreter
+hangs, writes its stack to that file, and the child ends.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from surreal.base.liveness.health import innermost_call
 from surreal.plugins.doctor.frame.finding import DIED, NOT_DONE, Check, Finding, ask, hang
 from surreal.run.process.liveness.lifeline import child_environment
 
-#: What a child may take beyond the time of its check before it is killed, s.
+#: Time beyond the limit of a check after which the child is killed, s.
 _GRACE_S = 5.0
-#: To import what it needs, s.
+#: Time limit for the child's imports, s.
 START_TIMEOUT_S = 120.0
 _FRAME = re.compile(r'  File "(.*)", line (\d+) in (.*)')
 _DUMP = "Timeout ("
 
 
 def run_apart(module: str, arguments: Sequence[str], *, start_timeout_s: float = START_TIMEOUT_S) -> Iterator[Finding]:
-    """Run the checks of a module's `main`, and yield what they find.
+    """Run the checks of a module's `main`, and yield their findings.
 
     Args:
         module: a module whose `main(argv)` calls `report` with the checks; its first argument is the pipe's descriptor.
-        arguments: further ones.
-        start_timeout_s: until it begins its first check, s.
+        arguments: further arguments.
+        start_timeout_s: time limit until the first check begins, s.
     """
     reading, writing = os.pipe()
     with tempfile.TemporaryDirectory(prefix="surreal-doctor-") as folder, os.fdopen(reading, "rb") as pipe:
@@ -53,7 +53,7 @@ def run_apart(module: str, arguments: Sequence[str], *, start_timeout_s: float =
                 stdout=file,
                 stderr=subprocess.STDOUT,
                 pass_fds=(writing,),
-                # Torch's optimizers make a compiler cache, in /tmp forever unless told otherwise.
+                # Torch's optimizers make a compiler cache, which would stay in /tmp forever.
                 env=child_environment({"TORCHINDUCTOR_CACHE_DIR": folder}),
                 start_new_session=True,
             )
@@ -67,12 +67,7 @@ def run_apart(module: str, arguments: Sequence[str], *, start_timeout_s: float =
 
 
 def report(descriptor: int, checks: Iterator[Check]) -> None:
-    """In the child: ask the checks one after the other, and write what they find.
-
-    Args:
-        descriptor: descriptor of the pipe.
-        checks: made one by one, as those before have been asked.
-    """
+    """In the child: run the checks one after the other, and write their findings to the pipe."""
     with os.fdopen(descriptor, "w", encoding="utf-8") as pipe:
 
         def write(**content: Any) -> None:
@@ -106,17 +101,14 @@ def _follow(
         yield hang(title, timeout_s, _place_in(text))
     else:
         yield DIED.found(f"{title}: {_end_of(process.wait(), text)}")
-    yield NOT_DONE.found("what comes after it was not looked at")
+    yield NOT_DONE.found("the checks after it were not made")
 
 
 class _Reader:
-    """Reads what a child reports, until it closes the pipe, or is late.
-
-    Args:
-        pipe: this end.
-        deadline_s: until when to wait, by the monotonic clock; set again with each check.
+    """Reads a child's reports until it closes the pipe or exceeds the deadline.
 
     Attributes:
+        deadline_s: end of waiting, by the monotonic clock; set again with each check.
         is_late: whether the deadline has passed.
     """
 
@@ -126,7 +118,7 @@ class _Reader:
         self.is_late = False
 
     def contents(self) -> Iterator[dict[str, Any]]:
-        """Yield line by line."""
+        """Yield the content of each line."""
         rest = b""
         while select.select([self._pipe], [], [], max(0.0, self.deadline_s - time.monotonic()))[0]:
             data = os.read(self._pipe.fileno(), 1 << 16)
@@ -138,7 +130,7 @@ class _Reader:
 
 
 def _place_in(console: str) -> str:
-    """The innermost call of the main thread in a dump of faulthandler, which has that thread last."""
+    """Return the innermost call of the main thread in a dump of faulthandler, which has that thread last."""
     found = [_FRAME.fullmatch(line) for line in console.rpartition("(most recent call first):")[2].splitlines()]
     stack = [FrameSummary(match[1], int(match[2]), match[3]) for match in found if match]
     return innermost_call(stack[::-1])

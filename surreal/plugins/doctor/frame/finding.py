@@ -1,4 +1,4 @@
-"""Findings of the doctor, the faults that they name, and checks with a time limit."""
+"""Findings, the faults that they name, and checks with a time limit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Severity(IntEnum):
 
     @property
     def label(self) -> str:
-        """The word for it."""
+        """Its name in the output."""
         return self.name.lower()
 
 
@@ -33,15 +33,15 @@ class Finding:
     severity: Severity
     text: str  #: one sentence with the value that was found
     remedy: str = ""  #: setting or command that helps; "" if nothing has to be done
-    fault: str = ""  #: name of the fault; "" of what is as it should be
-    section: str = ""  #: filled in by who runs the check
+    fault: str = ""  #: name of the fault; "" if everything is all right
+    section: str = ""  #: set by the examination
 
     def in_section(self, section: str) -> Finding:
-        """The same, with its section."""
+        """Return a copy with its section."""
         return replace(self, section=section)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data."""
+        """Return plain data."""
         return {
             "section": self.section,
             "severity": self.severity.label,
@@ -52,7 +52,7 @@ class Finding:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Finding:
-        """Undo `to_json`."""
+        """Restore a finding from `to_json`."""
         severity = Severity[str(data["severity"]).upper()]
         return cls(severity, data["text"], data["remedy"] or "", data["fault"] or "", data["section"])
 
@@ -62,10 +62,10 @@ class Fault:
     """A kind of fault: one row of the table in docs/doctor.md.
 
     Attributes:
-        name: for scripts and tests, never changed.
+        name: name for scripts and tests; it never changes.
         severity: severity of its findings.
-        cause: what is wrong, as a sentence without values.
-        remedy: what helps, where the check has nothing more exact to say.
+        cause: a sentence without values.
+        remedy: what helps, unless the check knows better.
     """
 
     name: str
@@ -74,28 +74,23 @@ class Fault:
     remedy: str
 
     def found(self, text: str, remedy: str = "") -> Finding:
-        """Make a finding of this fault.
-
-        Args:
-            text: what was found, with its value.
-            remedy: what helps here; "" as the fault says.
-        """
+        """Make a finding of this fault; `text` has the value, and `remedy` replaces the fault's."""
         return Finding(self.severity, text, remedy or self.remedy, self.name)
 
 
 def ok(text: str) -> Finding:
-    """Make a finding of something that is as it should be."""
+    """Make a finding without a fault."""
     return Finding(Severity.OK, text)
 
 
 def milliseconds(duration_s: float) -> str:
-    """Write a duration as a person reads it: "0.094 ms", "1,240 ms"."""
+    """Format a duration: "0.094 ms", "1,240 ms"."""
     value = 1000 * duration_s
     return f"{value:,.0f} ms" if value >= 100 else f"{value:.3g} ms"
 
 
 def worst(findings: Iterable[Finding]) -> Severity:
-    """The severest of them; OK if there are none."""
+    """Return the worst severity of findings; OK if there are none."""
     return max((finding.severity for finding in findings), default=Severity.OK)
 
 
@@ -126,18 +121,15 @@ NOT_DONE = Fault(
 
 
 class Check(NamedTuple):
-    """A question, such as whether Redis answers.
+    """A check with a time limit, such as `Check("latency", partial(latency, client))`."""
 
-    Check("latency", partial(latency, client))
-    """
-
-    title: str  #: what is looked at, for messages: "<title> did not end"
+    title: str  #: its subject, for messages: "<title> did not end"
     find: Callable[[], Iterable[Finding]]
     timeout_s: float = 20.0
 
 
 def run_check(check: Check) -> Iterator[Finding]:
-    """Ask a check, and give up waiting at its time limit; an exception is a finding, not a traceback."""
+    """Run a check until its time limit; an exception becomes a finding."""
     findings: list[Finding] = []
     thread = threading.Thread(target=lambda: findings.extend(ask(check)), name=f"doctor/{check.title}", daemon=True)
     thread.start()
@@ -148,7 +140,7 @@ def run_check(check: Check) -> Iterator[Finding]:
 
 
 def ask(check: Check) -> Iterator[Finding]:
-    """Ask a check on this thread."""
+    """Run a check on this thread."""
     try:
         yield from check.find()
     except Exception as error:
@@ -156,11 +148,5 @@ def ask(check: Check) -> Iterator[Finding]:
 
 
 def hang(title: str, timeout_s: float, place: str) -> Finding:
-    """The finding of a check that did not end.
-
-    Args:
-        title: title of the check.
-        timeout_s: that it had.
-        place: the call it is in.
-    """
+    """Make the finding of a check that did not end; `place` is the call that hangs."""
     return HANGS.found(f"{title} did not end within {timeout_s:.0f} s: it hangs in {place}")

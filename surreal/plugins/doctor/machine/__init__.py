@@ -1,7 +1,5 @@
-"""This machine: the installation, and what a run will need of it.
+"""This machine: the installation, and the resources that a run needs.
 
-packages.py   Python, packages and their versions, extras that a configuration needs
-torch.py      threads and GPUs
+packages.py   packages and their versions, extras that a configuration needs, redis-server, torch's threads and GPUs
 resources.py  disk, memory, cores, open files, shared memory
-programs.py   redis-server
 """

@@ -48,12 +48,7 @@ def packages(
     requirements: Callable[[str], list[str] | None] = importlib.metadata.requires,
     version: Callable[[str], str] = importlib.metadata.version,
 ) -> Iterator[Finding]:
-    """Compare what is installed with what setup.py asks for.
-
-    Args:
-        requirements: gives those of a distribution.
-        version: gives the version of one that is installed.
-    """
+    """Compare the installed packages with the requirements in setup.py."""
     yield ok(f"Surreal {__version__}, Python {platform.python_version()} on {platform.system()} {platform.machine()}")
     try:
         wanted = [Requirement(text) for text in requirements(DISTRIBUTION) or []]
@@ -84,12 +79,7 @@ def has_module(name: str) -> bool:
 
 
 def extras(config: Config, *, is_there: Callable[[str], bool] = has_module) -> Iterator[Finding]:
-    """Find what a configuration needs beyond the plain installation.
-
-    Args:
-        config: config of the run.
-        is_there: whether a module can be imported.
-    """
+    """Check the extras that a configuration needs."""
     needed = needed_extras(config)
     for extra, why in needed.items():
         if not is_there(MODULES[extra]):
@@ -124,11 +114,7 @@ _START_TIMEOUT_S = 8.0
 
 
 def redis_program(*, find: Callable[[], Path] = find_redis_server) -> Iterator[Finding]:
-    """Start a redis-server for a moment.
-
-    Args:
-        find: gives its path.
-    """
+    """Start a redis-server, whose path `find` returns, for a moment."""
     try:
         program = find()
     except RedisUnavailableError as error:
@@ -152,17 +138,12 @@ _GPU_FILES = Path("/dev")
 
 
 def gpu_names() -> list[str]:
-    """Names of the GPUs that torch can use."""
+    """List the GPUs that torch can use."""
     return [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
 
 
 def cuda(*, devices: Callable[[], list[str]] = gpu_names, gpu_files: Path = _GPU_FILES) -> Iterator[Finding]:
-    """Check whether torch can use the machine's GPUs.
-
-    Args:
-        devices: names of those that torch can use.
-        gpu_files: folder in which each GPU has a file, `nvidia0`.
-    """
+    """Check whether torch can use the machine's GPUs, each of which has a file `nvidia0` in `gpu_files`."""
     found, there = devices(), sorted(path.name for path in gpu_files.glob("nvidia[0-9]*"))
     if there and not found:
         yield NO_CUDA.found(f"{len(there)} GPU(s) are here, but torch {torch.__version__} can use none")
@@ -173,13 +154,7 @@ def cuda(*, devices: Callable[[], list[str]] = gpu_names, gpu_files: Path = _GPU
 def threads(
     *, cores: int, variables: Mapping[str, str] = os.environ, number: Callable[[], int] = torch.get_num_threads
 ) -> Iterator[Finding]:
-    """See how many threads torch would take in each process of a run.
-
-    Args:
-        cores: that this process may use.
-        variables: variables of the environment.
-        number: number of threads that torch uses in this process.
-    """
+    """Compare the threads that torch uses in a process with the cores that it may use."""
     asked, count = variables.get("OMP_NUM_THREADS", ""), number()
     if count > cores:
         yield THREADS.found(f"torch takes {count} threads, but there are {cores} cores; $OMP_NUM_THREADS is {asked!r}")

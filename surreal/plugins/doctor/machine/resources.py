@@ -31,7 +31,7 @@ _FULL_BYTES, _LOW_BYTES = 64 << 20, 1 << 30
 _LEAST_SHARED_BYTES = 32 << 20
 #: Open files of a role process: connections, logs, checkpoints, libraries.
 _FILES = 200
-#: Processes for each core that are worth a word.
+#: Processes for each core above which they are too many.
 _CROWD = 4
 _CGROUP, _SHARED = Path("/sys/fs/cgroup"), Path("/dev/shm")  # noqa: S108 - looked at, not used
 
@@ -43,17 +43,12 @@ def folders(config: Config | None, runs: Path) -> list[Path]:
 
 
 def free_bytes_at(path: Path) -> int:
-    """Room on the disk that a path is on."""
+    """Return the free space of a path's disk, bytes."""
     return shutil.disk_usage(path).free
 
 
 def disk(folder: Path, *, free_bytes: Callable[[Path], int] = free_bytes_at) -> Iterator[Finding]:
-    """Check whether a folder, or its nearest existing parent, can be written, and how much space is left.
-
-    Args:
-        folder: need not be there yet.
-        free_bytes: free of the disk that a path is on.
-    """
+    """Check whether a folder, or its nearest existing parent, can be written, and how much space is left."""
     there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
     try:
         with tempfile.TemporaryFile(dir=there) as file:
@@ -69,12 +64,7 @@ def disk(folder: Path, *, free_bytes: Callable[[Path], int] = free_bytes_at) -> 
 
 
 def memory(config: Config, *, available_bytes: Callable[[], int]) -> Iterator[Finding]:
-    """Compare the replay with the memory that is left.
-
-    Args:
-        config: config of the run.
-        available_bytes: what is left of this machine's, or this container's, memory.
-    """
+    """Compare the replay with the free memory."""
     own = config.own_redis_bytes if config.redis.address is None else 0
     kept = min(config.replay.max_bytes, own) if own else 0
     mirrored = 0 if config.replay.observations == "remote" or config.has_parameter_servers else config.replay.max_bytes
@@ -89,7 +79,7 @@ def memory(config: Config, *, available_bytes: Callable[[], int]) -> Iterator[Fi
 
 
 def available_bytes(cgroup: Path = _CGROUP) -> int:
-    """Memory that is left: of the machine, or of the container, if that has less."""
+    """Return the free memory of the machine, or of the container if it has less, bytes."""
     left = int(psutil.virtual_memory().available)
     try:
         limit = int((cgroup / "memory.max").read_text())
@@ -99,12 +89,7 @@ def available_bytes(cgroup: Path = _CGROUP) -> int:
 
 
 def open_files(config: Config | None, *, limit: Callable[[], int] | None = None) -> Iterator[Finding]:
-    """Compare the open files that a process may have with what it needs.
-
-    Args:
-        config: config of the run, if there is one.
-        limit: gives the soft limit; None: this process's.
-    """
+    """Compare the limit of open files, by default this process's, with the need of a run's process."""
     allowed = soft_limit() if limit is None else limit()
     needed, why = _FILES, "a process of a run"
     if config is not None and config.rlx.servers:
@@ -120,18 +105,13 @@ def open_files(config: Config | None, *, limit: Callable[[], int] | None = None)
 
 
 def soft_limit() -> int:
-    """Files that this process may open."""
+    """Return the number of files that this process may open."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return sys.maxsize if soft == resource.RLIM_INFINITY else soft
 
 
 def shared_memory(folder: Path = _SHARED, *, free_bytes: Callable[[Path], int] = free_bytes_at) -> Iterator[Finding]:
-    """See how much room there is for memory that processes share.
-
-    Args:
-        folder: that has it.
-        free_bytes: free of what a path is on.
-    """
+    """Check the free space for shared memory."""
     if not folder.exists():  # not on macOS
         return
     free = free_bytes(folder)
@@ -140,12 +120,7 @@ def shared_memory(folder: Path = _SHARED, *, free_bytes: Callable[[Path], int] =
 
 
 def crowd(config: Config, *, number_of_cores: int) -> Iterator[Finding]:
-    """Compare the processes of a run with the cores.
-
-    Args:
-        config: config of the run.
-        number_of_cores: that this process may use.
-    """
+    """Compare the processes of a run with the cores that this process may use."""
     workers = 0
     if config.env.pool == "subproc":
         workers = AGENT.count(config) * (config.env.num_workers or min(number_of_cores, config.env.num_envs))

@@ -1,4 +1,4 @@
-"""The checks of a configuration's model, agent and learner, one after the other, in their own process."""
+"""The checks of a configuration's model, agent and learner."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from surreal.run.lockstep.check import check_parts
 from surreal.run.lockstep.rehearsal import Rehearsal, small_config
 from surreal.run.process.ending import error_line
 
-#: Updates of the rehearsal: learners that move some parameters only now and then do so within these. Updates that take
-#: long, s, have many steps each, and fewer will do.
+#: Updates of the rehearsal: every learner moves all its parameters within these. Fewer are enough if they take longer
+#: than this time, s, because each then has many steps.
 _MOST_UPDATES, _LEAST_UPDATES, _LEARN_S = 8, 3, 4.0
 _SHOWN = 4
 
@@ -48,13 +48,7 @@ QUICK = Times(5.0)
 
 
 def examine_model(config: Config, times: Times, maxmemory_bytes: int | None) -> Iterator[Check]:
-    """Return the checks.
-
-    Args:
-        config: config of the run.
-        times: how long to act.
-        maxmemory_bytes: maxmemory of the Redis that the parameters go to; None: not known.
-    """
+    """Yield the checks; `maxmemory_bytes` is the maximum memory of the parameters' Redis, None if unknown."""
     with ExitStack() as stack:
         made: list[Rehearsal] = []
 
@@ -64,7 +58,7 @@ def examine_model(config: Config, times: Times, maxmemory_bytes: int | None) -> 
                 if config.env.action_space is None:
                     made.append(Rehearsal(small_config(config), stack))
                 else:
-                    yield ok("all of it can be made; acting and learning need the environments, which are elsewhere")
+                    yield ok("they can be made; acting and learning need the environments, which are elsewhere")
             except SurrealError as error:
                 yield CANNOT_RUN.found(str(error))
 
@@ -83,11 +77,11 @@ class Trial:
 
     Args:
         rehearsal: rehearsal of the run.
-        act_s: how long to act, at most, for a batch.
-        clock: seconds, monotonic.
+        act_s: maximum time to act for a batch, s.
+        clock: monotonic time, s.
 
     Attributes:
-        batch: the next one; None if acting has made none.
+        batch: the next batch; None if acting has not filled one.
     """
 
     def __init__(self, rehearsal: Rehearsal, act_s: float, *, clock: Callable[[], float] = time.perf_counter) -> None:
@@ -98,7 +92,7 @@ class Trial:
         self.batch: Any = None
 
     def act(self) -> Iterator[Finding]:
-        """Act until there is a batch."""
+        """Act until there is a batch, and check the model's outputs."""
         rehearsal, problem = self._rehearsal, None
         try:
             self._collect()
@@ -114,7 +108,7 @@ class Trial:
             yield ok(f"one agent on one core makes {rehearsal.env_steps_per_s:,.0f} env steps/s with its model")
 
     def learn(self) -> Iterator[Finding]:
-        """Check what some updates change."""
+        """Learn a few times, and check what the updates change."""
         learner, durations = self._rehearsal.learner, list[float]()
         learner.prepare(self.batch)
         before = _copies(learner.parameter_groups())
@@ -125,7 +119,7 @@ class Trial:
                 if self.batch is None:
                     self._collect()
         except DivergedError:
-            pass  # what is not finite is named below
+            pass  # reported below
         except Exception as error:
             yield LEARNING_FAILS.found(error_line(error))
             return
@@ -161,7 +155,7 @@ class Trial:
         deadline_s = self._clock() + self._act_s
         while self.batch is None and self._clock() < deadline_s:
             self._rehearsal.act()
-            if self._probe is None:  # the first observation has given the model its layers
+            if self._probe is None:  # the model has made its layers for the first observation
                 self._probe = FiniteProbe(self._rehearsal.model)
                 self._rehearsal.act()
             if self._probe.found:
@@ -170,13 +164,7 @@ class Trial:
 
 
 def parameters_fit(tensors: dict[str, Tensor], config: Config, maxmemory_bytes: int | None) -> Iterator[Finding]:
-    """Compare the size of the parameters with Redis' memory.
-
-    Args:
-        tensors: all that is published.
-        config: config of the run.
-        maxmemory_bytes: maxmemory of the server that they go to; None: not known, or none.
-    """
+    """Compare the size of the parameters with the maximum memory of their Redis; None if unknown or unlimited."""
     size = sum(tensor.nbytes for tensor in tensors.values())
     number = sum(tensor.numel() for tensor in tensors.values())
     said = f"{number:,} parameters, {size / 2**20:,.3g} MiB"

@@ -1,4 +1,4 @@
-"""Probes that look into a model while others use it: is what its parts compute finite, and does it depend on obs?"""
+"""Probes that watch a model while it is used: whether its outputs are finite, and depend on the observations."""
 
 from __future__ import annotations
 
@@ -15,15 +15,12 @@ _MOST_ROWS, _LEAST_ROWS = 64, 8
 
 
 class FiniteProbe:
-    """Names the first part of a model that gives NaN or infinity.
+    """Names the first part of a model, which has made its layers, that computes NaN or infinity.
 
-    Minus infinity is left out: it stands for actions that are not legal.
+    Minus infinity is ignored: it stands for illegal actions.
 
     Attributes:
-        found: what, "" if all is finite.
-
-    Args:
-        model: has its layers already.
+        found: description of the part, "" if all outputs are finite.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -42,11 +39,7 @@ class FiniteProbe:
 
 
 class OutputProbe:
-    """Compares what a model gives for observations that differ.
-
-    Args:
-        model: is called with observations [N, ...].
-    """
+    """Compares the outputs of a model for different observations, [N, ...]."""
 
     def __init__(self, model: nn.Module) -> None:
         self._handle = model.register_forward_hook(self._look)
@@ -59,7 +52,7 @@ class OutputProbe:
         return len(self._inputs) >= _LEAST_ROWS and len(self._outputs) == 1
 
     def close(self) -> None:
-        """Look no longer."""
+        """Stop watching."""
         self._handle.remove()
 
     def _look(self, model: nn.Module, inputs: Any, output: Any) -> None:

@@ -26,12 +26,12 @@ from surreal.plugins.doctor.run.look import Look
 from surreal.run.process.roles import RLX_SERVER
 
 _SKEW_S, _JUMP_S, _FUTURE_S = 5.0, 2.0, 2.0
-#: Clocks that differ by less say that they do not.
+#: Smallest difference of clocks that is shown.
 _TOLERANCE_S = 0.1
 
 
 def clocks(look: Look) -> Iterator[Finding]:
-    """Compare them, and see whether one was set meanwhile."""
+    """Compare the clocks of the processes, and check whether one was set meanwhile."""
     offsets = {record.name: record.offsets_s[-1] for record in look.records if record.offsets_s}
     is_even = True
     for record in look.records:
@@ -54,11 +54,11 @@ def clocks(look: Look) -> Iterator[Finding]:
 
 
 class _Counter(NamedTuple):
-    """A metric that says that something goes wrong.
+    """A metric that counts something bad.
 
     Attributes:
-        unit: unit of what it counts, as in "12 env steps dropped".
-        is_now: whether it is a current amount; otherwise it only grows, and its growth in the last minute counts.
+        unit: its unit, as in "12 env steps dropped".
+        is_now: whether it is a current amount; otherwise it only grows, and its growth in the last minute matters.
     """
 
     metric: str
@@ -84,7 +84,7 @@ _COUNTERS = (
 
 
 def counts(look: Look) -> Iterator[Finding]:
-    """Look at all of these counters, over all processes that are alive."""
+    """Check all of these counters of all living processes."""
     is_clean = True
     records = look.living("")
     for counter in _COUNTERS:
@@ -94,7 +94,7 @@ def counts(look: Look) -> Iterator[Finding]:
                 now += value
                 recent += value if counter.is_now else record.growth(counter.metric)
                 names.append(record.name)
-        # What happened once, long ago, is told with what it came to, and only where it cannot be undone.
+        # An old event is only reported if its effect lasts.
         if recent > 0 or (now and counter.fault in (SKIPPED, DIVERGED, REFUSED)):
             is_clean = False
             lately = "" if counter.is_now else f", {recent:,.0f} of them in the last minute"

@@ -1,4 +1,4 @@
-"""`Look`: one look at a run, with the metrics that its processes have sent in the last minutes."""
+"""`Look`: the state of a run, with the metrics that its processes have sent in the last minute."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from surreal.distributed.telemetry.records import decode_entry
 from surreal.run.view.reader import RunReader
 from surreal.run.view.run_view import RunView
 
-#: How far to look back, s; shorter spans say nothing about rates.
+#: Length of the window, and the shortest span in which rates are known, s.
 WINDOW_S = 60.0
 LEAST_SPAN_S = 5.0
-#: Entries of the run's log that are read, at most, and at once.
+#: Maximum number of entries of the run's log that are read in all, and at once.
 _MOST_ENTRIES, _AT_ONCE = 6000, 500
 
 
@@ -29,33 +29,33 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True)
 class Record:
-    """The heartbeats of one process, or one life of it, in the window."""
+    """The metrics and errors of one life of a process in the window."""
 
     process: str  #: its id
     name: str
     role: str
-    offsets_s: tuple[float, ...]  #: of the server's clock from the process's, as it found them
+    offsets_s: tuple[float, ...]  #: the server's clock minus the process's, as it measured them
     errors: tuple[str, ...]  #: messages of its log, ERROR or worse
     series: Mapping[str, tuple[Point, ...]] = field(default_factory=dict)
 
     def growth(self, metric: str) -> float:
-        """By how much a metric grew in the window; 0 if it was not there."""
+        """Return the growth of a metric in the window; 0 if it is missing."""
         points = self.series.get(metric, ())
         return points[-1].value - points[0].value if points else 0.0
 
     def rate(self, metric: str) -> float | None:
-        """Growth in a second; None if the window is too short to tell."""
+        """Return the growth in a second; None if the window is too short."""
         points = self.series.get(metric, ())
         span_s = points[-1].time_s - points[0].time_s if points else 0.0
         return None if span_s < LEAST_SPAN_S else (points[-1].value - points[0].value) / span_s
 
     def mean(self, metric: str) -> float | None:
-        """Mean of a metric over the window; None if it was not there."""
+        """Return the mean of a metric over the window; None if it is missing."""
         points = self.series.get(metric, ())
         return sum(point.value for point in points) / len(points) if points else None
 
     def last(self, metric: str) -> float | None:
-        """Newest value; None if it was not there."""
+        """Return the newest value; None if it is missing."""
         points = self.series.get(metric, ())
         return points[-1].value if points else None
 
@@ -75,25 +75,19 @@ class Look:
         return bool(self.view.alive) and not self.view.stop_reason
 
     def living(self, prefix: str) -> list[Record]:
-        """Records of processes that are alive and report metrics of a group, such as `learner/`."""
+        """List the living processes with metrics of a group, such as `learner/`."""
         alive = {beat.id for beat in self.view.alive}
         found = [record for record in self.records if record.process in alive]
         return [record for record in found if any(name.startswith(prefix) for name in record.series)]
 
     @property
     def learner(self) -> Record | None:
-        """Heartbeats of the process that learns; of several, the first."""
+        """The process that learns, or the first of several."""
         return next(iter(self.living("learner/updates")), None)
 
 
 def look_at(client: RedisClient, config: Config, *, window_s: float = WINDOW_S) -> Look:
-    """Look at a run; nothing is changed.
-
-    Args:
-        client: client of the run.
-        config: config of the run.
-        window_s: how far back.
-    """
+    """Read the state of a run and the metrics of the last `window_s`; nothing is changed."""
     return Look(
         client.run,
         config,
@@ -103,7 +97,7 @@ def look_at(client: RedisClient, config: Config, *, window_s: float = WINDOW_S) 
 
 
 def read_records(client: RedisClient, window_s: float) -> Iterator[Record]:
-    """Read what the processes of a run have sent lately, a record a process."""
+    """Read what the processes of a run have sent in the window, one record for each."""
     now_s = client.server_time_s()
     entries: dict[str, list[Any]] = {}
     newest, left = "+", _MOST_ENTRIES

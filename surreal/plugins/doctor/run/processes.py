@@ -30,14 +30,14 @@ from surreal.run.process.roles import LEARNER
 from surreal.run.process.run_folder import RESULT_NAME, last_metric, read_result, tail
 from surreal.run.session.scores import is_finite, read_best
 
-#: Lives of a name in the ten minutes that heartbeats are kept, from which on it is not an accident.
+#: Lives of a name in ten minutes, for which heartbeats are kept, above which it is no longer an accident.
 _MANY_LIVES = 2
-#: How long parameters may be on their way before they are stale, s; and how old those that act may be.
+#: Age of loaded parameters above which they are stale, s; and of the parameters that made the experience, s.
 _STALE_S, _OLD_S = 30.0, 30.0
 
 
 def alive(look: Look) -> Iterator[Finding]:
-    """See who is there, and who should be."""
+    """Find processes that are dead, hang, or were restarted often."""
     beats = look.view.processes
     living = look.view.alive
     if look.view.stop_reason and not living:
@@ -60,14 +60,14 @@ def alive(look: Look) -> Iterator[Finding]:
 
 
 def logged(look: Look) -> Iterator[Finding]:
-    """Pass on the newest error of each process."""
+    """Report the newest error of each process."""
     for record in look.records:
         if record.errors:
             yield LOGGED.found(f"{record.name}: {' '.join(record.errors[-1].split())[:300]}")
 
 
 def parameters(look: Look) -> Iterator[Finding]:
-    """See how far behind the learner those are who act."""
+    """Check how far the acting processes are behind the learner."""
     published = look.view.version
     if not look.is_going_on or not published or look.learner is None:
         return
@@ -97,7 +97,7 @@ def _ago(age_s: float) -> str:
     return f"{age_s:.0f} s ago" if age_s < 120 else f"{age_s / 60:.0f} min ago"
 
 
-#: Share of what was gained over the first round that the last one has lost, from which on a policy has collapsed.
+#: A policy has collapsed if it has lost more than this share of its gain over the first round.
 _COLLAPSE = 0.5
 
 
@@ -139,7 +139,7 @@ def scores(folder: Path, config: Config) -> Iterator[Finding]:
 
 
 def logs(folder: Path) -> Iterator[Finding]:
-    """Pass on the newest error in each process's log, and skipped updates."""
+    """Report the newest error in each process's log, and skipped updates."""
     is_clean = True
     for path in sorted((folder / "logs").glob("*.log")):
         errors = [line for line in tail(path) if " ERROR " in line or " CRITICAL " in line]

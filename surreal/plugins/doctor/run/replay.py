@@ -1,4 +1,4 @@
-"""The replay of a run: is it as large as it was meant to be, is it used as often, and will Redis hold it?"""
+"""The replay of a run: its size, its use, and its memory in Redis."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from surreal.plugins.doctor.frame.finding import Finding, ok
 from surreal.plugins.doctor.run.faults import BOUND, FILLS_UP, OVERUSED, SPI, UNUSED
 from surreal.plugins.doctor.run.look import Look, Record
 
-#: Samples of an env step, where no ratio is set, that are worth a word.
+#: Samples of an env step that are too few or too many, if no ratio is set.
 _FEW, _MANY = 0.5, 200.0
-#: Env steps from which on an average says something.
+#: Env steps after which an average is meaningful.
 _LEAST_STEPS = 5000
-#: Share of maxmemory that is as good as all of it.
+#: Share of maxmemory that counts as full.
 _FULL = 0.95
 
 
 def usage(look: Look) -> Iterator[Finding]:
-    """See how often experience is sampled, and whether the limiter holds its band."""
+    """Check how often experience is sampled, and whether the limiter holds its band."""
     learner = look.learner
     if learner is None or not look.is_going_on:
         return
@@ -38,7 +38,7 @@ def usage(look: Look) -> Iterator[Finding]:
 
 
 def size(look: Look) -> Iterator[Finding]:
-    """See what bounds the replay."""
+    """Check whether bytes, instead of the capacity, bound the replay."""
     learner = look.learner
     fill = learner.last("replay/fill_ratio") if learner is not None else None
     if learner is None or fill is None or not _is_sampled(learner):
@@ -56,13 +56,7 @@ def size(look: Look) -> Iterator[Finding]:
 
 
 def memory(look: Look, *, used_bytes: int, maxmemory_bytes: int) -> Iterator[Finding]:
-    """Foresee whether Redis has room for what the replay still wants.
-
-    Args:
-        look: at the run.
-        used_bytes: used of the server that has the experience.
-        maxmemory_bytes: its bound; 0: none.
-    """
+    """Check whether the experience's Redis has room for the growing replay; `maxmemory_bytes` is 0 without a limit."""
     learner = look.learner
     if learner is None or not maxmemory_bytes or look.config.redis.replay_address is not None:
         return
@@ -80,10 +74,10 @@ def memory(look: Look, *, used_bytes: int, maxmemory_bytes: int) -> Iterator[Fin
 
 
 def _band(learner: Record, ratio: float, tolerance: float | None, used: float) -> Iterator[Finding]:
-    """Compare what was sampled and inserted in the window: the band bounds how far they can be apart."""
+    """Compare the samples and inserts in the window, whose difference the band bounds."""
     steps = learner.growth("replay/env_steps_total")
     sampled = learner.growth("replay/samples_total")
-    if tolerance is None:  # the default holds some chunks and batches: what goes through in a minute is more
+    if tolerance is None:  # the default is a few chunks and batches, less than a minute's
         tolerance = 0.25 * ratio * max(steps, 1.0) + 4096
     apart = sampled - ratio * steps
     if steps and abs(apart) > 2 * tolerance + 0.1 * ratio * steps:
@@ -93,7 +87,7 @@ def _band(learner: Record, ratio: float, tolerance: float | None, used: float) -
 
 
 def _is_sampled(learner: Record) -> bool:
-    """Whether the replay is one of transitions: those that are consumed keep nothing."""
+    """Whether the replay samples transitions; one that is consumed keeps nothing."""
     return "replay/open_trajectories_count" not in learner.series
 
 

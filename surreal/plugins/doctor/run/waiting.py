@@ -1,4 +1,4 @@
-"""Waits: of the learner for experience, of the agents for the learner, or of neither."""
+"""Waits of the learner for experience, and of the agents for the learner."""
 
 from __future__ import annotations
 
@@ -16,15 +16,14 @@ from surreal.plugins.doctor.run.faults import (
 )
 from surreal.plugins.doctor.run.look import Look, Record
 
-#: Shares of the time from which on a side counts as the one that waits; where both take turns, as in rounds, a
-#: learner has less to do.
+#: Share of the time above which agents wait, and below which a learner idles; it computes less if both take turns.
 _WAITING, _IDLE, _IDLE_IN_TURNS = 0.5, 0.5, 0.2
-#: How long nothing may happen before it is a standstill, s.
+#: Time without progress after which a run has stalled, s.
 _STALLED_S = 20.0
 
 
 def waiting(look: Look) -> Iterator[Finding]:
-    """Explain which side is the slower one, and which setting moves that."""
+    """Find the slower side, and the setting that helps it."""
     if not look.is_going_on or look.config.run.deterministic:
         return
     if (stall := _stall(look)) is not None:
@@ -36,7 +35,7 @@ def waiting(look: Look) -> Iterator[Finding]:
             yield SERVERS_WAITED_FOR.found(f"agents wait {share:.0%} of the time")
         yield from _named_waits(look)
         return
-    if look.learner is None:  # the agents wait for it, whatever the settings
+    if look.learner is None:  # the agents wait for it with any settings
         yield from _named_waits(look)
         return
     agents_wait = _mean_rate(look, "sender/wait_s_total")
@@ -58,13 +57,13 @@ def waiting(look: Look) -> Iterator[Finding]:
 
 
 def _mean_rate(look: Look, metric: str) -> float | None:
-    """Mean growth in a second over the processes that have a metric; None if no process has it."""
+    """Return the mean growth in a second over the processes that have a metric; None if no process has it."""
     rates = [rate for record in look.living(metric) if (rate := record.rate(metric)) is not None]
     return sum(rates) / len(rates) if rates else None
 
 
 def busy_share(learner: Record | None) -> float | None:
-    """Share of the time in which a learner computes updates; None if that is not known yet."""
+    """Return the share of the time in which a learner computes updates; None if it is not known yet."""
     if learner is None:
         return None
     rate, duration_ms = learner.rate("learner/updates_total"), learner.mean("learner/optimize_ms")
@@ -72,7 +71,7 @@ def busy_share(learner: Record | None) -> float | None:
 
 
 def _stall(look: Look) -> Finding | None:
-    """Return whether there was no env step and no update in the whole window."""
+    """Return a finding if there was neither an env step nor an update in the whole window."""
     spans, moved = [], 0.0
     for record in look.living(""):
         for metric in ("env/steps_total", "agent/env_steps_total", "learner/updates_total", "replay/env_steps_total"):
@@ -93,7 +92,7 @@ def _describe(agents_wait: float | None, busy: float | None) -> str:
 
 
 def _fewer_agents(look: Look, share: float) -> str:
-    """Explain how many agents would do as much."""
+    """Estimate how many agents would send as much."""
     count = len(look.living("sender/"))
     enough = max(1, round(count * (1 - share) + 0.5))
     fewer = f"{enough} of {count} agents would send as much (agent.count); " if enough < count else ""
@@ -107,7 +106,7 @@ def _more_experience(look: Look) -> str:
 
 
 def _named_waits(look: Look) -> Iterator[Finding]:
-    """Pass on waits that have a name, but for those that the limiter makes, which are its purpose."""
+    """Report waits that have a name, except those for the limiter, which are its purpose."""
     said: dict[str, list[str]] = {}
     for beat in look.view.alive:
         for text in beat.waits_for:

@@ -1,7 +1,5 @@
-"""Redis, as a run needs it: there, quick, with room that it does not make by forgetting, and open to this user.
+"""Redis, as a run needs it: reachable, fast, with enough memory, without evictions, and with rights for this user.
 
-health.py   version, role, memory, policy, persistence: what `INFO` says
-rights.py   whether this user may do all that Surreal does
-speed.py    latency and throughput from here
-clocks.py   this machine's clock against the server's
+health.py   version, role, memory, persistence, limits, latency and clock
+rights.py   the rights of this user
 """

@@ -1,8 +1,10 @@
-"""State of a Redis server: version, role, memory, persistence, limits."""
+"""A Redis server: version, role, memory, persistence, limits, latency and clock."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from redis.exceptions import RedisError
@@ -10,19 +12,23 @@ from redis.exceptions import RedisError
 from surreal.base.errors import SurrealError
 from surreal.base.system.memory import largest_replay_bytes
 from surreal.distributed.connection.client import RedisClient
-from surreal.plugins.doctor.frame.finding import Finding, ok
+from surreal.plugins.doctor.frame.finding import Finding, milliseconds, ok
 from surreal.plugins.doctor.server.faults import (
     AWAY,
     CANNOT_SAVE,
+    CLOCK,
     CONNECTIONS,
     EVICTED,
     EVICTS,
     FULL,
+    LATENCY,
     NEARLY_FULL,
     READ_ONLY,
     REPLY_LIMIT,
     SLOW_APPENDS,
     SNAPSHOTS,
+    SOME_CLOCK,
+    SOME_LATENCY,
     TOO_SMALL,
     UNBOUNDED,
     VALUE_LIMIT,
@@ -32,10 +38,14 @@ _TIMEOUT_S = 3.0
 _FULL, _NEARLY_FULL = 0.99, 0.92
 _CONNECTIONS = 0.9
 _LEAST_VALUE_BYTES = 64 << 20
+_SLOW_S, _SOMEWHAT_SLOW_S = 0.020, 0.003
+_PAYLOAD = b"\0" * (1 << 20)
+SKEW_S, SOME_SKEW_S = 5.0, 1.0
+_CLOCK_TRIES = 5
 
 
 def reachable(client: RedisClient) -> Iterator[Finding]:
-    """See whether it answers, and is new enough."""
+    """Check whether the server answers, and is new enough."""
     try:
         version = client.check_server(timeout_s=_TIMEOUT_S)
     except SurrealError as error:
@@ -48,12 +58,7 @@ def reachable(client: RedisClient) -> Iterator[Finding]:
 
 
 def memory(client: RedisClient, replay_bytes: int | None) -> Iterator[Finding]:
-    """See how much room there is, and what Redis does when there is none.
-
-    Args:
-        client: client of the server.
-        replay_bytes: replay of experience that it is to hold; None: not known.
-    """
+    """Check the memory, and what Redis does when it is full; `replay_bytes` of experience must fit, None if unknown."""
     info = _info(client, "memory")
     used, limit, policy = int(info["used_memory"]), int(info["maxmemory"]), str(info.get("maxmemory_policy", ""))
     if policy and policy != "noeviction":
@@ -77,7 +82,7 @@ def memory(client: RedisClient, replay_bytes: int | None) -> Iterator[Finding]:
 
 
 def persistence(client: RedisClient) -> Iterator[Finding]:
-    """See what a restart of the server would leave, and what keeping it costs."""
+    """Check what survives a restart of the server, and what that costs."""
     info = _info(client, "persistence")
     is_kept = bool(info.get("aof_enabled"))
     settings = _settings(client, "save", "appendfsync", "stop-writes-on-bgsave-error")
@@ -96,7 +101,7 @@ def persistence(client: RedisClient) -> Iterator[Finding]:
 
 
 def limits(client: RedisClient) -> Iterator[Finding]:
-    """See whether a run comes near one of the server's limits."""
+    """Check whether a run comes near one of the server's limits."""
     info = _info(client, "clients")
     settings = _settings(client, "maxclients", "client-output-buffer-limit", "proto-max-bulk-len")
     connected, most = int(info["connected_clients"]), int(info.get("maxclients") or settings.get("maxclients") or 0)
@@ -113,13 +118,58 @@ def limits(client: RedisClient) -> Iterator[Finding]:
         yield ok(f"{connected:,} of {most:,} connections are taken")
 
 
+def latency(
+    client: RedisClient, *, tries: int = 50, clock: Callable[[], float] = time.perf_counter
+) -> Iterator[Finding]:
+    """Measure the median round trip of some tries, and the throughput; nothing is written."""
+
+    def measure(*command: str | bytes) -> float:
+        began_s = clock()
+        client.execute(*command)
+        return clock() - began_s
+
+    measure("PING")  # connects
+    trips = sorted(measure("PING") for _ in range(tries))
+    middle, slow = trips[tries // 2], trips[-1 - tries // 20]
+    said = f"a round trip takes {milliseconds(middle)}, the slowest {milliseconds(slow)}"
+    with suppress(RedisError):  # a limit of the server, which `limits` reports
+        there_and_back_s = min(measure("ECHO", _PAYLOAD) for _ in range(3))
+        said += f"; {2 * len(_PAYLOAD) / max(there_and_back_s, 1e-9) / 2**20:,.0f} MiB/s go through"
+    if middle > _SLOW_S:
+        yield LATENCY.found(said)
+    elif middle > _SOMEWHAT_SLOW_S:
+        yield SOME_LATENCY.found(said)
+    else:
+        yield ok(said)
+
+
+def clock_of(client: RedisClient, *, clock: Callable[[], float] = time.time) -> Iterator[Finding]:
+    """Compare this machine's clock with the server's, by the quickest of some answers."""
+    offsets = []
+    for _ in range(_CLOCK_TRIES):
+        before_s = clock()
+        server_s = client.server_time_s()
+        after_s = clock()
+        offsets.append((after_s - before_s, (before_s + after_s) / 2 - server_s))
+    trip_s, offset_s = min(offsets)
+    # The time of the answer is indistinguishable from an offset.
+    certain_s = max(0.0, abs(offset_s) - trip_s)
+    said = f"this machine is {abs(offset_s):.3g} s {'ahead of' if offset_s > 0 else 'behind'} Redis at {client.address}"
+    if certain_s > SKEW_S:
+        yield CLOCK.found(said)
+    elif certain_s > SOME_SKEW_S:
+        yield SOME_CLOCK.found(said)
+    else:
+        yield ok(f"this machine and Redis at {client.address} agree to {max(abs(offset_s), trip_s) * 1000:,.3g} ms")
+
+
 def _info(client: RedisClient, section: str) -> Mapping[str, Any]:
     info: Mapping[str, Any] = client.redis.info(section)
     return info
 
 
 def _settings(client: RedisClient, *names: str) -> dict[str, str]:
-    """Settings of the server; empty where this user, or a managed Redis, may not ask."""
+    """Return settings of the server; empty if this user may not read them, or the Redis is managed."""
     found: dict[str, str] = {}
     for name in names:
         try:

@@ -1,4 +1,4 @@
-"""Rights of a Redis user: each command that Surreal needs is tried, on keys of a run that does not exist."""
+"""The rights of a Redis user: tries each command that Surreal needs, on keys of a run that does not exist."""
 
 from __future__ import annotations
 
@@ -16,14 +16,10 @@ _Command = tuple[str | bytes | int, ...]
 
 
 def rights(client: RedisClient) -> Iterator[Finding]:
-    """Try all commands; what they write is removed, and expires by itself.
-
-    Args:
-        client: client of the server; its run does not matter.
-    """
+    """Try all commands; their keys are removed, and would also expire."""
     name = str(client.redis.connection_pool.connection_kwargs.get("username") or "")
     if name.rpartition(".")[2] in {user.name for user in USERS}:
-        yield ok(f"user {name} is one of `surreal redis --acl`, with the rights of its kind alone: none were tried")
+        yield ok(f"user {name} is one of `surreal redis --acl`, with the rights of its role only: none were tried")
         return
     commands = _commands(f"doctor-{secrets.token_hex(6)}")
     lacking: dict[str, None] = {}
@@ -32,7 +28,7 @@ def rights(client: RedisClient) -> Iterator[Finding]:
             client.execute(*command)
         except NoPermissionError as error:
             lacking[_kind(str(error), str(command[0]))] = None
-        except RedisError:  # full, a replica, an older server: others' business
+        except RedisError:  # full, a replica, an older server: other checks report that
             continue
     if not _may_subscribe(client):
         lacking["SUBSCRIBE"] = None
@@ -46,7 +42,7 @@ def rights(client: RedisClient) -> Iterator[Finding]:
 
 
 def _commands(run: str) -> list[_Command]:
-    """Return one call of each command, in an order in which they find what they need, all in one hash slot."""
+    """Return one call of each command, in a working order, all in one hash slot."""
     keys = RedisClient(run=run).run_keys
     text, table, stream = keys.config, keys.processes, keys.log
     other, queue = keys.best, keys.scores
@@ -116,7 +112,7 @@ def _user(client: RedisClient) -> str:
 
 
 def _kind(message: str, command: str) -> str:
-    """The right that is missing: the command, or its key or channel."""
+    """Return the missing right: the command, or its key or channel."""
     if "channel" in message:
         return "channels surreal:*"
     return "keys surreal:*" if "key" in message else command

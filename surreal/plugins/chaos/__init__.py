@@ -1,17 +1,14 @@
-"""Chaos: a run of this machine is disturbed, and held against what must stay true of it.
-
-Only the command line imports this part.
+"""`surreal chaos`: disturbs a run on this machine, and checks the invariants that must hold.
 
 command.py      the whole test of a run, up to the report
 campaign.py     disturbs by a plan, watches, heals
 choosing.py     targets of planned disturbances
-plan.py         times and kinds of disturbances, drawn from a seed
-options.py      what was asked for
-audit.py        looks, and holds what it sees against the invariants
+plan.py         options, and times and kinds of disturbances, drawn from a seed
+audit.py        reads the run, and checks the invariants
+observing.py    snapshots of a run, read from Redis without its processes
 leftovers.py    processes and keys that must be gone
-report.py       what was done, and what held
-observing/      what a run looks like from outside
-invariants/     what must stay true; pure
+report.py       the disturbances, and the invariants that held
+invariants/     the invariants, pure functions of snapshots
 disturbances/   ways to disturb
 subjects/       runs that are started or joined
 """

@@ -1,4 +1,4 @@
-"""`Audit`: looks at a run some times a second, and holds all that it sees against the invariants."""
+"""`Audit`: reads a run several times a second, and checks the invariants."""
 
 from __future__ import annotations
 
@@ -14,25 +14,21 @@ from surreal.plugins.chaos.invariants.experience import ShardLedger
 from surreal.plugins.chaos.invariants.scores import Versions
 from surreal.plugins.chaos.invariants.verdict import Acknowledgements, Verdict
 from surreal.plugins.chaos.leftovers import ProcessBook
-from surreal.plugins.chaos.observing.reader import Life, Reader, Standing, read_lives
+from surreal.plugins.chaos.observing import Life, Reader, Standing, read_lives
 from surreal.plugins.chaos.subjects.subject import Subject
 
 logger = logging.getLogger(__name__)
 
 _HEARTBEATS_INTERVAL_S = 0.5
-#: Heartbeats are a second old or so; where a run is joined, what was acknowledged before is known only then, s.
+#: Time until the chunks acknowledged before a run was joined are known: heartbeats are about a second old, s.
 _SETTLING_S = 3.0
 
 
 class Audit:
     """Follows one run; never waits for a Redis that is away.
 
-    Args:
-        subject: the run.
-        clock: seconds, monotonic.
-
     Attributes:
-        processes: all that were seen.
+        processes: all processes that were seen.
     """
 
     def __init__(self, subject: Subject, clock: Callable[[], float] = time.monotonic) -> None:
@@ -73,17 +69,17 @@ class Audit:
 
     @property
     def was_emptied(self) -> bool:
-        """Whether a Redis lost what it held."""
+        """Whether a Redis lost its data."""
         return (
             any(ledger.carried for ledger in self._ledgers.values()) or len(self._versions.epochs) > self._num_policies
         )
 
     def look(self) -> bool:
-        """Look at everything; returns whether all servers answered."""
+        """Read everything, and return whether all servers answered."""
         now = self._clock()
         self._began_s = now if self._began_s is None else self._began_s
         try:
-            # The heartbeats first: what they call acknowledged must be in the streams when these are read.
+            # Heartbeats first: the chunks that they call acknowledged must be in the streams when these are read.
             has_heard = now - self._heard_s >= _HEARTBEATS_INTERVAL_S
             if has_heard:
                 self._hear()
@@ -100,7 +96,7 @@ class Audit:
         return True
 
     def look_at(self, client: RedisClient, and_then: Callable[[Pipeline], object] | None = None) -> None:
-        """Look at the shards of one server, and do something to it in the same transaction.
+        """Read the shards of one server; `and_then` adds commands to the same transaction.
 
         Raises:
             redis.RedisError: no answer.
@@ -109,17 +105,17 @@ class Audit:
             self._ledgers[sight.shard].look(sight)
 
     def expect_emptying(self, client: RedisClient) -> None:
-        """A server loses now what it holds."""
+        """Expect that a server now loses all its data."""
         for shard in self._shards_of.get(id(client), ()):
             self._ledgers[shard].expect_emptying()
 
     def expect_rollback(self, client: RedisClient) -> None:
-        """A server may now lose what it acknowledged last."""
+        """Expect that a server may now lose the last chunks that it acknowledged."""
         for shard in self._shards_of.get(id(client), ()):
             self._ledgers[shard].expect_rollback()
 
     def verdicts(self) -> list[Verdict]:
-        """Verdicts so far."""
+        """Return the verdicts so far."""
         ledgers = list(self._ledgers.values())
         chunks, steps = (sum(getattr(ledger, name) for ledger in ledgers) for name in ("chunks", "steps"))
         held = f"{chunks:,} chunks of {steps:,} env steps"

@@ -1,10 +1,7 @@
-"""`Campaign`: disturbs a run by a plan, watches it meanwhile, heals what is open, and judges.
+"""`Campaign`: disturbs a run by a plan, watches it meanwhile, and heals it.
 
-    with Guard() as guard:
-        report = Campaign(subject, options, guard, say=print, stop=stop).execute()
-
-One thread, some turns a second: look, continue with what lasts, begin what is due. Whatever ends it, nothing stays
-paused, full or away.
+One thread takes several turns a second: it reads the run, continues the disturbances that last, and begins the one that
+is due. However it ends, no process stays paused, and no Redis stays full or down.
 """
 
 from __future__ import annotations
@@ -31,7 +28,7 @@ from surreal.plugins.chaos.subjects.subject import Subject
 logger = logging.getLogger(__name__)
 
 _TURN_S = 0.1
-#: How long a run may take to start, or to show that it continues, s.
+#: Time limit for a run to start, or to show that it continues, s.
 _WHOLE_WITHIN_S = 180.0
 
 
@@ -48,12 +45,12 @@ class Campaign:
 
     Args:
         subject: the run.
-        options: what was asked for.
-        guard: undoes pauses, should this process be killed.
+        options: options of the disturbances.
+        guard: undoes pauses if this process is killed.
         say: shows a line.
         stop: ends the disturbances when it is set.
         is_over: returns the reason why the run has ended, "" while it continues.
-        clock: seconds, monotonic.
+        clock: monotonic time, s.
     """
 
     def __init__(
@@ -91,7 +88,7 @@ class Campaign:
         """Wait until every process of the run is alive, acts and learns.
 
         Raises:
-            SurrealError: that does not come.
+            SurrealError: the run ends before that, or takes too long.
         """
         config = self._subject.config
         wanted = {role.process_name(number) for role in ROLES for number in range(role.count(config))}
@@ -112,7 +109,7 @@ class Campaign:
             self._stop.wait(_TURN_S)
 
     def disturb(self) -> None:
-        """Disturb it for as long as was asked for, and then wait until it is itself again; heals in any case."""
+        """Disturb the run for the requested time, then wait until it has recovered; heal it in any case."""
         options = self._options
         self._began_s = self._clock()
         plan = Plan(np.random.default_rng(options.seed), options.kinds, options.every_s)
@@ -133,7 +130,7 @@ class Campaign:
             self._stop.wait(_TURN_S)
 
     def wait_for(self, condition: Callable[[], bool]) -> bool:
-        """Watch the run until something is true, or `within_s` have passed; returns whether it is."""
+        """Watch the run until a condition is true or `within_s` have passed; return whether it is true."""
         deadline_s = self._clock() + self._options.within_s
         while not condition():
             if self._stop.is_set() or self._is_over() or self._clock() > deadline_s:
@@ -165,7 +162,7 @@ class Campaign:
         hit, alive = self._hit(), self.audit.standing.alive()
         for recovery in self.recoveries:
             recovery.look_at_start(self.now_s, alive.get(recovery.target))
-            # Those that others have hit come back in their own time.
+            # Processes that other disturbances have hit come back later.
             expected = self.expected - (hit - {recovery.target})
             if not recovery.is_over and recovery.look(self.now_s, self.audit.standing, expected):
                 took = f"after {recovery.took_s:.1f} s" if recovery.took_s else "at once"
@@ -179,12 +176,12 @@ class Campaign:
                 )
 
     def _is_settled(self) -> bool:
-        """Whether the run is itself again after each disturbance, or has taken too long."""
+        """Whether the run has recovered from each disturbance, or has taken too long."""
         within_s = self._options.within_s
         return all(each.is_over or each.is_late(self.now_s, within_s) for each in self.recoveries)
 
     def _heal(self) -> None:
-        with ExitStack() as stack:  # all of them, whatever one of them raises
+        with ExitStack() as stack:  # ends all of them even if one raises
             for active in self._active:
                 stack.callback(self._end, active)
 
@@ -198,7 +195,7 @@ class Campaign:
     # -- what is due -------------------------------------------------------------------------------------------------
 
     def _begin(self, planned: Planned) -> bool:
-        """Begin what is due; returns false where nothing can be hit now, and it is to be tried again."""
+        """Begin the disturbance that is due; return false if it has no target now, and must be tried again."""
         is_redis_hit = any(active.disturbance.kind not in (Kind.KILL, Kind.PAUSE) for active in self._active)
         found = self._chooser.choose(planned, self._hit(), is_redis_hit=is_redis_hit)
         if found is None:
@@ -223,7 +220,7 @@ class Campaign:
         return True
 
     def _hit(self) -> set[str]:
-        """Processes that are paused, or were killed and are not back."""
+        """Return the processes that are paused, or were killed and are not back."""
         killed = {recovery.target for recovery in self.recoveries if recovery.killed and not recovery.is_over}
         return killed | {active.recovery.target for active in self._active}
 

@@ -10,27 +10,19 @@ from redis.exceptions import RedisError
 
 from surreal.base.liveness.health import RecentDeaths
 from surreal.plugins.chaos.audit import Audit
-from surreal.plugins.chaos.disturbances.connections import Cut
 from surreal.plugins.chaos.disturbances.guarding import Guard
 from surreal.plugins.chaos.disturbances.processes import Disturbance, Kill, Kind, NotDoneError, Pause, find_process
-from surreal.plugins.chaos.disturbances.servers import Flush, Full, Restart
-from surreal.plugins.chaos.observing.reader import Life
+from surreal.plugins.chaos.disturbances.servers import Cut, Flush, Full, Restart
+from surreal.plugins.chaos.observing import Life
 from surreal.plugins.chaos.plan import ChaosOptions, Planned, pick, role_of
 from surreal.plugins.chaos.subjects.subject import Keeps, Server, Subject
 
-#: How long writes are held off while a server is looked at for the last time, ms.
+#: Time that writes are blocked while a server is read for the last time, ms.
 _LAST_LOOK_MS = 2000
 
 
 class Chooser:
-    """Makes disturbances of plans.
-
-    Args:
-        subject: the run.
-        options: what was asked for.
-        guard: guard of pauses.
-        audit: told what is about to be lost, and what must be gone afterwards.
-    """
+    """Makes planned disturbances; the audit learns which data will be lost, and which processes must end."""
 
     def __init__(self, subject: Subject, options: ChaosOptions, guard: Guard, audit: Audit) -> None:
         self._subject = subject
@@ -43,9 +35,9 @@ class Chooser:
         """Return the disturbance and the life that it ends; None if no target is alive now.
 
         Args:
-            planned: kind, and draws.
-            hit: processes that are disturbed already, and left alone.
-            is_redis_hit: whether Redis or the connections to it are.
+            planned: kind, and random draws.
+            hit: processes that are already disturbed, and left alone.
+            is_redis_hit: whether Redis or the connections to it are already disturbed.
         """
         kind = planned.kind
         if kind in (Kind.KILL, Kind.PAUSE):
@@ -55,7 +47,7 @@ class Chooser:
             if kind is Kind.PAUSE:
                 return Pause(life, self._guard), ""
             try:
-                self._audit.processes.note(find_process(life))  # what it has started must end with it
+                self._audit.processes.note(find_process(life))  # its child processes must end with it
             except NotDoneError:
                 return None
             self._deaths[life.name].add()
@@ -77,7 +69,7 @@ class Chooser:
         return Restart(server.name, server.kill, server.start, partial(self._before_restart, server))
 
     def _choose_life(self, planned: Planned, hit: set[str]) -> Life | None:
-        """A process that may be hit: of each role equally often."""
+        """Choose a process that may be hit, of each role equally often."""
         roles = self._options.roles_of(planned.kind)
         by_role: dict[str, dict[str, Life]] = {}
         for name, life in sorted(self._audit.standing.alive().items()):

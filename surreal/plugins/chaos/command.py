@@ -1,4 +1,4 @@
-"""`disturb`: what `surreal chaos` does, from the run that is meant to the report."""
+"""`disturb`: the whole test, from finding the run to the report."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from surreal.run.process import registry
 from surreal.run.process.ending import ExitCode
 
 _TURN_S = 0.1
-#: How long a run may take to drain, s: as long as its roles may.
+#: Time limit for a run to drain, that of its roles, s.
 _DRAIN_S = 150.0
-#: How long what was killed, or has drained, may take to be gone, s.
+#: Time limit for killed or drained processes to be gone, s.
 _GONE_S = 20.0
 
 
@@ -46,7 +46,7 @@ class Call:
         overrides: overrides of the preset or file.
         address: address of a run's Redis.
         run_dir: a run's folder.
-        words: the command itself, for the report.
+        words: text of the command, for the report.
     """
 
     target: str | None
@@ -57,7 +57,7 @@ class Call:
 
     @property
     def starts_run(self) -> bool:
-        """Whether it is about a preset or a file."""
+        """Whether the target is a preset or a file."""
         target = self.target
         if target is None:
             return False
@@ -66,13 +66,13 @@ class Call:
 
 @dataclass(frozen=True)
 class Setting:
-    """Settings of a chaos test that its caller decides.
+    """Settings of a test.
 
     Args:
         options: options of the disturbances.
         say: shows a line.
-        stop: ends it when it is set.
-        signals: those that have come.
+        stop: ends the test when it is set.
+        signals: signals so far.
     """
 
     options: ChaosOptions
@@ -82,15 +82,15 @@ class Setting:
 
     @property
     def interrupted(self) -> ExitCode | None:
-        """The exit code of the signal that came first."""
+        """Exit code of the first signal."""
         return ExitCode(128 + self.signals[0]) if self.signals else None
 
 
 def disturb(call: Call, setting: Setting) -> Report:
-    """Start or join a run, disturb it, and judge.
+    """Start or join a run, disturb it, and check the invariants.
 
     Raises:
-        SurrealError: it cannot be done; the run is left as it was, or ended if it was started here.
+        SurrealError: it is not possible; a run that was started is ended, another one is left unchanged.
     """
     with ExitStack() as stack:
         guard = stack.enter_context(Guard())
@@ -104,7 +104,7 @@ def disturb(call: Call, setting: Setting) -> Report:
 
 
 def _disturb_started(run: StartedRun, call: Call, setting: Setting, guard: Guard) -> Report:
-    """Disturb a run that chaos started: it is ended afterwards, and must leave nothing behind."""
+    """Disturb a run that was started for the test: it is ended afterwards, and must leave nothing behind."""
     setting.say(f"{run.subject.title} in {run.folder}")
     campaign = _campaign(run.subject, setting, guard, lambda: "" if run.exit_code is None else run.last_words)
     campaign.wait_until_whole()
@@ -119,7 +119,7 @@ def _disturb_started(run: StartedRun, call: Call, setting: Setting, guard: Guard
 
 
 def _disturb_joined(subject: Subject, call: Call, setting: Setting, guard: Guard) -> Report:
-    """A run of some other user's: it continues afterwards."""
+    """Disturb a run that was joined: it continues afterwards."""
     setting = replace(setting, options=only_possible(subject, setting.options, setting.say))
     setting.say(f"{subject.title}; it continues afterwards")
     campaign = _campaign(subject, setting, guard, lambda: registry.stop_reason(subject.client))
@@ -135,10 +135,10 @@ def _disturb_joined(subject: Subject, call: Call, setting: Setting, guard: Guard
 
 
 def only_possible(subject: Subject, options: ChaosOptions, say: Callable[[str], object]) -> ChaosOptions:
-    """Leave out what cannot be done to some other user's run, if it was not asked for by name.
+    """Leave out kinds of disturbance that are impossible with a joined run.
 
     Raises:
-        ConfigError: it was, or nothing is left.
+        ConfigError: such a kind was requested by name, or no kind is left.
     """
     kinds = []
     for kind in options.kinds:
@@ -167,7 +167,7 @@ def _campaign(subject: Subject, setting: Setting, guard: Guard, is_over: Callabl
 
 
 def _disturb(campaign: Campaign, subject: Subject, setting: Setting) -> list[Verdict]:
-    """Disturb a run that is whole; returns the verdict on its evaluation, if it has one whose scores are here."""
+    """Disturb a whole run, and return the verdict on its evaluation if its scores are on this machine."""
     path = None if subject.folder is None else subject.folder / "eval" / "scores.jsonl"
     before = _rounds(path)
     setting.say(f"    0.0 s       the run is whole: {', '.join(sorted(campaign.expected))}")
@@ -187,7 +187,7 @@ def _rounds(path: Path | None) -> list[dict[str, Any]]:
 
 
 def _end(run: StartedRun, campaign: Campaign, setting: Setting) -> Verdict:
-    """End our run in order, watched to the last; returns the verdict on how it ended."""
+    """Ask the started run to end, watch it, and return the verdict on its end."""
     exit_code = run.exit_code
     violations = []
     if exit_code is None:
@@ -214,7 +214,7 @@ def _end(run: StartedRun, campaign: Campaign, setting: Setting) -> Verdict:
 
 
 def _families(pids: Iterable[int]) -> set[int]:
-    """Processes with all that they started."""
+    """Return processes with all their descendants."""
     found = set(pids)
     for pid in pids:
         with suppress(psutil.Error):

@@ -1,4 +1,4 @@
-"""`surreal chaos`: a run is disturbed, and held against what must stay true of it."""
+"""`surreal chaos`: disturbs a run, and checks the invariants that must hold."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from surreal.cli.options import Overrides, Panel, RunDir, say, stdout_console
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add these commands."""
+    """Add this command to the `surreal` command."""
     app.command(rich_help_panel=Panel.CLUSTERS)(chaos)
 
 
@@ -28,22 +28,22 @@ def chaos(
             autocompletion=presets_and_files,
         ),
     ] = None,
-    for_s: Annotated[float, typer.Option("--for", metavar="S", min=0.0, help="Time of disturbances.")] = 60.0,
+    for_s: Annotated[float, typer.Option("--for", metavar="S", min=0.0, help="Duration of the disturbances.")] = 60.0,
     kill: Annotated[
         list[str] | None,
         typer.Option(metavar="ROLES", help="Kill processes: learner, ps, agent, rlx-server, eval, or all."),
     ] = None,
-    pause: Annotated[list[str] | None, typer.Option(metavar="ROLES", help="Stop processes for some seconds.")] = None,
+    pause: Annotated[list[str] | None, typer.Option(metavar="ROLES", help="Pause processes for some seconds.")] = None,
     cut: Annotated[bool, typer.Option("--cut", help="Break all connections to Redis, for some seconds.")] = False,
     redis: Annotated[
         list[str] | None,
-        typer.Option(metavar="HOW", help="restart: kill Redis and start it again; flush: empty it; full: fill it up."),
+        typer.Option(metavar="HOW", help="restart: kill and start Redis; flush: empty it; full: fill it."),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of times, kinds and targets.")] = 0,
     every: Annotated[float, typer.Option(metavar="S", min=0.1, help="Mean time between two disturbances.")] = 6.0,
-    hold: Annotated[float, typer.Option(metavar="S", min=0.1, help="The longest that one lasts.")] = 3.0,
+    hold: Annotated[float, typer.Option(metavar="S", min=0.1, help="Maximum duration of one disturbance.")] = 3.0,
     within: Annotated[
-        float, typer.Option(metavar="S", min=1.0, help="Longest time to recover from a disturbance.")
+        float, typer.Option(metavar="S", min=1.0, help="Maximum time to recover from a disturbance.")
     ] = 60.0,
     most: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="End after N disturbances, before --for.")
@@ -51,13 +51,13 @@ def chaos(
     report: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report: .md or .json.")] = None,
     overrides: Overrides = None,
     address: Annotated[
-        str | None, typer.Option("--address", metavar="URL", help="Redis of the run, where its folder is not here.")
+        str | None, typer.Option("--address", metavar="URL", help="Redis of a run whose folder is elsewhere.")
     ] = None,
     run_dir: RunDir = None,
 ) -> None:
-    """Disturb a run at random, check that nothing is lost or doubled and learning continues, and say so; 0 if all held.
+    """Disturb a run at random, and check that nothing is lost or doubled and learning continues; exit 0 if so.
 
-    Without --kill, --pause, --cut and --redis, it does all but flush and full. Ctrl-C heals what is disturbed and ends.
+    Without --kill, --pause, --cut and --redis, it does all but flush and full. Ctrl-C heals the run and ends the test.
     """
     from surreal.base.system.logs import setup_logging
     from surreal.plugins.chaos.command import Call, Setting, disturb

@@ -13,13 +13,13 @@ from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.keys import RUNS, run_pattern
 from surreal.distributed.experience.stream import Stream
 from surreal.plugins.chaos.invariants.verdict import Complaints, Verdict
-from surreal.plugins.chaos.observing.reader import Life
+from surreal.plugins.chaos.observing import Life
 
 _POLL_INTERVAL_S = 0.1
 
 
 class ProcessBook:
-    """Every process that was seen to belong to a run, with all that it started."""
+    """Every process of a run that was seen, with its descendants."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, float], psutil.Process] = {}
@@ -28,14 +28,14 @@ class ProcessBook:
         return len(self._known)
 
     def note(self, process: psutil.Process) -> None:
-        """Record a process and its descendants, as they are now."""
+        """Record a process and its current descendants."""
         with suppress(psutil.Error):
             for each in (process, *process.children(recursive=True)):
                 with suppress(psutil.Error):
                     self._known[each.pid, each.create_time()] = each
 
     def note_lives(self, lives: Iterable[Life]) -> None:
-        """Record the processes of this machine that are alive."""
+        """Record the living processes on this machine."""
         known = {pid for pid, _ in self._known}
         for life in lives:
             if life.is_here and life.is_alive and life.pid not in known:
@@ -43,16 +43,11 @@ class ProcessBook:
                     self.note(psutil.Process(life.pid))
 
     def alive(self) -> list[psutil.Process]:
-        """Processes that still run."""
+        """List the processes that still run."""
         return [process for process in self._known.values() if _runs(process)]
 
     def judge(self, *, spared: Iterable[int] = (), within_s: float) -> Verdict:
-        """Wait until all of them have ended.
-
-        Args:
-            spared: process ids of those that continue, and are to.
-            within_s: how long to wait, s.
-        """
+        """Wait at most `within_s` until all of them have ended, except the process ids in `spared`."""
         kept, deadline_s = set(spared), time.monotonic() + within_s
         while (left := [each for each in self.alive() if each.pid not in kept]) and time.monotonic() < deadline_s:
             time.sleep(_POLL_INTERVAL_S)
@@ -75,7 +70,7 @@ def judge_keys(clients: Sequence[RedisClient]) -> Verdict:
 
 
 def judge_blocks(streams: Sequence[Stream], more: str = "") -> Verdict:
-    """Look for blocks that no stream has, and entries without their block, of a run in progress."""
+    """Look for blocks without a stream entry, and entries without a block, of a run in progress."""
     blocks, stray, dangling = 0, 0, 0
     for stream in streams:
         found = _Blocks(stream)
@@ -97,7 +92,7 @@ class _Blocks:
         found = {key.decode().removeprefix(prefix) for key in self._client.scan(f"{prefix}*")}
         after = self._entries()
         self.number = len(found)
-        # An evicted chunk loses both at one instant, so what is still amiss now is amiss.
+        # An evicted chunk loses both at one instant, so a mismatch that is still there is real.
         self.stray = sum(self._exists(each) and each not in self._entries() for each in found - before - after)
         self.dangling = sum(not self._exists(each) and each in self._entries() for each in (before & after) - found)
 

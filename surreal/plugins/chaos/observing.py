@@ -1,4 +1,4 @@
-"""Snapshots of a disturbed run, read from Redis and its folder, and what may be compared in them."""
+"""Snapshots of a run, read from Redis without its processes."""
 
 from __future__ import annotations
 
@@ -20,40 +20,40 @@ from surreal.distributed.telemetry.heartbeats import Heartbeat, parse_heartbeats
 
 
 class Segment(NamedTuple):
-    """Consecutive steps of one environment, as a chunk's head tells of them."""
+    """Consecutive steps of one environment in a chunk."""
 
     env_slot: int
-    first_step: int  #: its number in the episode
+    first_step: int  #: number of the first step in the episode
     own_steps: int
 
 
 class Entry(NamedTuple):
     """A chunk in a stream."""
 
-    sender: str  #: incarnation
-    sequence: int  #: number of the chunk among its sender's
+    sender: str  #: id of the sender's life
+    sequence: int  #: number of the chunk at its sender
     own_steps: int
     segments: tuple[Segment, ...] = ()
 
     @property
     def chunk_id(self) -> str:
-        """The value in Redis."""
+        """Its id in Redis."""
         return f"{self.sender}-{self.sequence}"
 
 
 class ShardSight(NamedTuple):
-    """A shard at one instant: what came since the last look, and what Redis counts."""
+    """A shard at one instant: its new entries, and the counts in Redis."""
 
     shard: int
-    epoch: str  #: "" while there is none: Redis was emptied, and nobody has written since
+    epoch: str  #: "" after Redis was emptied, until a process writes
     steps: int = 0  #: env steps
-    chunks: int = 0  #: appended in this epoch
-    is_counted: bool = False  #: whether the owner has added what it knew from before
-    entries: tuple[Entry, ...] = ()  #: that were not seen before, in order
+    chunks: int = 0  #: chunks that were appended in this epoch
+    is_counted: bool = False  #: whether the owner has added the steps from before
+    entries: tuple[Entry, ...] = ()  #: new entries, in order
 
 
 class PolicySight(NamedTuple):
-    """Parameters that are published under a policy's name."""
+    """The published parameters of a policy."""
 
     policy: str
     epoch: str
@@ -62,20 +62,20 @@ class PolicySight(NamedTuple):
 
 
 class Life(NamedTuple):
-    """One life of a process, as its heartbeat says."""
+    """One life of a process, from its heartbeat."""
 
     id: str
     name: str
     role: str
     pid: int
-    is_here: bool  #: on this machine
+    is_here: bool  #: whether it is on this machine
     is_alive: bool
     age_s: float
     version: int
     acknowledged_chunks: int
     acknowledged_steps: int
     dropped_chunks: int
-    start: StartParts | None = None  #: how long it took until it worked; None before that
+    start: StartParts | None = None  #: durations of its start; None until it works
 
 
 class Standing(NamedTuple):
@@ -83,10 +83,10 @@ class Standing(NamedTuple):
 
     steps: int  #: env steps that were appended while it was watched
     publications: int  #: sets of parameters that were published meanwhile
-    lives: tuple[Life, ...] = ()  #: that Redis knows of
+    lives: tuple[Life, ...] = ()  #: lives of processes in Redis
 
     def alive(self) -> dict[str, Life]:
-        """Living processes by name; of two lives of one name, the newer."""
+        """Return the living processes by name; the newest life of each name."""
         found: dict[str, Life] = {}
         for life in sorted(self.lives, key=lambda life: -life.age_s):
             if life.is_alive:
@@ -95,7 +95,7 @@ class Standing(NamedTuple):
 
 
 def read_lives(client: RedisClient) -> tuple[Life, ...]:
-    """All lives that Redis knows of, those that have ended included.
+    """Read all lives in Redis, including those that have ended.
 
     Raises:
         redis.RedisError: no answer.
@@ -144,7 +144,7 @@ class ShardReader:
 
     Args:
         stream: the shard.
-        is_new: whether the run began while it is watched; of another, what was before the first look is not read.
+        is_new: whether the run began while it is watched; otherwise entries before the first look are not read.
     """
 
     def __init__(self, stream: Stream, *, is_new: bool) -> None:
@@ -153,7 +153,7 @@ class ShardReader:
         self._epoch = ""
 
     def ask(self, pipeline: Pipeline) -> None:
-        """Add two commands to a transaction, whose answers `take` gets."""
+        """Add two commands to a transaction; `take` gets their answers."""
         pipeline.hmget(self.stream.keys.meta, _META)
         if self._cursor is None:
             pipeline.xrevrange(self.stream.keys.stream, count=1)
@@ -163,7 +163,7 @@ class ShardReader:
     def take(self, meta: Sequence[bytes | None], answer: Any) -> ShardSight | None:
         """Return a snapshot; None if Redis was emptied meanwhile, and the stream must be read from its start."""
         epoch = (meta[0] or b"").decode()
-        if self._cursor is None:  # what was before is none of our business
+        if self._cursor is None:  # earlier entries do not matter
             self._cursor, self._epoch = (answer[0][0] if answer else _START), epoch
             return self._sight(meta, ())
         if epoch != self._epoch:
@@ -184,12 +184,12 @@ class ShardReader:
 
 
 class Reader:
-    """Follows all of a run.
+    """Follows all shards and parameters of a run.
 
     Args:
         streams: its shards.
         parameters: the server of the parameters.
-        policies: names under which parameters are published: of several servers, one each.
+        policies: names under which parameters are published, one for each parameter server.
         is_new: see `ShardReader`.
     """
 
@@ -206,11 +206,11 @@ class Reader:
         self._policies = policies
 
     def shards(self, client: RedisClient, and_then: Callable[[Pipeline], object] | None = None) -> list[ShardSight]:
-        """Look at the shards of one server, all at the same instant.
+        """Read the shards of one server, all at the same instant.
 
         Args:
             client: one of `clients`.
-            and_then: adds commands to the transaction, behind those that read.
+            and_then: adds commands to the end of the transaction.
 
         Raises:
             redis.RedisError: no answer; whether anything was done is not known.
@@ -228,10 +228,10 @@ class Reader:
             left = [shard for shard, sight in zip(left, found, strict=True) if sight is None]
             if not left:
                 return sights
-            and_then = None  # it was done
+            and_then = None  # only once
 
     def policies(self) -> list[PolicySight]:
-        """Return the parameters that are published now, by name.
+        """Read the published parameters.
 
         Raises:
             redis.RedisError: no answer.
@@ -248,7 +248,7 @@ class Reader:
 
 
 def _entry(fields: dict[bytes, bytes]) -> Entry:
-    """Return the chunk of an entry; an unreadable one has no steps, so the counts will not fit."""
+    """Decode the chunk of an entry; an unreadable one has no steps, so the counts will differ."""
     sender, _, sequence = fields.get(b"id", b"").decode("ascii", "replace").rpartition("-")
     found: tuple[Segment, ...] = ()
     with suppress(CodecError):

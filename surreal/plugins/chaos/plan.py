@@ -1,4 +1,4 @@
-"""When disturbances happen and which kind: options, and the plan drawn from a seed."""
+"""Options of the disturbances, and the plan of times and kinds, drawn from a seed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from surreal.base.errors import ConfigError
 from surreal.plugins.chaos.disturbances.processes import REDIS_KINDS, Kind
 from surreal.run.process.roles import AGENT, EVAL, LEARNER, PARAMETER_SERVER, RLX_SERVER, Role
 
-#: Those that have a heartbeat, by which their processes are found.
+#: Roles with a heartbeat, by which their processes are found.
 ROLES: tuple[Role, ...] = (LEARNER, PARAMETER_SERVER, AGENT, RLX_SERVER, EVAL)
 ALL = "all"
 
@@ -22,17 +22,17 @@ class ChaosOptions:
     """Options of the disturbances.
 
     Args:
-        kinds: what is done; each time one of them is drawn.
+        kinds: kinds of disturbance; one is drawn each time.
         kill_roles: roles whose processes may be killed.
-        pause_roles: roles whose processes may be stopped for a while.
-        for_s: how long disturbances come, s.
-        most: most of them; None: as many as there is time for.
-        every_s: mean time from one to the next, s.
-        hold_s: how long a pause, a cut, a full or an absent Redis lasts at most, s.
-        within_s: how long the run may take after each to be itself again, s.
-        seed: seed of all that is drawn.
-        is_default: whether nothing was asked for by name, so that what is not possible, or would lose experience, is
-            left out.
+        pause_roles: roles whose processes may be paused.
+        for_s: duration of the disturbances, s.
+        most: maximum number of disturbances; None: as many as fit into `for_s`.
+        every_s: mean time between two disturbances, s.
+        hold_s: maximum duration of a pause, a cut, or a full or absent Redis, s.
+        within_s: maximum time to recover from a disturbance, s.
+        seed: seed of all draws.
+        is_default: whether no kind was requested by name, so that kinds that are impossible or would lose experience
+            are left out.
     """
 
     kinds: tuple[Kind, ...]
@@ -47,19 +47,19 @@ class ChaosOptions:
     is_default: bool = False
 
     def roles_of(self, kind: Kind) -> frozenset[str]:
-        """Roles whose processes a kind disturbs; empty: the kind does not disturb processes."""
+        """Return the roles whose processes a kind disturbs; empty: it does not disturb processes."""
         return {Kind.KILL: self.kill_roles, Kind.PAUSE: self.pause_roles}.get(kind, frozenset())
 
 
 def read_kinds(
     kill: Sequence[str], pause: Sequence[str], redis: Sequence[str], *, cuts: bool
 ) -> tuple[tuple[Kind, ...], frozenset[str], frozenset[str]]:
-    """Read the words of the command line: kinds, roles to be killed, roles to be paused.
+    """Read the options of the command line, and return kinds, roles to kill, and roles to pause.
 
     Without any, processes are killed and paused, connections cut, and Redis is restarted.
 
     Raises:
-        ConfigError: a word is none of those that are known.
+        ConfigError: a word is unknown.
     """
     if not (kill or pause or redis or cuts):
         kill, pause, redis, cuts = [ALL], [ALL], [Kind.RESTART], True
@@ -87,7 +87,7 @@ def _roles(texts: Sequence[str], option: str) -> frozenset[str]:
 
 
 def role_of(name: str) -> str:
-    """The role of a process, by its name in the run: `agent` for `agent-3`."""
+    """Return the role of a process by its name in the run: `agent` for `agent-3`."""
     found = [role.name for role in ROLES if name == role.name or name.startswith(f"{role.name}-")]
     return found[0] if found else ""
 
@@ -98,23 +98,17 @@ _LEAST_HOLD = 0.2
 
 
 class Planned(NamedTuple):
-    """One disturbance that is to come."""
+    """A planned disturbance."""
 
-    at_s: float  #: since the first may come, s
+    at_s: float  #: time since the start, s
     kind: Kind
-    hold: float  #: how long it lasts, 0.2 .. 1 of the most
-    role: float  #: which of the roles it hits, 0 .. 1
-    member: float  #: which of those of the role, or of the servers, 0 .. 1
+    hold: float  #: duration, 0.2 .. 1 of the maximum
+    role: float  #: draw of the role, 0 .. 1
+    member: float  #: draw of the role's process, or of the server, 0 .. 1
 
 
 class Plan:
-    """Draws disturbances, one after the other.
-
-    Args:
-        rng: that draws.
-        kinds: each as likely as the others.
-        every_s: mean time between two, s.
-    """
+    """Draws disturbances, one after the other; all kinds are equally likely, `every_s` is their mean distance."""
 
     def __init__(self, rng: np.random.Generator, kinds: Sequence[Kind], every_s: float) -> None:
         self._rng = rng
@@ -122,7 +116,7 @@ class Plan:
         self._every_s = every_s
 
     def next(self, now_s: float) -> Planned:
-        """The next one, counted from now, s."""
+        """Draw the next disturbance after now."""
         gap = float(np.clip(self._rng.exponential(), _SHORTEST, _LONGEST))
         kind = self._kinds[int(self._rng.integers(len(self._kinds)))]
         hold, role, member = self._rng.random(3).tolist()
@@ -130,5 +124,5 @@ class Plan:
 
 
 def pick(options: Sequence[str], draw: float) -> str:
-    """One of several, in their order, by a number from 0 to 1."""
+    """Pick one of several by a number from 0 to 1."""
     return options[min(int(draw * len(options)), len(options) - 1)]

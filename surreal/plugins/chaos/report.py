@@ -1,4 +1,4 @@
-"""`Report`: what was done to a run, how it came through, and which invariants held, with their evidence."""
+"""`Report`: the disturbances of a run, its recoveries, and the invariants that held, with their evidence."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from surreal.plugins.chaos.invariants.verdict import Verdict
 from surreal.plugins.chaos.plan import role_of
 from surreal.run.process.ending import ExitCode
 
-#: What a report may be written as, by the end of its name.
+#: Formats of a report, by the ending of its name.
 _SUFFIXES = (".md", ".json")
 
 
@@ -31,13 +31,13 @@ class Report:
 
     Attributes:
         title: the run.
-        command: that asked for it.
-        seed: seed of what was drawn.
-        time_s: from the first look to the last, s.
-        recoveries: the disturbances, each with how long the run took.
+        command: text of the command.
+        seed: seed of all draws.
+        time_s: duration of the test, s.
+        recoveries: the disturbances, each with its recovery.
         verdicts: the invariants.
         ending: how the run ended, or that it continues.
-        interrupted: the exit code of a signal that ended chaos early; None if none did.
+        interrupted: exit code of a signal that ended the test early; None if none did.
     """
 
     title: str
@@ -62,7 +62,7 @@ class Report:
         return ExitCode.OK if self.interrupted is None else self.interrupted
 
     def lines(self) -> list[str]:
-        """For a terminal: the invariants; the disturbances were shown as they came."""
+        """Return the lines for a terminal: the invariants, because the disturbances were already shown."""
         lines = [self._summary()]
         for verdict in self.verdicts:
             lines.append(f"  {'held  ' if verdict.holds else 'BROKEN'}  {verdict.name}: {verdict.evidence}")
@@ -71,7 +71,7 @@ class Report:
         return [*lines, self._ending]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data."""
+        """Return plain data."""
         return {
             "run": self.title,
             "command": self.command,
@@ -84,7 +84,7 @@ class Report:
         }
 
     def to_markdown(self) -> str:
-        """For a page."""
+        """Return the text of a page."""
         lines = [f"`{self.command}`: {self._summary()} {self._ending[:1].upper()}{self._ending[1:]}.", ""]
         lines += ["| invariant | | evidence |", "|---|---|---|"]
         lines += [
@@ -98,7 +98,7 @@ class Report:
         return "\n".join(lines) + "\n"
 
     def write(self, path: Path) -> None:
-        """Write it: Markdown or JSON, by the name.
+        """Write it as Markdown or JSON, by the path's ending.
 
         Raises:
             FolderError: it cannot be written.
@@ -135,10 +135,10 @@ class Report:
 
 
 def check_path(path: Path) -> None:
-    """Refuse a name that says nothing about what is to be written.
+    """Refuse a path whose ending is not that of a format.
 
     Raises:
-        ConfigError: it ends otherwise.
+        ConfigError: it has another ending.
     """
     if path.suffix not in _SUFFIXES:
         raise ConfigError(f"--report is {path}; it must end with {' or '.join(_SUFFIXES)}", key="--report")
@@ -167,7 +167,7 @@ def _row(kind: str, target: str, found: Sequence[Recovery]) -> str:
 
 
 def _downtimes(recoveries: Sequence[Recovery]) -> list[str]:
-    """Parts of the time after each kill, by role; no lines without kills whose parts are known."""
+    """Return a table of the parts of the downtime after kills, by role; no lines without such kills."""
     by_role: dict[str, list[list[float]]] = {}
     for each in recoveries:
         if each.downtime is not None and each.took_s is not None:

@@ -13,7 +13,7 @@ from redis.exceptions import ConnectionError as AwayError
 from surreal.config import load_config
 from surreal.plugins.chaos import audit as module
 from surreal.plugins.chaos.audit import Audit
-from surreal.plugins.chaos.observing.reader import Entry, Life, PolicySight, Segment, ShardSight
+from surreal.plugins.chaos.observing import Entry, Life, PolicySight, Segment, ShardSight
 
 STEPS = 10
 LOST, DOUBLED, EXACT, RISE = (

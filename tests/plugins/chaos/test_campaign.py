@@ -14,7 +14,7 @@ from surreal.config import load_config
 from surreal.plugins.chaos import campaign as module
 from surreal.plugins.chaos.campaign import Campaign
 from surreal.plugins.chaos.disturbances.processes import Disturbance, Kind, NotDoneError
-from surreal.plugins.chaos.observing.reader import Life, Standing
+from surreal.plugins.chaos.observing import Life, Standing
 from surreal.plugins.chaos.plan import ChaosOptions
 
 NAMES = ("agent-0", "eval", "learner")

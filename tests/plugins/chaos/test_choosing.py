@@ -13,11 +13,10 @@ from surreal.config import load_config
 from surreal.plugins.chaos import choosing as module
 from surreal.plugins.chaos.choosing import Chooser
 from surreal.plugins.chaos.command import only_possible
-from surreal.plugins.chaos.disturbances.connections import Cut
 from surreal.plugins.chaos.disturbances.processes import Kill, Kind, NotDoneError, Pause
-from surreal.plugins.chaos.disturbances.servers import Flush, Full, Restart
+from surreal.plugins.chaos.disturbances.servers import Cut, Flush, Full, Restart
 from surreal.plugins.chaos.leftovers import ProcessBook, judge_keys
-from surreal.plugins.chaos.observing.reader import Life, Standing
+from surreal.plugins.chaos.observing import Life, Standing
 from surreal.plugins.chaos.plan import ChaosOptions, Planned
 from surreal.plugins.chaos.subjects.subject import Keeps, Server, Subject
 

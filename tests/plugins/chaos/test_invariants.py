@@ -12,7 +12,7 @@ from surreal.plugins.chaos.invariants.experience import ShardLedger
 from surreal.plugins.chaos.invariants.recovery import Recovery
 from surreal.plugins.chaos.invariants.scores import Versions, judge_scores
 from surreal.plugins.chaos.invariants.verdict import Acknowledgements, Complaints
-from surreal.plugins.chaos.observing.reader import Entry, Life, PolicySight, Segment, ShardSight, Standing
+from surreal.plugins.chaos.observing import Entry, Life, PolicySight, Segment, ShardSight, Standing
 
 
 class Shard:

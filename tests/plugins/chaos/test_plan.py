@@ -14,7 +14,7 @@ from surreal.plugins.chaos.command import Call
 from surreal.plugins.chaos.disturbances.processes import Kind
 from surreal.plugins.chaos.invariants.recovery import Downtime, Recovery
 from surreal.plugins.chaos.invariants.verdict import Verdict
-from surreal.plugins.chaos.observing.reader import Standing
+from surreal.plugins.chaos.observing import Standing
 from surreal.plugins.chaos.plan import Plan, Planned, pick, read_kinds, role_of
 from surreal.plugins.chaos.report import Report, check_path
 from surreal.run.process.ending import ExitCode

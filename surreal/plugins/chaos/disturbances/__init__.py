@@ -1,9 +1,7 @@
-"""Ways to disturb a run. Each begins, lasts, and is ended again; what outlives chaos itself is ended by the guard.
+"""Ways to disturb a run. Each begins, lasts for a while, and ends.
 
-base.py          what a disturbance is
-processes.py     SIGKILL; SIGSTOP, and SIGCONT later
-connections.py   all connections of the run, broken again and again
-servers.py       Redis killed and started again, emptied, filled up
-guard.py         a process that ends what was begun, should chaos be killed itself
-guarding.py      our side of it
+processes.py     the base class; SIGKILL; SIGSTOP, and SIGCONT later
+servers.py       Redis: killed and started again, emptied, filled, all connections of the run broken repeatedly
+guard.py         a process that undoes the disturbances if chaos is killed
+guarding.py      starts that process and tells it what to undo
 """

@@ -1,11 +1,9 @@
-"""The process of the guard: undoes the disturbances of a chaos process that died. It runs as a file and imports
-nothing.
+"""The guard: a process that undoes the disturbances of a chaos process that died. `guarding.Guard` starts this file.
 
     python guard.py < a pipe of chaos
 
-A line `+ SIGNAL PID START` states which signal a process gets if the pipe ends now, and the same line with `-` that
-this is no longer so. The kernel closes the pipe however chaos ends. START tells a process from another one that got its
-id later. `guarding.Guard` starts it.
+After a line `+ SIGNAL PID START`, the process PID gets the signal when the pipe ends; the same line with `-` cancels
+that. The kernel closes the pipe however chaos ends. START distinguishes a process from a later one with the same id.
 """
 
 from __future__ import annotations
@@ -18,14 +16,14 @@ from pathlib import Path
 
 
 def main() -> int:
-    """Wait for the end of the pipe."""
+    """Wait for the end of the pipe, then send the signals."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     open_remedies: dict[str, None] = {}
     for line in sys.stdin:
         sign, _, remedy = line.rstrip("\n").partition(" ")
         if not line.endswith("\n"):
-            break  # its writer died in the middle of it
+            break  # chaos died while it wrote the line
         if sign == "+":
             open_remedies[remedy] = None
         else:
@@ -39,7 +37,7 @@ def main() -> int:
 
 
 def start_of(pid: int) -> int:
-    """When a process began, in ticks since the machine did; 0 where the kernel does not tell, -1 if there is none."""
+    """Return a process's start, in ticks since the machine's; 0 if the kernel does not know, -1 for no process."""
     try:
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
     except FileNotFoundError:

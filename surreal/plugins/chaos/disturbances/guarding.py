@@ -1,4 +1,4 @@
-"""`Guard`: our side of the guard, which undoes what was begun, should this process be killed."""
+"""`Guard`: starts a process that undoes the disturbances if this process is killed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from surreal.plugins.chaos.disturbances.guard import start_of
 
 
 class Guard:
-    """Lives as long as a `with`, and as it takes to undo what is open when that ends.
+    """Undoes what is open at the end of a `with`, also if this process is killed.
 
     with Guard() as guard:
         guard.open(signal.SIGCONT, pid)     # first
@@ -34,7 +34,7 @@ class Guard:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             text=True,
-            start_new_session=True,  # Ctrl-C is for us
+            start_new_session=True,  # Ctrl-C goes only to this process
         )
         return self
 
@@ -45,12 +45,12 @@ class Guard:
             self._process.wait()
 
     def open(self, number: signal.Signals, pid: int) -> None:
-        """From now on, a process gets this signal when we are gone."""
+        """Send a signal to a process when this process ends."""
         self._open[number, pid] = start_of(pid)
         self._tell("+", number, pid)
 
     def close(self, number: signal.Signals, pid: int) -> None:
-        """It needs it no longer."""
+        """Cancel the signal."""
         if (number, pid) in self._open:
             self._tell("-", number, pid)
             del self._open[number, pid]

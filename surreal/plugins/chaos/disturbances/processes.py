@@ -12,7 +12,7 @@ from enum import StrEnum
 import psutil
 
 from surreal.plugins.chaos.disturbances.guarding import Guard
-from surreal.plugins.chaos.observing.reader import Life
+from surreal.plugins.chaos.observing import Life
 
 
 class Kind(StrEnum):
@@ -26,22 +26,22 @@ class Kind(StrEnum):
     FULL = "full"  #: Redis has no room left
 
 
-#: What `--redis` takes.
+#: Values of `--redis`.
 REDIS_KINDS = (Kind.RESTART, Kind.FLUSH, Kind.FULL)
 
 
 class Disturbance(ABC):
-    """One way to disturb, ready to begin.
+    """A disturbance that is ready to begin.
 
         disturbance.begin()
-        while ...: disturbance.turn()     # some times a second
+        while ...: disturbance.turn()     # several times a second
         disturbance.end()
 
     Attributes:
-        kind: which way.
+        kind: kind of disturbance.
         target: name of the process or server.
-        detail: more about it, for people; known once it has begun.
-        lasts: whether anything is to be undone after a while.
+        detail: a detail for the output, known once it has begun.
+        lasts: whether it lasts for a while, and must be undone.
     """
 
     kind: Kind
@@ -56,7 +56,7 @@ class Disturbance(ABC):
         """Begin.
 
         Raises:
-            NotDoneError: it was not possible, and nothing was done.
+            NotDoneError: it was not possible, and nothing was changed.
         """
 
     def turn(self) -> None:
@@ -67,15 +67,11 @@ class Disturbance(ABC):
 
 
 class NotDoneError(Exception):
-    """The process or server that was to be disturbed is not there, or cannot be disturbed now."""
+    """The process or server is gone, or cannot be disturbed now."""
 
 
 class Kill(Disturbance):
-    """SIGKILL.
-
-    Args:
-        life: life of the process.
-    """
+    """SIGKILL."""
 
     kind = Kind.KILL
     lasts = False
@@ -94,12 +90,7 @@ class Kill(Disturbance):
 
 
 class Pause(Disturbance):
-    """SIGSTOP; SIGCONT at the end, or by the guard.
-
-    Args:
-        life: life of the process.
-        guard: told before, in case that we do not see the end.
-    """
+    """SIGSTOP; SIGCONT at the end, or by the guard."""
 
     kind = Kind.PAUSE
 
@@ -123,14 +114,14 @@ class Pause(Disturbance):
     def end(self) -> None:
         if self._process is None:
             return
-        with suppress(psutil.Error):  # it has been killed meanwhile
+        with suppress(psutil.Error):  # it was killed meanwhile
             self._process.resume()
         self._guard.close(signal.SIGCONT, self._process.pid)
         self._process = None
 
 
 def find_process(life: Life) -> psutil.Process:
-    """The process of a life.
+    """Find the process of a life.
 
     Raises:
         NotDoneError: it is gone, on another machine, or another user's.
@@ -139,11 +130,11 @@ def find_process(life: Life) -> psutil.Process:
         raise NotDoneError(f"{life.name} is not a process of this machine")
     try:
         process = psutil.Process(life.pid)
-        # Its id may belong to another one by now, that is younger than what it said.
+        # A process that got the id meanwhile is younger than the heartbeat.
         is_it = process.status() != psutil.STATUS_ZOMBIE and time.time() - process.create_time() >= life.age_s - 1
-        is_ours = process.uids().real == os.getuid()
+        is_own = process.uids().real == os.getuid()
     except psutil.Error as error:
         raise NotDoneError(f"{life.name} is gone") from error
-    if not (is_it and is_ours):
+    if not (is_it and is_own):
         raise NotDoneError(f"{life.name} is gone, or another user's")
     return process

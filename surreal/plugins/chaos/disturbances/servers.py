@@ -1,11 +1,12 @@
-"""Redis is killed and comes back, is emptied, or has no room left."""
+"""Disturbances of Redis: it is killed and comes back, is emptied, is full, or loses all connections of the run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
+import psutil
 from redis.client import Pipeline
 from redis.exceptions import RedisError
 
@@ -13,11 +14,11 @@ from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.keys import RUNS, run_pattern
 from surreal.plugins.chaos.disturbances.processes import Disturbance, Kind, NotDoneError
 
-#: Longest value of Redis is 512 MiB.
+#: Size of a ballast value; the longest value of Redis is 512 MiB.
 _BALLAST_BYTES = 256 << 20
-#: Filling up takes that much real memory of the machine.
+#: Maximum memory of the machine that is filled.
 MOST_BALLAST_BYTES = 4 << 30
-#: What is written on top of a full server until it refuses, and how long it outlives a chaos that was killed.
+#: Bytes beyond the server's limit, which make it refuse writes, and time that ballast outlives a killed chaos.
 _OVERFLOW_BYTES = 1 << 20
 _SPARE_S = 5.0
 
@@ -38,8 +39,8 @@ class Restart(Disturbance):
 
     Args:
         target: name of the server.
-        kill: ends it at once; returns its process id.
-        start: starts it again, or does nothing where another program does.
+        kill: kills it, and returns its process id.
+        start: starts it again, or does nothing if another program does.
         before: called right before it is killed.
     """
 
@@ -70,14 +71,12 @@ class Restart(Disturbance):
 
 
 class Flush(Disturbance):
-    """All keys of the run are removed from a server at one instant, and its scripts with them.
-
-    What other runs have on the server stays.
+    """Removes all keys of the run and all scripts from a server at one instant; keys of other runs stay.
 
     Args:
         target: name of the server.
         client: client of the run, at this server.
-        look: reads the run's shards on this server and, in the same transaction, does what is handed to it.
+        look: reads the run's shards on this server, and executes further commands in the same transaction.
     """
 
     kind = Kind.FLUSH
@@ -104,14 +103,14 @@ class Flush(Disturbance):
 
 
 class Full(Disturbance):
-    """Ballast takes all the memory that the server has left; it expires if it is not removed.
+    """Fills a server with ballast, which expires if it is not removed.
 
     `maxmemory` stays unchanged: the run reads it when it starts, and would refuse to continue with less.
 
     Args:
         target: name of the server.
         client: client of the run, at this server.
-        hold_s: how long it is to last, s.
+        hold_s: duration, s.
     """
 
     kind = Kind.FULL
@@ -136,7 +135,7 @@ class Full(Disturbance):
 
     def end(self) -> None:
         if self._keys:
-            # Where Redis is away the keys expire, or are gone.
+            # If Redis is away, the keys expire or are gone.
             with suppress(RedisError):
                 self._client.execute("UNLINK", *self._keys)
             self._keys = []
@@ -151,7 +150,65 @@ class Full(Disturbance):
             self._keys.append(self._client.run_keys.ballast(len(self._keys)))
             self._bytes += size
             pipeline = self._client.redis.pipeline()
-            pipeline.setrange(self._keys[-1], size - 1, b"\0")  # Redis makes the zeros: nothing is sent
+            pipeline.setrange(self._keys[-1], size - 1, b"\0")  # Redis makes the zeros, nothing is sent
             pipeline.pexpire(self._keys[-1], self._ttl_ms)
             pipeline.execute()
         self.detail = f"{self._bytes >> 20} MiB of ballast"
+
+
+class Cut(Disturbance):
+    """Breaks all connections of the run several times a second, also those that were made again.
+
+    A call that Redis has executed may lose its answer, so its caller repeats it. Nothing must be undone.
+
+    Args:
+        target: name of the server.
+        client: the connection of chaos, which stays.
+        is_exclusive: whether all other connections are the run's; otherwise those of `pids` are found by their ports.
+        pids: returns the processes of the run on this machine.
+    """
+
+    kind = Kind.CUT
+
+    def __init__(
+        self, target: str, client: RedisClient, *, is_exclusive: bool, pids: Callable[[], Iterable[int]]
+    ) -> None:
+        super().__init__(target)
+        self._client = client
+        self._is_exclusive = is_exclusive
+        self._pids = pids
+        self._number = 0
+
+    def begin(self) -> None:
+        try:
+            self._cut()
+        except RedisError as error:
+            raise NotDoneError(f"Redis does not answer: {error}") from error
+
+    def turn(self) -> None:
+        with suppress(RedisError):
+            self._cut()
+
+    def _cut(self) -> None:
+        if self._is_exclusive:
+            for kind in ("normal", "pubsub"):
+                self._number += int(self._client.execute("CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes"))
+        else:
+            addresses = _local_ports(self._pids())
+            text: Any = self._client.execute("CLIENT", "LIST")
+            for line in text.decode(errors="replace").splitlines():
+                fields = dict(word.split("=", 1) for word in line.split(" ") if "=" in word)
+                if fields.get("addr") in addresses:
+                    self._number += int(self._client.execute("CLIENT", "KILL", "ID", fields["id"]))
+        self.detail = f"{self._number} connections"
+
+
+def _local_ports(pids: Iterable[int]) -> set[str]:
+    """Return the addresses of the connections of processes, as Redis lists them."""
+    found = set()
+    for pid in pids:
+        with suppress(psutil.Error):
+            for connection in psutil.Process(pid).net_connections(kind="tcp"):
+                if connection.raddr:
+                    found.add(f"{connection.laddr.ip}:{connection.laddr.port}")
+    return found

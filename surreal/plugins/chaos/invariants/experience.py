@@ -1,17 +1,17 @@
-"""`ShardLedger`: book-keeping of one shard. What its senders numbered, what its stream held and what it counts agree.
+"""`ShardLedger`: bookkeeping of one shard, whose senders' numbers, stream and counts must agree.
 
 A sender numbers its chunks 1, 2, 3, ... and repeats one until it is acknowledged. So in a stream whose Redis keeps its
-data each number comes once, in order. The chunks' own steps add up to the count of env steps; and in
-each environment a chunk continues at the step where the one before it ended, or with a new episode.
+data, each number comes once, in order. The chunks' own steps add up to the count of env steps. In each environment, a
+chunk continues at the step where the previous one ended, or with a new episode.
 
-Where Redis is emptied, what it held is gone by definition; what was on its way is sent again, and may come twice. Both
-are counted, and nothing is complained of.
+If Redis is emptied, its chunks are gone by definition, and chunks in flight are sent again, perhaps twice. Both are
+counted, and are not violations.
 """
 
 from __future__ import annotations
 
 from surreal.plugins.chaos.invariants.verdict import Complaints
-from surreal.plugins.chaos.observing.reader import Entry, ShardSight
+from surreal.plugins.chaos.observing import Entry, ShardSight
 
 
 class ShardLedger:
@@ -118,7 +118,7 @@ class ShardLedger:
         self._highest = {}
 
     def _go_back(self, sight: ShardSight, gone: int) -> None:
-        """Redis counts fewer chunks than it held: it has forgotten the last ones."""
+        """Account for chunks that Redis has forgotten: it counts fewer than before."""
         if self._may_roll_back:
             self.rolled_back += gone
         else:
@@ -185,11 +185,11 @@ class ShardLedger:
         self._total = sight.steps
 
     def _take_over(self, sight: ShardSight, *, is_blurred: bool) -> None:
-        """The owner has added what it knew from before Redis was emptied, or from a checkpoint.
+        """Account for the env steps that the owner has added from before Redis was emptied, or from a checkpoint.
 
         Args:
-            sight: in which it shows.
-            is_blurred: whether steps that came in no chunk that was seen may be in the same sight.
+            sight: the snapshot with these steps.
+            is_blurred: whether it may also have steps of chunks that were not seen.
         """
         self._is_counted = True
         brought = sight.steps - self._epoch_steps

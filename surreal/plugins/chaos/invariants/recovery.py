@@ -1,4 +1,4 @@
-"""`Recovery`: from the end of a disturbance until the run is what it was: all are alive, and it acts and learns."""
+"""`Recovery`: the time from the end of a disturbance until all processes are alive and the run acts and learns."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from surreal.base.system.process import process_age_s
-from surreal.plugins.chaos.observing.reader import Life, Standing
+from surreal.plugins.chaos.observing import Life, Standing
 
 
 class Downtime(NamedTuple):
     """Parts of the time from a kill to the first step of the next life, s."""
 
-    backoff_s: float  #: until the launcher had started it again
+    backoff_s: float  #: time until the launcher started it again
     lease_s: float
     restore_s: float
     first_step_s: float
@@ -24,19 +24,18 @@ class Recovery:
     """One disturbance and what came after it.
 
     Args:
-        number: among the disturbances.
+        number: number of the disturbance.
         kind: kill, pause, ...
         target: name of the process or server.
-        began_s: when, s since the start.
-        held_s: how long it lasted, as planned, s.
-        detail: more about it, for people.
+        began_s: its begin, s since the start.
+        held_s: planned duration, s.
+        detail: a detail for the output.
         killed: id of the life that was ended; "" for none.
 
     Attributes:
-        ended_s: when it was over; None while it lasts.
-        recovered_s: when the run had recovered; None before.
-        downtime: downtime of the process that was killed; None before its next life works, or where that is on another
-            machine.
+        ended_s: its end, s since the start; None while it lasts.
+        recovered_s: time when the run had recovered; None before.
+        downtime: downtime of the killed process; None before its next life works, or if that is on another machine.
     """
 
     number: int
@@ -49,12 +48,12 @@ class Recovery:
     ended_s: float | None = None
     recovered_s: float | None = None
     downtime: Downtime | None = None
-    missing: str = field(default="", repr=False)  #: what was not there yet at the last look
+    missing: str = field(default="", repr=False)  #: missing parts of the recovery at the last look
     _at_end: Standing | None = field(default=None, repr=False)
 
     @property
     def is_over(self) -> bool:
-        """Whether it has ended, and the run is itself again."""
+        """Whether it has ended, and the run has recovered."""
         return self.recovered_s is not None
 
     @property
@@ -63,22 +62,11 @@ class Recovery:
         return None if self.recovered_s is None or self.ended_s is None else self.recovered_s - self.ended_s
 
     def end(self, now_s: float, standing: Standing) -> None:
-        """The disturbance is over.
-
-        Args:
-            now_s: s since the start.
-            standing: standing of the run, as far as it is known now.
-        """
+        """Record the end of the disturbance, and the run's progress at that time."""
         self.ended_s, self._at_end = now_s, standing
 
     def look(self, now_s: float, standing: Standing, expected: Collection[str]) -> bool:
-        """Look whether the run is itself again.
-
-        Args:
-            now_s: s since the start.
-            standing: standing of the run now.
-            expected: names of the processes that a whole run has.
-        """
+        """Return whether the run has recovered; `expected` are the names of its processes."""
         if self._at_end is None or self.is_over:
             return self.is_over
         alive = standing.alive()
@@ -94,12 +82,7 @@ class Recovery:
         return self.is_over
 
     def look_at_start(self, now_s: float, life: Life | None) -> None:
-        """Take over what the next life of a killed process says about its start.
-
-        Args:
-            now_s: s since the start of the campaign.
-            life: that has the name now.
-        """
+        """Compute the downtime of a killed process from the start of its next life."""
         if not self.killed or self.downtime is not None or life is None or life.id == self.killed:
             return
         age_s = process_age_s(life.pid) if life.is_here else None
@@ -107,5 +90,5 @@ class Recovery:
             self.downtime = Downtime(max(0.0, now_s - self.began_s - age_s), *life.start)
 
     def is_late(self, now_s: float, within_s: float) -> bool:
-        """Whether it takes longer than it may."""
+        """Whether the recovery takes too long."""
         return self.ended_s is not None and not self.is_over and now_s - self.ended_s > within_s

@@ -7,14 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from surreal.plugins.chaos.invariants.verdict import Complaints, Verdict
-from surreal.plugins.chaos.observing.reader import Life, PolicySight
+from surreal.plugins.chaos.observing import Life, PolicySight
 
 
 class Versions:
-    """Those of all policies of a run.
+    """The versions of all policies of a run.
 
     Attributes:
-        publications: seen, over all epochs; only grows.
+        publications: number of publications over all epochs; it only grows.
         epochs: epochs of the parameters.
     """
 
@@ -28,7 +28,7 @@ class Versions:
         self._held: dict[str, tuple[int, int]] = {}
 
     def look(self, sights: Iterable[PolicySight]) -> None:
-        """Compare what is published now with what was."""
+        """Compare the published versions with the earlier ones."""
         for policy, epoch, version, publication in sights:
             before = self._seen.get((policy, epoch))
             self.epochs.add(epoch)
@@ -38,13 +38,13 @@ class Versions:
                 elif version == before[0] and publication != before[1]:
                     self.broken.add(f"policy {policy}: version {version} was published twice")
             if before is None or (version, publication) != before:
-                # Those between two looks count as well.
+                # Publications between two looks count too.
                 self.publications += max(version - before[0], 1) if before is not None else 1
             self._seen[policy, epoch] = (version, publication)
             self.newest = max(self.newest, version)
 
     def hear(self, lives: Iterable[Life]) -> None:
-        """Compare the versions that processes hold with those that they held."""
+        """Compare the versions of processes with their earlier ones."""
         for life in lives:
             held, epochs = self._held.get(life.id, (0, len(self.epochs)))
             if life.version < held and epochs == len(self.epochs):
@@ -58,8 +58,8 @@ def judge_scores(rounds: Sequence[Mapping[str, Any]], *, before: int, last_at: i
 
     Args:
         rounds: lines of `scores.jsonl`, in the order of the file.
-        before: how many of them there were when the first disturbance came.
-        last_at: how many when the last one was over.
+        before: number of rounds before the first disturbance.
+        last_at: number of rounds when the last disturbance ended.
         may_go_back: whether Redis was emptied, after which versions may begin lower.
     """
     violations = []

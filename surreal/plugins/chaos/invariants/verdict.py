@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from surreal.plugins.chaos.observing.reader import Life
+from surreal.plugins.chaos.observing import Life
 
 #: Number of violations that are listed for each invariant; the others are counted.
 _MOST = 20
@@ -13,13 +13,13 @@ _MOST = 20
 
 @dataclass(frozen=True)
 class Verdict:
-    """One invariant.
+    """The verdict on one invariant.
 
     Attributes:
-        name: what is promised.
+        name: the promise.
         evidence: the counts that were compared.
-        violations: a sentence for each time that it was broken.
-        not_promised: losses that are not promised to be prevented, such as those of an emptied Redis.
+        violations: a sentence for each violation.
+        not_promised: losses without a promise, such as those of an emptied Redis.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Verdict:
 
 
 class Complaints:
-    """Gathers violations, each once; more than a person reads are only counted."""
+    """Collects violations, each once; beyond a limit they are only counted."""
 
     def __init__(self) -> None:
         self._texts: dict[str, None] = {}
@@ -48,17 +48,17 @@ class Complaints:
         self._texts.update(dict.fromkeys(texts))
 
     def all(self) -> tuple[str, ...]:
-        """The sentences."""
+        """Return the sentences."""
         texts = list(self._texts)
         left = len(texts) - _MOST
         return (*texts[:_MOST], *([f"and {left} more of the kind"] if left > 0 else []))
 
 
 class Acknowledgements:
-    """Those of all lives of all agents.
+    """The acknowledged chunks of all lives of all agents.
 
     Args:
-        is_new: whether the run began while it is watched; otherwise what lives say in `settle` is where they begin.
+        is_new: whether the run began while it is watched; otherwise counting begins at `settle`.
     """
 
     def __init__(self, *, is_new: bool = True) -> None:
@@ -75,7 +75,7 @@ class Acknowledgements:
 
     @property
     def chunks(self) -> int:
-        """Acknowledged while watched, as the agents say."""
+        """Number of chunks that were acknowledged while watched, as reported by the agents."""
         return sum(chunks for chunks, _ in self._since())
 
     @property
@@ -84,7 +84,7 @@ class Acknowledgements:
         return sum(steps for _, steps in self._since())
 
     def hear(self, lives: Iterable[Life]) -> None:
-        """Take what heartbeats say."""
+        """Read the counts in heartbeats."""
         for life in lives:
             chunks, steps, dropped = self._newest.get(life.id, (0, 0, 0))
             self._newest[life.id] = (
@@ -97,11 +97,11 @@ class Acknowledgements:
         self.dropped_chunks = sum(dropped for _, _, dropped in self._newest.values())
 
     def settle(self) -> None:
-        """From now on, what lives say counts; what they have said is where they begin."""
+        """Begin to count from the current reports."""
         self._is_settled = True
 
     def compare(self, chunks: int, steps: int) -> None:
-        """Compare with what the streams have taken since the watching began, read after the heartbeats."""
+        """Compare with the chunks and steps in the streams since the watching began, read after the heartbeats."""
         if self._is_settled and (self.chunks > chunks or self.steps > steps):
             self.lost.add(
                 f"agents were told that {self.chunks} chunks of {self.steps} env steps are stored; "
@@ -109,7 +109,7 @@ class Acknowledgements:
             )
 
     def _since(self) -> Iterator[tuple[int, int]]:
-        """Chunks and env steps of each life since the watching began."""
+        """Yield chunks and env steps of each life since the watching began."""
         for life, (chunks, steps, _) in self._newest.items():
             first_chunks, first_steps = self._first.get(life, (0, 0))
             yield chunks - first_chunks, steps - first_steps

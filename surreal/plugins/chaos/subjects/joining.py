@@ -1,4 +1,4 @@
-"""`join`: a run in progress on this machine is disturbed; found as `surreal status` finds it."""
+"""`join`: finds a run in progress on this machine, like `surreal status`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.keys import RunKeys
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.distributed.telemetry.heartbeats import parse_heartbeats
-from surreal.plugins.chaos.observing.reader import Life, read_lives
+from surreal.plugins.chaos.observing import Life, read_lives
 from surreal.plugins.chaos.subjects.subject import Keeps, Server, Subject
 from surreal.run.process import registry
 from surreal.run.process.finding import find_run
@@ -31,13 +31,13 @@ def join(run: str | None, *, address: str | None, run_dir: Path | None, stack: E
     """Find a run in progress.
 
     Args:
-        run: its id, or the name of its folder below `runs`; None: that of the folder, or the newest.
+        run: its id, or the name of its folder below `runs`; None: the run of the folder, or the newest.
         address: address of its Redis.
         run_dir: its folder.
-        stack: closes what is opened here.
+        stack: closes the connections.
 
     Raises:
-        ConfigError: there is no such run, or it is over.
+        ConfigError: the run does not exist, or is over.
         RedisUnavailableError: its Redis does not answer.
     """
     try:
@@ -51,7 +51,7 @@ def join(run: str | None, *, address: str | None, run_dir: Path | None, stack: E
         raise ConfigError(f"run {client.run} is over: none of its processes is alive", key="run")
     folder = RunFolder(run_dir or RUNS_FOLDER / client.run)
     is_here = folder.read_run() == client.run
-    # That in Redis has no addresses, which may hold passwords.
+    # The configuration in Redis has no addresses, because they may contain passwords.
     config = load_config(str(folder.config_path)) if is_here else registry.stored_config(client)
     named = [*config.replay_addresses, config.redis.parameter_address]
     found = [None if each is None else FoundAddress(each, address) for each in named]
@@ -87,7 +87,7 @@ def _server(client: RedisClient, launcher: Life | None) -> Server:
 def _keeps(client: RedisClient) -> Keeps:
     try:
         found: Any = client.redis.config_get("append*")
-    except RedisError:  # a user who may not ask
+    except RedisError:  # this user may not read settings
         return Keeps.NOTHING
     settings = {_text(name): _text(value) for name, value in found.items()}
     if settings.get("appendonly") != "yes":
@@ -119,7 +119,7 @@ def _is_child(pid: int, launcher: Life) -> bool:
 
 
 def _is_exclusive(client: RedisClient) -> bool:
-    """Whether no other run that is alive uses a server, as far as it lists them."""
+    """Whether no other living run uses a server, as far as it lists its runs."""
     others = [entry.run for entry in registry.list_runs(client) if entry.run != client.run]
     return not any(_is_alive(client, run) for run in others)
 

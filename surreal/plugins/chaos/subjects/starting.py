@@ -25,7 +25,7 @@ from surreal.plugins.chaos.subjects.subject import Keeps, Server, Subject
 from surreal.run.launch.supervise import last_error_line
 from surreal.run.process.run_folder import RESULT_NAME, RUNS_FOLDER, new_run_id
 
-#: The run ends when chaos does, and no death is one too many. What the caller says comes after these, and wins.
+#: The run ends only when chaos does, and survives any number of deaths. The caller's settings override these.
 _SETTINGS = (
     "run.max_env_steps=1000000000",
     "run.stop_at_return=null",
@@ -37,10 +37,10 @@ class StartedRun:
     """`surreal run` of a preset or file, in a separate process.
 
     Args:
-        source: source of the configuration.
-        overrides: settings that replace those of the configuration.
+        source: preset or file of the configuration.
+        overrides: overrides of the configuration.
         run_dir: the run's folder; None: a new one.
-        guard: ends the run, should this process be killed.
+        guard: ends the run if this process is killed.
 
     Raises:
         ConfigError: the configuration is wrong, or names its own servers.
@@ -66,7 +66,7 @@ class StartedRun:
         self.subject: Subject
 
     def __enter__(self) -> Self:
-        with self._stack:  # what was begun ends if the rest fails
+        with self._stack:  # ends everything if a later step fails
             place = Path(tempfile.mkdtemp(prefix="surreal-chaos-"))
             self._stack.callback(shutil.rmtree, place, ignore_errors=True)
             self._console = place / "run.out"
@@ -85,7 +85,7 @@ class StartedRun:
 
     @property
     def process(self) -> psutil.Process:
-        """The launcher."""
+        """Process of the launcher."""
         return psutil.Process(self._process.pid)
 
     @property
@@ -105,7 +105,7 @@ class StartedRun:
                 self._process.send_signal(signal.SIGTERM)
 
     def result(self) -> dict[str, Any]:
-        """Its `result.json`; empty if there is none."""
+        """Read its `result.json`; empty if there is none."""
         try:
             found: dict[str, Any] = json.loads((self.folder / RESULT_NAME).read_text())
         except (OSError, ValueError):
@@ -147,7 +147,7 @@ class StartedRun:
         return process
 
     def _kill(self) -> None:
-        """End what still runs; its children end with it."""
+        """Kill the launcher if it still runs; its children end with it."""
         if self._process.poll() is None:
             self._process.kill()
         self._process.wait()

@@ -19,8 +19,8 @@ from surreal.plugins.chaos.disturbances.servers import MOST_BALLAST_BYTES
 class Keeps(Enum):
     """The data that a server keeps when it is killed and started again."""
 
-    ALL = "all that it acknowledged"  #: append-only file, written with each command
-    NEARLY_ALL = "all but the last second or two"  #: append-only file that is not
+    ALL = "all acknowledged data"  #: append-only file, synced with each command
+    NEARLY_ALL = "all but the last second or two"  #: append-only file, synced less often
     NOTHING = "nothing"
 
 
@@ -30,10 +30,10 @@ class Server:
 
     Attributes:
         client: client of the run, at this server.
-        keeps: what it still has after a restart.
-        kill: ends it at once, and returns its process id; None: no process would start it again.
-        start: starts it; does nothing where the run's launcher does.
-        is_exclusive: whether no other run that is alive uses it.
+        keeps: the data that it keeps over a restart.
+        kill: kills it, and returns its process id; None: no process would start it again.
+        start: starts it, or does nothing if the run's launcher does.
+        is_exclusive: whether no other living run uses it.
     """
 
     client: RedisClient
@@ -67,7 +67,7 @@ class Server:
     def _refusal_of_filling(self) -> str:
         limit = int(self.client.redis.info("memory")["maxmemory"])
         if not limit:
-            return f"{self.name} has no maxmemory, and so is never full"
+            return f"{self.name} has no maxmemory, so it is never full"
         if limit > MOST_BALLAST_BYTES:
             return f"{self.name} may take {limit >> 20} MiB; to fill more than {MOST_BALLAST_BYTES >> 20} is too much"
         return ""
@@ -78,12 +78,12 @@ class Subject:
     """A run, started here or joined.
 
     Attributes:
-        title: for people.
+        title: name in the output.
         folder: folder of the run; None if it is elsewhere.
-        client: client of the run: configuration, heartbeats.
-        servers: all that it uses, each once.
+        client: client of the run, for configuration and heartbeats.
+        servers: all its servers, each once.
         is_new: whether it began while it is watched.
-        can_kill: whether a launcher starts its processes again.
+        can_kill: whether a launcher restarts its processes.
     """
 
     title: str
@@ -98,15 +98,15 @@ class Subject:
 
     @property
     def run(self) -> str:
-        """Its id."""
+        """Id of the run."""
         return self.client.run
 
     def policies(self) -> list[PolicyKeys]:
-        """Names under which its learner, or each of its parameter servers, publishes."""
+        """Return the names under which its learner, or each of its parameter servers, publishes."""
         return part_keys(self.parameter_client, self.config.broadcast.policy, self.config.num_servers)
 
     def refusals(self, kind: Kind) -> list[str]:
-        """Reasons why a kind of disturbance is possible at none of the servers; empty if it is possible."""
+        """Return the reasons why a kind of disturbance is impossible; empty if one of the servers allows it."""
         if kind is Kind.KILL and not self.can_kill:
             return ["no process would start its processes again: `surreal run` does, on the machine of its launcher"]
         found = [server.refusal(kind) for server in self.servers]

@@ -131,7 +131,10 @@ class RoleProcess:
             else:
                 registry.require_fresh(self.client, self.config.published_policy, self.parameter_client)
         self._claim.take(self.stop, is_one_of_many=self.role in (AGENT, RLX_SERVER))
-        if self.client.retry(self._register, what="agree with the run", stop=self.stop):
+        register = partial(
+            registry.register, self.client, self.config, self._registrant, self.parameter_client, self.stop
+        )
+        if self.client.retry(register, what="agree with the run", stop=self.stop):
             take_over(self._claim, self.replay, self.stop)
         self.telemetry.at_each_step(self._stay)
         self.telemetry.start()
@@ -207,9 +210,6 @@ class RoleProcess:
         self.replay.close()
         self.parameter_client.close()
         self.client.close()
-
-    def _register(self) -> bool:
-        return registry.register(self.client, self.config, self._registrant, self.parameter_client, self.stop)
 
     def _end(self, reason: str) -> None:
         # A launcher stops its children in order: agents, learner, evaluation.
@@ -293,7 +293,9 @@ def run_role(role: Role, body: Callable[[RoleProcess], None], arguments: RoleArg
     keep_freed_memory()
     take_user(role.user, os.environ)
     setup_logging(arguments.log_level or "INFO", role.name)
-    with _health_file(role, arguments, stop) as health:
+    # A launcher watches its own children; only the first rank of a learner has a health file.
+    is_asked = not arguments.supervised and (arguments.place is None or arguments.place.rank == 0)
+    with HealthFile(role.name, partial(look_at_loops, stop), health_path(os.environ) if is_asked else None) as health:
         try:
             process = RoleProcess(role, arguments, stop, signals, checkpoint_request)
             return _take_part(process, body, health)
@@ -308,15 +310,13 @@ def run_role(role: Role, body: Callable[[RoleProcess], None], arguments: RoleArg
             return exit_code_of(error)
 
 
-def _health_file(role: Role, arguments: RoleArguments, stop: threading.Event) -> HealthFile:
-    """Make the health file of a process without a launcher; only the first rank of a learner has one."""
-    is_asked = not arguments.supervised and (arguments.place is None or arguments.place.rank == 0)
-    return HealthFile(role.name, partial(look_at_loops, stop), health_path(os.environ) if is_asked else None)
-
-
 def _take_part(process: RoleProcess, body: Callable[[RoleProcess], None], health: HealthFile) -> ExitCode:
     """Take part in a run until the run or this process ends."""
-    _set_up_logging(process)
+    setup_logging(process.config.log_level, process.name)
+    if process.arguments.supervised:
+        # The launcher keeps the console in a file, for warnings; everything is in the run's log.
+        for handler in logging.getLogger().handlers:
+            handler.setLevel(max(handler.level, logging.WARNING))
     try:
         process.join_run()
         with suppress(StoppedError):
@@ -356,11 +356,3 @@ def _connect(role: Role, arguments: RoleArguments, stop: threading.Event) -> tup
             config = registry.wait_for_config(client, arguments.overrides, stop)
     add_python_path(config.python_path)
     return config, client
-
-
-def _set_up_logging(process: RoleProcess) -> None:
-    setup_logging(process.config.log_level, process.name)
-    if process.arguments.supervised:
-        # The launcher keeps the console in a file, for warnings; everything is in the run's log.
-        for handler in logging.getLogger().handlers:
-            handler.setLevel(max(handler.level, logging.WARNING))

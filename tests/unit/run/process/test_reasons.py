@@ -38,6 +38,6 @@ def test_every_exit_code_is_documented_with_its_status(code: ExitCode) -> None:
         of_code = [row for row in PAGE.read_text().splitlines() if row.endswith(f"nothing is written | | {code} |")]
         assert of_code
     elif code is ExitCode.BROKEN:
-        assert f"its own is {code:d} where an invariant was broken" in PAGE.read_text()
+        assert f"the exit code of chaos is {code:d} if an invariant was broken" in PAGE.read_text()
     else:
         assert {row[-3].strip(" `") for row in of_code} == {Ending("", code).status}

@@ -14,9 +14,21 @@ from surreal.base.errors import ConfigError, StoppedError, SurrealError
 from surreal.base.system.logs import setup_logging
 from surreal.cli.completion import presets_and_files
 from surreal.cli.options import NoColor, Offline, Overrides, Panel, RunDir, flag, say, stdout_console
-from surreal.run.process.arguments import Device, LogLevel, Seed, warn_of_password
+from surreal.run.process.arguments import Device, LogLevel, Seed, parse, warn_of_password
 from surreal.run.process.ending import Ending, ExitCode, print_error
-from surreal.run.process.roles import AGENT, COMPONENTS, EVAL, LEARNER, ROLES, Part, Role, launcher_overrides, parts_of
+from surreal.run.process.roles import (
+    AGENT,
+    COMPONENTS,
+    EVAL,
+    LEARNER,
+    RLX_CLIENT,
+    RLX_SERVER,
+    ROLES,
+    Part,
+    Role,
+    launcher_overrides,
+    parts_of,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -208,6 +220,8 @@ def _run_companions(
 
 def _command_of(role: Role) -> Callable[[typer.Context], None]:
     def command(context: typer.Context) -> None:
+        if role not in (RLX_SERVER, RLX_CLIENT) and {"-h", "--help"} & {*context.args}:
+            parse(role, context.args)  # ends here, without the imports of the role
         raise typer.Exit(importlib.import_module(role.module).main(context.args))
 
     return command

@@ -9,13 +9,12 @@ trajectories/    which step follows which, across chunks
 store/           transitions and observations, in memory or in Redis
 """
 
-from surreal.replay.base import Replay
+from surreal.replay.base import Replay, UniformReplay
 from surreal.replay.fifo import FIFOReplay
 from surreal.replay.mixed import MixedReplay, MixedTrajectoryReplay
 from surreal.replay.prioritized import PrioritizedReplay
 from surreal.replay.sequences import PrioritizedSequenceReplay, SequenceReplay
 from surreal.replay.trajectory_replay import TrajectoryReplay
-from surreal.replay.uniform import UniformReplay
 
 __all__ = [
     "FIFOReplay",

@@ -1,11 +1,12 @@
-"""Replay: the learner's view of the streams in Redis. Subclasses say what is kept and what is sampled.
+"""Replay: the learner's view of the streams in Redis. Subclasses decide what is kept and what is sampled.
 
-These threads work for it once `start_threads()` was called:
+These threads work for it after `start_threads()`:
 
-    enqueue (one a shard)   PointerQueue: waits for Redis, downloads and decodes chunks
-    replay                  step(), see `engine`: takes chunks in, lets old ones go, makes batches ahead
+    enqueue (one per shard)   PointerQueue: waits for Redis, downloads and decodes chunks
+    replay                    step(): one turn after another, see `surreal.replay.turn`
 
-So the index has one owner and needs no lock: hooks run on the replay's thread, never two at a time. The learner's loop:
+The turn works on `state`, which the hooks may read. Only the replay's thread changes it, so there is no lock, and hooks
+never run at the same time. The learner's loop:
 
     with replay:                                     # start_threads(), and stop() and join() at the end
         for i, batch in replay.batch_iterator():
@@ -14,6 +15,8 @@ So the index has one owner and needs no lock: hooks run on the replay's thread, 
 
 from __future__ import annotations
 
+import logging
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Generic, Literal, Self
@@ -21,19 +24,27 @@ from typing import Any, ClassVar, Generic, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from surreal.base.liveness.wait_notice import WaitNotice
 from surreal.base.specs import ObsSpec
-from surreal.base.types import SampleInfo
+from surreal.base.system.threads import Supervisor
+from surreal.base.types import Batch, SampleInfo
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.codec import Chunk, Contract
 from surreal.distributed.experience.shards import ReplayShards
-from surreal.replay.engine.batches import B, BatchMaker, HandsOut, TransitionMaker
-from surreal.replay.engine.conflicts import ReplayPlan, conflicts
-from surreal.replay.engine.engine import ReplayEngine
-from surreal.replay.engine.sampling import Sampled
+from surreal.replay.batches import B, HandsOut, sample_uniform, to_batch
+from surreal.replay.conflicts import ReplayPlan, conflicts
+from surreal.replay.state import ReplayState
 from surreal.replay.store.place import ObservationPlace
 from surreal.replay.store.rows import Mode, Observations
-from surreal.replay.store.storage import TransitionStore
+from surreal.replay.store.storage import LiveChunks, TransitionStore
 from surreal.replay.stream.limiter import SamplesPerInsert
+from surreal.replay.turn import count_superfluous, take_turn
+
+logger = logging.getLogger(__name__)
+
+#: A thread that is busy in Python starves the training thread at CPython's default of 5 ms. At 0.2 ms, prefetching
+#: costs the learner a few per cent.
+_SWITCH_INTERVAL_S = 0.0002
 
 
 class Replay(ABC, Generic[B]):
@@ -42,42 +53,44 @@ class Replay(ABC, Generic[B]):
     Args:
         client: the replay server; or the `ReplayShards`, if there are several.
         batch_size: transitions of a batch, >= 1.
-        capacity: transitions kept; the oldest chunks go first, so up to one chunk fewer may be alive, and one more
-            where fewer would be less than `start_size`.
-        max_bytes: bytes kept in Redis; None: as much as Redis' memory limit lets us. Of a follower: bytes in Redis of
-            what it keeps an index of; None: no bound.
-        max_age_s: experience that was stored longer ago leaves, s, > 0, but never more than leaves `start_size`
-            transitions; None: it stays for as long as there is room.
-        start_size: transitions that must be there before the first batch, 1 .. capacity.
+        capacity: transitions kept. Whole chunks leave, oldest first, so up to one chunk fewer may be alive, or one more
+            if the rest would be less than `start_size`.
+        max_bytes: bytes kept in Redis; None: what fits under Redis' memory limit. For a follower, bytes in Redis of the
+            chunks in its index; None: no bound.
+        max_age_s: age at which experience is dropped, s, > 0, as long as `start_size` transitions remain; None: no
+            bound.
+        start_size: transitions required before the first batch, 1 .. capacity.
         gamma: discount factor of one step, 0..1.
         n_step: steps summed in a transition's reward, 1 .. lookahead of the stream + 1.
         samples_per_insert: transitions sampled for each env step; None: no limiter. Agents whose senders are limited
             wait for it, and so does the learner.
         samples_per_insert_tolerance: half the width of the limiter's band, samples; default: what fits 4 batches.
         prefetch: batches gathered ahead, >= 1; None: 2 to 8, as many as fit into 16 MiB.
-        observations: "mirrored" downloads them once into this process; "compressed" does so too, and keeps each row of
-            256 bytes or more compressed; "remote" fetches those of a batch from Redis when it is made; "auto" mirrors
-            what fits into `mirror_max_bytes`, and is remote otherwise.
-        mirror_max_bytes: bytes of this process that "auto" takes for observations; more mirrors larger replays.
+        observations: "mirrored" downloads them once into this process. "compressed" also does, and compresses each row
+            of 256 bytes or more. "remote" fetches the observations of a batch from Redis when it is made. "auto" is
+            "mirrored" if they fit into `mirror_max_bytes`, and "remote" otherwise.
+        mirror_max_bytes: bytes of this process that "auto" uses for observations; more mirrors larger replays.
         is_owner: whether to own the stream: decide what is evicted, and grant the limiter's credit. A replay that only
-            follows deletes nothing, and draws again where the owner evicted what it drew.
-        pin_memory: make batches in page-locked memory, for a learner on a GPU; needs CUDA.
-        lease_s: how long the stream stays ours after a sign of life, s.
-        seed: of the sampling.
+            follows deletes nothing, and samples again if the owner evicted what it sampled.
+        pin_memory: whether to make batches in page-locked memory, for a learner on a GPU; needs CUDA.
+        lease_s: time after which another replay may own the stream, if this one is silent, s.
+        seed: seed of the sampling.
         shards: numbers of the shards to follow; None: all. Several learners can split them.
 
     Raises:
         ValueError: an argument is out of range, or the settings cannot work together.
     """
 
-    #: What learners must be able to take, see `Learner.takes`.
+    #: The kind of batches, which the learner must accept, see `Learner.takes`.
     hands_out: ClassVar[HandsOut] = "transitions"
-    #: Mode of the streams that this replay owns: "window" lets go what is oldest, "consume" what was used.
+    #: Mode of the streams that this replay owns: "window" drops the oldest chunks, "consume" those that were used.
     stream_mode: ClassVar[Literal["window", "consume"]] = "window"
     #: Whether `update_priorities` does something.
     wants_priorities: bool = False
-    #: Transitions that the limiter counts for each row of a batch.
+    #: Transitions that count as sampled for each row of a batch; 0 if `aggregate_batch` counts them itself.
     steps_per_sample: int = 1
+    #: Rows at the start of a batch that are handed out only once, so that no other can take their place.
+    drawn_once: int = 0
 
     @classmethod
     def count_steps_per_sample(cls, **_: Any) -> int:
@@ -133,49 +146,47 @@ class Replay(ABC, Generic[B]):
         #: By sender: number of the last chunk whose complete trajectories were all handed out.
         self.learned: Mapping[str, int] = {}
         self.shards = ReplayShards.of(client)
-        self._engine: ReplayEngine[B] = ReplayEngine(
-            self,
+        self.supervisor = Supervisor("replay")
+        self._notice = WaitNotice(logger, level=logging.INFO)
+        self.state: ReplayState[B] = ReplayState.open(
             self.shards,
-            max_bytes=max_bytes,
-            max_age_s=max_age_s,
-            prefetch=prefetch,
-            place=ObservationPlace(observations, capacity=capacity, mirror_max_bytes=mirror_max_bytes),
+            self.limiter,
+            ObservationPlace(observations, capacity=capacity, mirror_max_bytes=mirror_max_bytes),
+            follow=shards,
             stream_mode=self.stream_mode,
             is_owner=is_owner,
+            max_bytes=max_bytes,
+            max_age_s=max_age_s,
             lease_s=lease_s,
-            follow=shards,
+            prefetch=prefetch,
+            stop=self.supervisor.stop_event,
         )
-        self.streams = self._engine.streams
-        self.owner = self._engine.owner
-        self.pointer_queue = self._engine.pointer_queue
-        self.fetcher_queue = self._engine.fetcher_queue
-        self.chunks = self._engine.intake.chunks
+        self.streams = self.state.streams
+        self.owner = self.state.owner
+        self.pointer_queue = self.state.pointer_queue
+        self.fetcher_queue = self.state.fetcher_queue
 
     # -- hooks: on the replay's thread ---------------------------------------------------------------------------
 
-    @property
-    def makes_own_batches(self) -> bool:
-        """Whether a subclass overrides `aggregate_batch`, which then takes whatever its `_sample` gives."""
-        return type(self).aggregate_batch is not Replay.aggregate_batch
-
     def _insert(self, table: Chunk) -> range:
-        """Take in one decoded chunk.
+        """Insert one decoded chunk.
 
         A replay with a custom data structure copies what it needs, because the arrays are views of the received bytes.
 
         Args:
             table: `columns["action"]` and `columns["reward"]`, `terminated` and `truncated` [n_steps, ...]; `own`, the
                 positions of this chunk's steps (the others are lookahead); `obs_row`, each step's row of the
-                observations in `leaves`, whose next observation is one row further. `leaves` is empty where
-                observations are remote.
+                observations in `leaves`, whose next observation is one row further. `leaves` is empty if observations
+                are remote.
 
         Returns:
-            The sequence numbers of its new transitions in the built-in store. A hook that returns nothing put there
-            what the store has gained meanwhile, if anything.
+            The sequence numbers of its new transitions in the built-in store. If a hook returns nothing, they are
+            those that the store has gained in the meantime.
         """
-        if self.store is None:
+        store = self.state.store
+        if store is None:
             raise ValueError("a chunk came before the stream's contract was known")
-        return self.store.insert(table)
+        return store.insert(table)
 
     @abstractmethod
     def _sample(self, batch_size: int) -> Any:
@@ -186,79 +197,68 @@ class Replay(ABC, Generic[B]):
             class that overrides `aggregate_batch` may return anything else, such as a list of rows.
         """
 
-    def _sample_again(self, numbers: NDArray[np.int64]) -> Sampled:
-        """Sample a batch that gives others to the places of some `numbers` [B]; what is handed out once stays."""
-        sampled: Sampled = self._sample(len(numbers))
-        return sampled
-
-    def _give_back(self, numbers: NDArray[np.int64]) -> None:
-        """Take back what `_sample` gave and hands out only once: observations of this batch are gone."""
-
     def _evict(self) -> int:
-        """How many of the oldest chunks shall go now: by default, what is over `capacity` or `max_bytes`, old, or gone.
+        """Count the oldest chunks to drop now: by default, those over `capacity` or `max_bytes`, too old, or gone.
 
         Raises:
             ValueError: the byte bound cannot hold `start_size` transitions.
         """
-        return self._engine.intake.count_superfluous(capacity=self.capacity, start_size=self.start_size)
+        return count_superfluous(self.state, capacity=self.capacity, start_size=self.start_size)
 
     def start_sample_condition(self) -> bool:
-        """Whether there may be batches: `start_size` transitions are there, and the stream was read to its end once."""
+        """Whether there may be batches: `start_size` transitions exist, and the stream was read to its end once."""
         return len(self) >= self.start_size and self.pointer_queue.has_caught_up.is_set()
 
     def aggregate_batch(self, gathered: Any) -> B:
         """Make a batch of tensors.
 
         Args:
-            gathered: `Gathered` or `GatheredTrajectories`, whose arrays belong to the batch; or what `_sample`
-                returned, if the class samples its own rows.
+            gathered: `Gathered` or `GatheredTrajectories`, whose arrays belong to the batch; or the result of
+                `_sample`, if the class samples its own rows.
         """
-        if (batches := self._engine.intake.batches) is None:
+        store = self.state.store
+        if store is None:
             raise ValueError("the stream's contract is not known yet")
-        return batches.to_batch(gathered)
+        batch: Any = to_batch(gathered, store.contract.stacked_obs, pin_memory=self.pin_memory)
+        return batch  # type: ignore[no-any-return]
 
-    def _may_take_in(self, shard: int) -> bool:
-        """Whether chunks of a shard can be inserted now."""
-        return True
+    @property
+    def makes_own_batches(self) -> bool:
+        """Whether a subclass overrides `aggregate_batch`, which then accepts any result of its `_sample`."""
+        return type(self).aggregate_batch is not Replay.aggregate_batch
 
-    def _make_batches(self, contract: Contract, observations: Observations) -> BatchMaker[Any, Any]:
-        """Make what holds the transitions, and batches of them, once the stream's contract is known."""
-        return TransitionMaker(
-            contract,
-            observations,
-            capacity=self.capacity,
-            n_step=self.n_step,
-            gamma=self.gamma,
-            pin_memory=self.pin_memory,
+    def _make_store(self, contract: Contract, observations: Observations) -> TransitionStore:
+        """Create the built-in store, when the first chunk brings the stream's contract."""
+        return TransitionStore(
+            contract, capacity=self.capacity, n_step=self.n_step, gamma=self.gamma, observations=observations
         )
 
-    def _count_samples(self, gathered: Any) -> int:
-        """Transitions that a batch counts for."""
-        return len(gathered.sample_info.generation) * self.steps_per_sample
-
-    # -- what the learner calls ------------------------------------------------------------------------------------
+    # -- the learner's calls ---------------------------------------------------------------------------------------
 
     def update_priorities(self, sample_info: SampleInfo, priorities: NDArray[Any]) -> None:
         """Take the learner's new priorities [B] for a batch it has used; replays without priorities ignore them."""
 
     def commit(self, version: int | None = None) -> None:
-        """Take note that parameters, of this version, were broadcast that came of all batches handed out; never waits.
+        """Record that parameters of this version, learned from all batches handed out so far, were broadcast.
 
-        Replays of a stream that is consumed let these batches' steps go; the others ignore it.
+        It never waits. Replays that consume their stream drop the steps of these batches; the others ignore it.
         """
 
     def start_threads(self) -> None:
-        """Start the background threads; also makes CPython switch threads more often, see `ReplayEngine.start`."""
-        self._engine.start(self.step)
+        """Start the background threads. Also makes CPython switch threads more often."""
+        sys.setswitchinterval(min(sys.getswitchinterval(), _SWITCH_INTERVAL_S))
+        for queue in self.pointer_queue.queues:
+            self.supervisor.spawn(f"enqueue-{queue.stream.shard}", queue.enqueue_step)
+        self.supervisor.spawn("replay", self.step)
 
     def step(self, timeout_s: float = 0.05) -> bool:
-        """One turn of the replay's thread, for a loop without threads: see `ReplayEngine.step`."""
-        return self._engine.step(timeout_s)
+        """Take one turn of the replay's thread, also in a loop without threads: see `turn.take_turn`."""
+        return take_turn(self, self.state, timeout_s)
 
     def batch_iterator(self) -> Iterator[tuple[int, B]]:
         """Yield (i, batch), waiting for each, until `stop()`; raises as `check` does."""
         i = 0
-        while not self._engine.supervisor.stop_event.is_set():
+        while not self.supervisor.stop_event.is_set():
             batch = self.dequeue(timeout_s=0.5)
             if batch is not None:
                 yield i, batch
@@ -266,24 +266,34 @@ class Replay(ABC, Generic[B]):
         self.check()
 
     def dequeue(self, timeout_s: float) -> B | None:
-        """The next batch, None if none was ready in time; raises as `check` does."""
-        return self._engine.dequeue(timeout_s)
+        """Return the next batch, None if none was ready in time; raises as `check` does."""
+        batch = self.fetcher_queue.dequeue(timeout_s)
+        self._after_wait(has_batch=batch is not None)
+        return batch
 
     def has_batch(self, timeout_s: float) -> bool:
         """Whether `dequeue` has a batch, waiting for one; raises as `check` does."""
-        return self._engine.has_batch(timeout_s)
+        has_batch = self.fetcher_queue.wait(timeout_s)
+        self._after_wait(has_batch=has_batch)
+        return has_batch
 
     def check(self) -> None:
         """Raise `ThreadFailedError` if one of the background threads died."""
-        self._engine.supervisor.check()
+        self.supervisor.check()
 
     def stop(self) -> None:
         """Ask the threads to end; a batch iterator ends too."""
-        self._engine.stop()
+        self.supervisor.stop()
+        self.state.wake.set()
 
     def join(self, timeout_s: float = 5.0) -> bool:
-        """Wait for the threads and give the lease back, which else runs out; returns whether all ended."""
-        return self._engine.join(timeout_s)
+        """Wait for the threads, and return the lease, which otherwise expires; return whether all threads ended."""
+        if not self.supervisor.join(timeout_s):
+            return False
+        self.owner.release()
+        if self.store is not None:
+            self.store.observations.close()
+        return True
 
     def __enter__(self) -> Self:
         self.start_threads()
@@ -296,17 +306,23 @@ class Replay(ABC, Generic[B]):
     # -- what it knows -----------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
-        return len(self._engine)
+        store = self.state.store
+        return len(store.transitions) if store is not None else 0
 
     @property
     def store(self) -> TransitionStore | None:
-        """What holds the transitions; None until the first chunk came."""
-        return self._engine.store
+        """The built-in store; None until the first chunk came."""
+        return self.state.store
+
+    @property
+    def chunks(self) -> LiveChunks:
+        """The chunks in the store, oldest first."""
+        return self.state.chunks
 
     @property
     def alive(self) -> range:
         """Sequence numbers of the transitions that can be sampled."""
-        store = self.store
+        store = self.state.store
         return range(store.transitions.tail, store.transitions.head) if store is not None else range(0)
 
     @property
@@ -321,8 +337,8 @@ class Replay(ABC, Generic[B]):
 
     @property
     def is_starved(self) -> bool:
-        """Whether what keeps it from making another batch is that the agents have sent too little."""
-        return self._engine.is_starved
+        """Whether it cannot make another batch because the agents have sent too little."""
+        return self.state.is_starved
 
     @property
     def num_samples(self) -> int:
@@ -347,5 +363,38 @@ class Replay(ABC, Generic[B]):
         self.owner.load_state_dict(state)
 
     def metrics(self) -> dict[str, float]:
-        """Size, bytes and rates since the start."""
-        return {"replay/fill_ratio": len(self) / self.capacity, **self._engine.metrics()}
+        """Sizes, bytes and counts since the start."""
+        return {"replay/fill_ratio": len(self) / self.capacity, **self.state.metrics()}
+
+    def _after_wait(self, *, has_batch: bool) -> None:
+        wake = self.state.wake
+        if self.fetcher_queue.is_low and not wake.is_set():
+            wake.set()  # to fill it in one go: changing threads costs more than a batch
+        if has_batch:
+            self._notice.end()
+            return
+        self.check()
+        self._notice.tell("%s", self._awaited())
+
+    def _awaited(self) -> str:
+        """Explain why the learner waits."""
+        if self.store is None:
+            return "waiting for the first experience of an agent"
+        if not self.pointer_queue.has_caught_up.is_set():
+            return f"reading the replay back, {len(self)} transitions so far"
+        if len(self) < self.start_size:
+            return f"filling the replay, {len(self)}/{self.start_size}"
+        if not self.start_sample_condition():
+            return "waiting for experience to make a batch of"
+        return "waiting for more experience of the agents"
+
+
+class UniformReplay(Replay[Batch]):
+    """Samples each live transition with the same probability, with replacement; arguments as in `Replay`.
+
+    Mnih et al. 2013, arXiv:1312.5602.
+    """
+
+    def _sample(self, batch_size: int) -> NDArray[np.int64]:
+        alive = self.alive
+        return sample_uniform(self.rng, alive.start, alive.stop, batch_size)

@@ -71,6 +71,7 @@ class FIFOReplay(TrajectoryReplay):
     """
 
     stream_mode = "consume"
+    steps_per_sample = 0  # `aggregate_batch` counts them: not every row is a step
 
     def __init__(
         self,
@@ -105,6 +106,7 @@ class FIFOReplay(TrajectoryReplay):
             seed=0,  # it draws nothing
             shards=shards,
         )
+        self.state.open_shards.clear()  # until `_read_marks`
         self.trajectory_steps = trajectory_steps
         self.max_version_lag = max_version_lag
         self._piece_timeout_s = piece_timeout_s
@@ -146,16 +148,18 @@ class FIFOReplay(TrajectoryReplay):
         if version is not None:
             self._told_version = version
         self._committed = self._handed
-        self._engine.wake.set()
+        self.state.wake.set()
 
     def join(self, timeout_s: float = 5.0) -> bool:
         """As in `Replay`; what was committed is removed before."""
-        if self._engine.supervisor.join(timeout_s) and self.store is not None:
+        if self.supervisor.join(timeout_s) and self.store is not None:
             self._settle()
         return super().join(timeout_s)
 
     def step(self, timeout_s: float = 0.05) -> bool:
-        """One turn of the replay's thread."""
+        """Take one turn of the replay's thread."""
+        self.owner.claim()
+        self._read_marks()
         if self.store is not None:
             self._settle()
             if self._piece_timeout_s is not None:
@@ -177,16 +181,6 @@ class FIFOReplay(TrajectoryReplay):
     def start_sample_condition(self) -> bool:
         """Whether a batch of trajectories is complete."""
         return len(self._ready) >= self.batch_size
-
-    def _may_take_in(self, shard: int) -> bool:
-        """Whether the stream is ours, so that nobody else consumes it, and what was consumed before is known."""
-        if shard not in self._marks and self.owner.owns(shard):
-            stream = next(stream for stream in self.streams if stream.shard == shard)
-            if not stream.client.is_away:
-                marks = stream.client.attempt(stream.marks, what="read which steps were consumed")
-                if marks is not None:
-                    self._marks[shard] = marks
-        return shard in self._marks
 
     def _insert(self, table: Chunk) -> range:
         store = self.trajectories
@@ -230,13 +224,11 @@ class FIFOReplay(TrajectoryReplay):
     def aggregate_batch(self, gathered: GatheredTrajectories) -> TrajectoryBatch:
         """Make tensors of what was gathered, and note whose steps they are, to let them go when they are committed."""
         self._made += 1
+        self.owner.samples += int(np.count_nonzero(gathered.is_step))
         self._used.append(_Used(self._made, [gathered.number[gathered.is_step]]))
         waiting = [cut.chunk_id for cut in self._ready] if self.start_sample_condition() else []
         self._handing.append(self._progress.through(waiting))
         return super().aggregate_batch(gathered)
-
-    def _count_samples(self, gathered: GatheredTrajectories) -> int:
-        return int(np.count_nonzero(gathered.is_step))
 
     # -- inside ------------------------------------------------------------------------------------------------------
 
@@ -256,7 +248,8 @@ class FIFOReplay(TrajectoryReplay):
             self._ledger.consume(np.concatenate(self._used.popleft().numbers))
         settled = self._ledger.settle()
         for chunk in settled.gone:
-            self._engine.intake.remove(chunk)
+            self.owner.evict(chunk)
+        self.state.evicted_chunks += len(settled.gone)
         for chunk, mark in settled.marks:
             self.owner.mark(chunk, mark)
         last = self._ledger.free()
@@ -280,6 +273,16 @@ class FIFOReplay(TrajectoryReplay):
             self._used[-1].numbers.append(numbers)
         else:
             self._ledger.consume(numbers)
+
+    def _read_marks(self) -> None:
+        """Open the shards that this replay owns, so that no other consumes them, once it knows what was consumed."""
+        for stream in self.streams:
+            shard, client = stream.shard, stream.client
+            if shard not in self._marks and self.owner.owns(shard) and not client.is_away:
+                marks = client.attempt(stream.marks, what="read which steps were consumed")
+                if marks is not None:
+                    self._marks[shard] = marks
+                    self.state.open_shards.add(shard)
 
     def _break_off(self, before_s: float) -> None:
         for lane, cut in self._cutter.break_off(before_s):

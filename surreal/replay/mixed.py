@@ -19,8 +19,8 @@ from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.codec import Chunk
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.replay.base import Replay
-from surreal.replay.engine.conflicts import ReplayPlan
-from surreal.replay.engine.sampling import sample_uniform
+from surreal.replay.batches import sample_uniform
+from surreal.replay.conflicts import ReplayPlan
 from surreal.replay.sequences import StartIndex
 from surreal.replay.store.storage import Gathered
 from surreal.replay.trajectories.cutting import Cut, Cutter
@@ -153,7 +153,7 @@ class MixedTrajectoryReplay(TrajectoryReplay):
             raise ValueError(f"max_version_lag is {max_version_lag}; it must be >= 0, or None")
         for name, value, reason in _refused(options):
             raise ValueError(f"{name} is {value}, but {reason}")
-        self.fresh_columns = batch_size
+        self.fresh_columns = self.drawn_once = batch_size
         columns = batch_size + round(replay_ratio * batch_size)
         super().__init__(client, batch_size=columns, start_size=start_size, prefetch=prefetch, **options)
         if batch_size * trajectory_steps > self.capacity:
@@ -166,7 +166,6 @@ class MixedTrajectoryReplay(TrajectoryReplay):
         self._cutter = Cutter(trajectory_steps, in_rounds=in_rounds)
         self._least_steps = trajectory_steps if in_rounds else 1
         self._fresh: deque[Cut] = deque()
-        self._taken: dict[int, Cut] = {}  # by first step: fresh ones that were sampled for batches not made yet
         self._progress = Handed()
         self._made: deque[dict[str, int]] = deque()  # `learned` of each batch that is not dequeued yet
         self._max_version_lag = max_version_lag
@@ -197,9 +196,10 @@ class MixedTrajectoryReplay(TrajectoryReplay):
         if not super().start_sample_condition() or self.starts is None:
             return False
         self._drop_stale()
-        if len(self._fresh) < self.fresh_columns or not self.starts.count:
+        starts = self._free_starts()
+        if len(starts) < self.fresh_columns or not self.starts.count:
             return False
-        return int(np.count_nonzero(self._are_present())) >= self.fresh_columns
+        return int(np.count_nonzero(self._are_present(starts))) >= self.fresh_columns
 
     def _insert(self, table: Chunk) -> range:
         _check_columns(table)
@@ -227,27 +227,17 @@ class MixedTrajectoryReplay(TrajectoryReplay):
 
     def _sample(self, batch_size: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """First steps [B] of trajectories; those that are on-policy first, which are not offered again."""
-        first = np.argsort(~self._are_present(), kind="stable")[: self.fresh_columns]
-        taken = {cut.start: cut for i, cut in enumerate(self._fresh) if i in first}
-        self._fresh = deque(cut for cut in self._fresh if cut.start not in taken)
-        self._taken |= taken
-        return self._add_replayed(np.fromiter(taken, np.int64, len(taken)), batch_size)
-
-    def _sample_again(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        return self._add_replayed(numbers[: self.fresh_columns], len(numbers))
-
-    def _give_back(self, numbers: NDArray[np.int64]) -> None:
-        taken = [self._taken.pop(start) for start in numbers[: self.fresh_columns].tolist()]
-        self._fresh.extendleft(reversed(taken))
+        starts = self._free_starts()
+        first = np.sort(np.argsort(~self._are_present(starts), kind="stable")[: self.fresh_columns])
+        return self._add_replayed(starts[first], batch_size)
 
     def aggregate_batch(self, gathered: GatheredTrajectories) -> TrajectoryBatch:
-        for start in gathered.number[0, : self.fresh_columns].tolist():
-            del self._taken[start]
+        taken = set(gathered.number[0, : self.fresh_columns].tolist())
+        self._fresh = deque(cut for cut in self._fresh if cut.start not in taken)
         is_on_policy = np.zeros(gathered.is_step.shape, np.bool_)
         is_on_policy[:, : self.fresh_columns] = True
-        waiting = [*self._taken.values(), *self._fresh]
-        is_enough = len(waiting) >= self.fresh_columns
-        self._made.append(self._progress.through(cut.chunk_id for cut in waiting if is_enough))
+        is_enough = len(self._fresh) >= self.fresh_columns
+        self._made.append(self._progress.through(cut.chunk_id for cut in self._fresh if is_enough))
         gathered.extras[ON_POLICY_COLUMN] = is_on_policy
         return super().aggregate_batch(gathered)
 
@@ -264,22 +254,35 @@ class MixedTrajectoryReplay(TrajectoryReplay):
         probability[len(fresh) :] = 1.0 / self.starts.count
         return np.concatenate([fresh, self.starts.sample(batch_size - len(fresh), self.rng)]), probability
 
-    def _are_present(self) -> NDArray[np.bool_]:
-        """Say of each fresh trajectory whether its observations can be fetched: those on a server that is away wait."""
-        starts = np.fromiter((cut.start for cut in self._fresh), np.int64, len(self._fresh))
-        are_gone = self.trajectories.are_gone(starts)
-        return np.ones(len(starts), np.bool_) if are_gone is None else ~are_gone
+    def _asked_starts(self) -> set[int]:
+        """Get the first steps of the fresh trajectories whose observations are on their way."""
+        asked = [request.gathered.number[0, : self.fresh_columns] for request in self.state.asked]
+        return {start for starts in asked for start in starts.tolist()}
+
+    def _free_starts(self) -> NDArray[np.int64]:
+        """Get the first steps of the fresh trajectories that can be sampled, oldest first."""
+        asked = self._asked_starts()
+        return np.array([cut.start for cut in self._fresh if cut.start not in asked], np.int64)
+
+    def _are_present(self, starts: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Mark the trajectories whose observations can be fetched: those on a server that is away have to wait."""
+        store = self.trajectories
+        return ~store.are_gone(starts) if store.observations.has_gone else np.ones(len(starts), np.bool_)
 
     def _drop_stale(self) -> None:
-        """Drop what is not on-policy any more, or was evicted before its turn came."""
+        """Drop fresh trajectories that are no longer on-policy, or were evicted before they were sampled."""
+        asked, first_alive = self._asked_starts(), self.alive.start
         newest, count = self._told_version if self._told_version >= 0 else self._version, len(self._fresh)
         oldest = -1 if self._max_version_lag is None else newest - self._max_version_lag
         self._fresh = deque(
             cut
             for cut in self._fresh
-            if cut.start >= self.alive.start
-            and cut.steps >= self._least_steps
-            and (cut.oldest_version < 0 or cut.oldest_version >= oldest)
+            if cut.start in asked
+            or (
+                cut.start >= first_alive
+                and cut.steps >= self._least_steps
+                and (cut.oldest_version < 0 or cut.oldest_version >= oldest)
+            )
         )
         self._stale += count - len(self._fresh)
 

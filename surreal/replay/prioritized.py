@@ -29,7 +29,7 @@ from surreal.distributed.experience.codec import Chunk
 from surreal.distributed.experience.data_contract import PRIORITY_COLUMN
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.replay.base import Replay
-from surreal.replay.engine.batches import B
+from surreal.replay.batches import B
 from surreal.replay.store.priorities import SavedPriorities, SumTree, read_priorities, write_priorities
 
 #: Updates that may wait for the replay's thread; it takes them all before each batch, so there are seldom two.

@@ -18,8 +18,8 @@ from surreal.base.types import TrajectoryBatch
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.codec import Chunk
 from surreal.distributed.experience.shards import ReplayShards
-from surreal.replay.engine.conflicts import ReplayPlan
-from surreal.replay.engine.sampling import sample_uniform
+from surreal.replay.batches import sample_uniform
+from surreal.replay.conflicts import ReplayPlan
 from surreal.replay.prioritized import Prioritized
 from surreal.replay.store.rows import Ring
 from surreal.replay.trajectories.lanes import Run

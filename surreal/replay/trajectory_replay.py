@@ -1,7 +1,7 @@
 """TrajectoryReplay: base of the replays whose batches are trajectories [T, B] in place of transitions [B].
 
-See `trajectories.unrolling` for what a batch holds. Subclasses say which trajectories come next: `_sample` gives the
-sequence numbers [B] of their first steps.
+`trajectories.unrolling` describes a batch. Subclasses choose the trajectories: `_sample` returns the sequence numbers
+[B] of their first steps.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import ClassVar
 from surreal.base.types import TrajectoryBatch
 from surreal.distributed.experience.codec import Contract
 from surreal.replay.base import Replay
-from surreal.replay.engine.batches import HandsOut, TrajectoryMaker
+from surreal.replay.batches import HandsOut, to_trajectory_batch
 from surreal.replay.store.rows import Observations
-from surreal.replay.trajectories.unrolling import TrajectoryStore
+from surreal.replay.trajectories.unrolling import GatheredTrajectories, TrajectoryStore
 
 
 class TrajectoryReplay(Replay[TrajectoryBatch]):
@@ -21,8 +21,8 @@ class TrajectoryReplay(Replay[TrajectoryBatch]):
 
     Attributes:
         trajectory_steps: T of a trajectory, >= 1; a subclass sets it.
-        counts_rows: whether T counts rows, ends of episodes included; else it counts steps.
-        burn_in: of these at the start, which only bring the recurrent state up to date.
+        counts_rows: whether T counts rows, ends of episodes included; otherwise, it counts steps.
+        burn_in: rows at the start that only bring the recurrent state up to date.
     """
 
     hands_out: ClassVar[HandsOut] = "trajectories"
@@ -41,14 +41,20 @@ class TrajectoryReplay(Replay[TrajectoryBatch]):
             raise ValueError("nothing was inserted yet")
         return self.store
 
-    def _make_batches(self, contract: Contract, observations: Observations) -> TrajectoryMaker:
-        return TrajectoryMaker(
+    @property
+    def makes_own_batches(self) -> bool:
+        return type(self).aggregate_batch is not TrajectoryReplay.aggregate_batch
+
+    def aggregate_batch(self, gathered: GatheredTrajectories) -> TrajectoryBatch:
+        spec = self.trajectories.contract.stacked_obs
+        return to_trajectory_batch(gathered, spec, burn_in=self.burn_in, pin_memory=self.pin_memory)
+
+    def _make_store(self, contract: Contract, observations: Observations) -> TrajectoryStore:
+        return TrajectoryStore(
             contract,
-            observations,
             capacity=self.capacity,
             gamma=self.gamma,
-            steps=self.trajectory_steps,
+            length=self.trajectory_steps,
             counts_rows=self.counts_rows,
-            burn_in=self.burn_in,
-            pin_memory=self.pin_memory,
+            observations=observations,
         )

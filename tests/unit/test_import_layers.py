@@ -47,7 +47,7 @@ ROOMS: dict[str, list[set[str]]] = {
         {"."},
     ],
     "model": [{"."}, {"off_policy"}],
-    "replay": [{"store"}, {"stream", "trajectories"}, {"engine", "archive"}, {"."}],
+    "replay": [{"store"}, {"stream", "trajectories"}, {"archive"}, {"."}],
     "rlx": [{"protocol"}, {"client", "pool"}, {"server"}],
 }
 #: The part of plugins/ that the other plugins may import: it has no commands.
@@ -206,7 +206,7 @@ def test_every_folder_says_what_it_is_for_and_can_be_seen_at_once() -> None:
         ("distributed/parameters/listener.py", "from surreal.distributed.telemetry import records"),
         ("distributed/connection/client.py", "import surreal.distributed.experience.stream"),
         ("replay/store/ring.py", "from surreal.replay.base import Replay"),
-        ("replay/stream/owner.py", "from surreal.replay.engine.engine import ReplayEngine"),
+        ("replay/stream/owner.py", "from surreal.replay.turn import take_turn"),
         ("rlx/client/transport.py", "from surreal.rlx import server"),
         ("run/process/role.py", "def f():\n    from surreal.run.build.acting import build_agent"),
         ("config/schema/fields.py", "from ..loading import load_config"),

@@ -16,6 +16,7 @@ lookahead makes h = n. Sutton 1988.
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -87,14 +88,14 @@ class Gathered(NamedTuple):
 
 
 class Request(NamedTuple):
-    """Transitions that were sampled; their observations are on their way."""
+    """A batch that was sampled; its observations are on their way."""
 
-    gathered: Gathered  #: without observations
-    wanted: Wanted
+    gathered: Any  #: `Gathered` or `GatheredTrajectories`, without observations; or rows that a replay keeps itself
+    wanted: Wanted | None  #: observation rows; None for rows that a replay keeps itself
 
 
 class StoredChunk(NamedTuple):
-    """What is remembered of a chunk that was inserted."""
+    """The record of a chunk that was inserted."""
 
     entry_id: bytes
     chunk_id: str
@@ -104,6 +105,25 @@ class StoredChunk(NamedTuple):
     end: int  #: sequence number behind its last transition
     row_end: int  #: sequence number behind its last observation row
     shard: int = 0
+
+
+class LiveChunks(deque[StoredChunk]):
+    """The chunks that a replay holds, oldest first, with the bytes that they take in Redis by shard."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stored_bytes: dict[int, int] = {}
+
+    def append(self, chunk: StoredChunk) -> None:
+        """Add the newest chunk."""
+        super().append(chunk)
+        self.stored_bytes[chunk.shard] = self.stored_bytes.get(chunk.shard, 0) + chunk.stored_bytes
+
+    def popleft(self) -> StoredChunk:
+        """Remove the oldest chunk."""
+        chunk = super().popleft()
+        self.stored_bytes[chunk.shard] -= chunk.stored_bytes
+        return chunk
 
 
 class TransitionStore:
@@ -188,7 +208,7 @@ class TransitionStore:
         Raises:
             LookupError: observations of some are gone from Redis.
         """
-        gathered = self.collect(self.request(indices, probability))
+        gathered: Gathered | None = self.collect(self.request(indices, probability))
         if gathered is None:
             raise LookupError("some of the observations are gone from Redis")
         return gathered
@@ -219,12 +239,12 @@ class TransitionStore:
         )
         return Request(gathered, wanted)
 
-    def collect(self, request: Request) -> Gathered | None:
-        """Wait for the observations asked for first; None if some are gone: draw again."""
-        found = self.observations.collect(request.wanted)
+    def collect(self, request: Request) -> Any | None:
+        """Wait for the observations asked for first; None if some are gone, so that others must be sampled."""
+        found = self.observations.collect(request.wanted or ())
         if found is None:
             return None
-        gathered = request.gathered
+        gathered: Gathered = request.gathered
         if len(found) == 1:
             gathered.obs.extend(frames[:, :-1] for frames in found[0])
             gathered.next_obs.extend(frames[:, 1:] for frames in found[0])
@@ -233,10 +253,8 @@ class TransitionStore:
             gathered.next_obs.extend(found[1])
         return gathered
 
-    def are_gone(self, indices: NDArray[np.int64]) -> NDArray[np.bool_] | None:
-        """Which of these transitions are known to have lost their observations; None if none of all has."""
-        if not self.observations.has_gone:
-            return None
+    def are_gone(self, indices: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Mark the transitions [B] whose observations are known to be gone from Redis."""
         return self.observations.are_gone(self.transitions.take("row", indices))
 
 

@@ -14,18 +14,18 @@ _ASK_INTERVAL_S = 60.0
 
 
 class Ages:
-    """Says which chunks are too old; used by one thread.
+    """Finds chunks that are too old; used by one thread.
 
     Args:
-        streams: where the chunks are.
-        max_age_s: s since a chunk was stored, > 0; None: no bound.
+        streams: the shards of the chunks.
+        max_age_s: bound of the time since a chunk was stored, s, > 0.
 
     Raises:
         ValueError: max_age_s is out of range.
     """
 
-    def __init__(self, streams: Sequence[Stream], max_age_s: float | None) -> None:
-        if max_age_s is not None and max_age_s <= 0:
+    def __init__(self, streams: Sequence[Stream], max_age_s: float) -> None:
+        if max_age_s <= 0:
             raise ValueError(f"max_age_s is {max_age_s}; it must be > 0, or None")
         self._max_age_s = max_age_s
         self._streams = {stream.shard: stream for stream in streams}
@@ -34,8 +34,6 @@ class Ages:
 
     def is_old(self, chunk: StoredChunk) -> bool:
         """Whether a chunk came too long ago, as far as its server's time is known."""
-        if self._max_age_s is None:
-            return False
         now_s = time.monotonic()
         self._ask(chunk.shard, now_s)
         ahead_s = self._ahead_s.get(chunk.shard)

@@ -18,8 +18,7 @@ from surreal.base.liveness.wait_notice import WaitNotice
 from surreal.base.values import checked_count
 from surreal.distributed.experience.stream import Stream
 from surreal.replay.store.storage import StoredChunk
-from surreal.replay.stream.credit import Credit
-from surreal.replay.stream.limiter import SamplesPerInsert
+from surreal.replay.stream.limiter import Credit, SamplesPerInsert
 from surreal.replay.stream.owner import StreamFollower, StreamOwner
 
 logger = logging.getLogger(__name__)
@@ -171,10 +170,6 @@ class StreamKeeper:
         """Whether the limiter lets the learner draw that many transitions."""
         return self._limits.may_sample(self._steps, self.samples, number)
 
-    def count_samples(self, number: int) -> None:
-        """Count transitions that were sampled."""
-        self.samples += number
-
     # -- chunks ------------------------------------------------------------------------------------------------------
 
     def evict(self, chunk: StoredChunk) -> None:
@@ -192,7 +187,7 @@ class StreamKeeper:
         owner = self._by_number.get(chunk.shard)
         if owner is None:
             return
-        owner.make_room_for(chunk)
+        owner.largest_bytes = max(owner.largest_bytes, chunk.stored_bytes)
         self._limits.note_chunk(chunk.steps)
 
     # -- leases ------------------------------------------------------------------------------------------------------
@@ -254,7 +249,8 @@ class StreamKeeper:
         elif not is_waiting and self._waiting_since_s is not None:
             self._waits_s += now_s - self._waiting_since_s
             self._waiting_since_s = None
-        self._read_counts(_URGENT_COUNTS_INTERVAL_S if is_waiting else _COUNTS_INTERVAL_S)
+        if self._followed or self._foreign:
+            self._read_counts(_URGENT_COUNTS_INTERVAL_S if is_waiting else _COUNTS_INTERVAL_S)
         credit = self._limits.total(self.samples)
         for owner in self.owners:
             if owner.num_pending or is_waiting:

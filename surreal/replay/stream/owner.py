@@ -47,6 +47,7 @@ class StreamOwner:
     Attributes:
         steps: env steps of the shard, as last heard.
         credit_steps: of them, those that the limiter was told to let in last; None if it lets in all.
+        largest_bytes: size of the largest chunk in the replay, for which room is kept below the stream's bound.
         last_tick_s: when Redis answered last, on `time.monotonic`'s clock.
         num_emptied: how often Redis came back empty.
     """
@@ -70,7 +71,7 @@ class StreamOwner:
         self.last_tick_s = 0.0
         self.num_emptied = 0
         self._max_bytes = max_bytes or 0
-        self._largest_bytes = 0
+        self.largest_bytes = 0
         self._token = make_token(lease_s)
         self._watch = HolderWatch(lease_s)
         self._lease_s = lease_s
@@ -95,7 +96,7 @@ class StreamOwner:
         """Accounted bytes to keep: some chunks less than the stream's bound, or a sender would wait for ever."""
         if not self.bound_bytes:
             return _NO_BOUND  # the server has not answered yet
-        return min(self._max_bytes, max(self.bound_bytes - _ROOM_CHUNKS * self._largest_bytes, 0))
+        return min(self._max_bytes, max(self.bound_bytes - _ROOM_CHUNKS * self.largest_bytes, 0))
 
     @property
     def num_pending(self) -> int:
@@ -209,10 +210,6 @@ class StreamOwner:
         """Have it stored with the next tick which steps of a chunk were consumed, one bit a step."""
         if chunk.epoch not in self._past_epochs:
             self._marks[chunk.entry_id] = Mark(chunk.entry_id, done, chunk.epoch)
-
-    def make_room_for(self, chunk: StoredChunk) -> None:
-        """Keep room below the stream's bound for chunks of this size."""
-        self._largest_bytes = max(self._largest_bytes, chunk.stored_bytes)
 
     def _call(self, operation: Callable[[], T], what: str) -> T | None:
         client = self.stream.client

@@ -35,8 +35,8 @@ from numpy.typing import NDArray
 
 from surreal.base.types import SampleInfo
 from surreal.distributed.experience.codec import Chunk, Contract
-from surreal.replay.store.rows import Ring
-from surreal.replay.store.storage import StoredChunk, TransitionStore, stack_rows
+from surreal.replay.store.rows import Observations, Ring
+from surreal.replay.store.storage import Request, StoredChunk, TransitionStore, stack_rows
 from surreal.replay.trajectories.lanes import Lanes, Run
 
 #: Extras with this name, or with names that begin with it and a dot, are recurrent state before the step.
@@ -72,22 +72,34 @@ class GatheredTrajectories(NamedTuple):
     sample_info: SampleInfo
 
 
-class TrajectoryRequest(NamedTuple):
-    """Trajectories that were sampled; their observations are on their way."""
-
-    gathered: GatheredTrajectories  #: without observations
-    wanted: NDArray[np.int64]  #: observation rows
-
-
 class TrajectoryStore(TransitionStore):
-    """One-step transitions, and the links between them; arguments as in `TransitionStore`.
+    """One-step transitions, and the links between them.
+
+    Args:
+        contract: the stream's contract.
+        capacity: transitions expected to be alive.
+        gamma: discount factor of one step.
+        length: T of the trajectories to gather, >= 1.
+        counts_rows: whether T counts rows, ends of episodes included; otherwise, it counts steps.
+        observations: the observation rows; None: mirrored here.
 
     Attributes:
-        runs: of the chunk inserted last.
+        runs: runs of the chunk that was inserted last.
     """
 
-    def __init__(self, contract: Contract, *, capacity: int, gamma: float, **options: Any) -> None:
-        super().__init__(contract, capacity=capacity, n_step=1, gamma=gamma, **options)
+    def __init__(
+        self,
+        contract: Contract,
+        *,
+        capacity: int,
+        gamma: float,
+        length: int = 1,
+        counts_rows: bool = False,
+        observations: Observations | None = None,
+    ) -> None:
+        super().__init__(contract, capacity=capacity, n_step=1, gamma=gamma, observations=observations)
+        self._length = length
+        self._counts_rows = counts_rows
         links = {"next": ((), np.int64), "flags": ((), np.uint8), "is_first": ((), np.bool_)}
         self.links = Ring(links, self.transitions.size)
         self.lanes = Lanes()
@@ -147,8 +159,13 @@ class TrajectoryStore(TransitionStore):
             current = np.where(is_final, current, after)
         return Unrolled(np.stack(number), np.stack(is_step))
 
-    def request_unrolled(self, unrolled: Unrolled, probability: NDArray[np.float64]) -> TrajectoryRequest:
-        """Ask for trajectories, sampled with these probabilities [B]; `collect_unrolled` gives them, in this order."""
+    def request(self, indices: NDArray[np.int64], probability: NDArray[np.float64]) -> Request:
+        """Ask for the trajectories that begin with these steps [B]; `collect` returns them, in this order."""
+        steps = None if self._counts_rows else np.full(len(indices), self._length)
+        return self.request_unrolled(self.unroll(indices, self._length, steps), probability)
+
+    def request_unrolled(self, unrolled: Unrolled, probability: NDArray[np.float64]) -> Request:
+        """Ask for trajectories that were sampled with these probabilities [B]."""
         number, is_step = unrolled
         starts, take = number[0], self.transitions.take
         version = take("version", number)
@@ -185,14 +202,15 @@ class TrajectoryStore(TransitionStore):
             initial_state=state,
             sample_info=info,
         )
-        wanted = self._observation_rows(unrolled)
-        self.observations.ask((wanted,))
-        return TrajectoryRequest(gathered, wanted)
+        wanted = (self._observation_rows(unrolled),)
+        self.observations.ask(wanted)
+        return Request(gathered, wanted)
 
-    def collect_unrolled(self, request: TrajectoryRequest) -> GatheredTrajectories | None:
-        """Wait for the observations asked for first; None if some are gone. The arrays belong to who collects them."""
-        found = self.observations.collect((request.wanted,))
-        return None if found is None else request.gathered._replace(obs=found[0])
+    def collect(self, request: Request) -> GatheredTrajectories | None:
+        """Wait for the observations asked for first; None if some are gone. The arrays belong to the caller."""
+        found = self.observations.collect(request.wanted or ())
+        gathered: GatheredTrajectories = request.gathered
+        return None if found is None else gathered._replace(obs=found[0])
 
     def _observation_rows(self, unrolled: Unrolled) -> NDArray[np.int64]:
         """Observation rows [T + 1, B] or [T + 1, B, stack]: what stands in each row, and what came of the last one."""

@@ -25,6 +25,7 @@ from naive_replay import (
 )
 
 from surreal.base.errors import RedisUnavailableError, ReplayFullError
+from surreal.replay.turn import let_go
 
 
 @pytest.fixture
@@ -79,7 +80,7 @@ def test_a_server_at_its_memory_limit_stops_the_agent_and_not_the_owner(fault_ru
     assert replay.global_step == metrics["sender/steps_total"] < len(walker.naive.transitions())
     pump(replay, steps=replay.global_step)
     replay.capacity = 100
-    replay._engine.intake.let_go()
+    let_go(replay.state, replay._evict())
     assert replay.owner.num_pending
     while replay.owner.num_pending:
         replay.step(timeout_s=0.001)

@@ -237,7 +237,7 @@ def test_the_band_begins_where_it_should_whichever_comes_first(run: Any, counted
         replay.pointer_queue.enqueue_step()
         replay.step(timeout_s=0)
         assert len(replay) == 60
-    assert replay._engine.has_begun
+    assert replay.state.has_begun
     assert replay.owner._limits.base_steps == 7000
     pump(replay, steps=60)
     tick(replay)

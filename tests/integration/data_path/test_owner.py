@@ -76,7 +76,7 @@ def test_old_experience_leaves_by_itself_down_to_start_size(run: Any) -> None:
     sender.flush()
     pump(replay, steps=len(walker.naive.transitions()))
     assert_same(contents(replay), walker.naive.transitions())
-    replay._engine.intake.ages._ahead_s[0] += 1000.0  # as if so much time had passed
+    replay.state.ages._ahead_s[0] += 1000.0  # as if so much time had passed
     replay.step(timeout_s=0)
     assert 50 <= len(replay) < 50 + 20
     kept = contents(replay)
@@ -143,7 +143,7 @@ def test_a_replay_whose_thread_hangs_keeps_its_lease(run: Any) -> None:
     """It may go on at any moment; without a lease it would take one again."""
     replay, begun, go_on = run.replay(lease_s=60.0), threading.Event(), threading.Event()
     replay.step(timeout_s=0)
-    replay._engine.supervisor.spawn("hung", lambda: (begun.set(), go_on.wait(DEADLINE_S)))
+    replay.supervisor.spawn("hung", lambda: (begun.set(), go_on.wait(DEADLINE_S)))
     assert begun.wait(DEADLINE_S)
     replay.stop()
     assert not replay.join(0.01)

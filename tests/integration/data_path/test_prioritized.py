@@ -150,8 +150,8 @@ def test_a_learner_that_was_killed_has_the_saved_priorities_again(run: Any, make
     wait_until(lambda: not replay.owner.num_pending)
     replay.save_priorities(path)  # while its threads work
     # As if killed: the lease stays where it is.
-    replay._engine.supervisor.stop()
-    assert replay._engine.supervisor.join(DEADLINE_S)
+    replay.supervisor.stop()
+    assert replay.supervisor.join(DEADLINE_S)
     replay._apply_updates()
     saved_from = named_priorities(replay)
     replay.save_priorities(path)

@@ -21,6 +21,7 @@ from surreal.distributed.experience.codec import Chunk, Contract, decode, encode
 from surreal.replay import PrioritizedReplay
 from surreal.replay.prioritized import Prioritized
 from surreal.replay.store.priorities import SavedPriorities, write_priorities
+from surreal.replay.turn import next_batch, take_in
 from tests.examples import examples
 
 ALPHA, EPSILON = 0.5, 1e-3
@@ -63,10 +64,10 @@ class Feeding(Prioritized[Any]):
         for count in steps:
             self.feed.append(make_chunk(count, number=self.number, contract=contract, **extras))
             self.number += 1
-            self._engine.intake.take_in()
+            take_in(self, self.state)
 
     def draw(self) -> Any:
-        return self._engine.next_batch()
+        return next_batch(self, self.state)
 
     def tell(self, numbers: Any, errors: Any) -> None:
         """What the learner would say of the transitions with these sequence numbers."""

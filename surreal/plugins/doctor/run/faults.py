@@ -135,7 +135,7 @@ SPI = Fault(
     "samples-per-insert-off",
     _WARNING,
     "Sampling and inserting are further apart than the limiter's band.",
-    "if it does not come back by itself, restart the learner; in a user's replay, see _count_samples",
+    "if it does not come back by itself, restart the learner; in a user's replay, see steps_per_sample",
 )
 UNUSED = Fault(
     "experience-unused",

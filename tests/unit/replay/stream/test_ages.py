@@ -57,9 +57,6 @@ def test_a_server_that_is_away_makes_nothing_old_and_is_asked_again_later(monkey
     assert server.asked == 2
 
 
-def test_without_a_bound_nothing_is_old_and_nobody_is_asked() -> None:
-    server = Server(1e9)
-    assert not Ages([server.stream(0)], None).is_old(server.chunk(0, 1e6))
-    assert server.asked == 0
+def test_a_bound_that_is_not_positive_is_refused() -> None:
     with pytest.raises(ValueError, match="max_age_s is 0"):
         Ages([], 0.0)

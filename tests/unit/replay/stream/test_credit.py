@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from surreal.replay.stream.credit import Credit
-from surreal.replay.stream.limiter import SamplesPerInsert
+from surreal.replay.stream.limiter import Credit, SamplesPerInsert
 
 LEASE_S = 0.001
 

@@ -15,7 +15,7 @@ from surreal.base.specs import ArraySpec, ObsSpec
 from surreal.base.types import Action, StepBatch, StepKind, TrajectoryBatch
 from surreal.distributed.experience.codec import Chunk, Contract, decode
 from surreal.distributed.experience.row_log import RowLog
-from surreal.replay.engine.batches import to_trajectory_batch
+from surreal.replay.batches import to_trajectory_batch
 from surreal.replay.sequences import StartIndex
 from surreal.replay.store.storage import StoredChunk
 from surreal.replay.trajectories.cutting import Cut, Cutter
@@ -198,7 +198,7 @@ def check(batch: TrajectoryBatch, column: int, rows: list[Row], length: int) -> 
 
 
 def gather(store: TrajectoryStore, unrolled: Unrolled) -> TrajectoryBatch:
-    rows = store.collect_unrolled(store.request_unrolled(unrolled, np.ones(unrolled.number.shape[1])))
+    rows = store.collect(store.request_unrolled(unrolled, np.ones(unrolled.number.shape[1])))
     assert rows is not None
     return to_trajectory_batch(rows, store.contract.stacked_obs)
 

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from surreal.base.errors import UserCodeError
-from surreal.replay.engine.fetcher import ExpFetcherQueue
-from surreal.replay.engine.sampling import check_sampled, sample_uniform
+from surreal.replay.batches import ExpFetcherQueue, check_sampled, sample_uniform
 
 
 class Fixed:
@@ -89,11 +88,16 @@ def checked(sampled: Any) -> Any:
     ],
 )
 def test_samples_that_nobody_could_gather_are_refused_with_file_and_line(sampled: Any, problem: str) -> None:
-    with pytest.raises(UserCodeError, match=rf"Sampler\._sample \(test_sampling\.py line \d+\) .*{problem}"):
+    with pytest.raises(UserCodeError, match=rf"Sampler\._sample \(test_batches\.py line \d+\) .*{problem}"):
         checked(sampled)
 
 
 def test_samples_of_the_live_are_passed_on() -> None:
     numbers = np.array([10, 19, 10])
-    assert checked(numbers) is numbers
-    assert checked((numbers, np.array([1.0, 0.5, 0.1])))[0] is numbers
+    probability = np.array([1.0, 0.5, 0.1])
+    found = checked(numbers)
+    assert found[0] is numbers
+    assert found[1] is None
+    found = checked((numbers, probability))
+    assert found[0] is numbers
+    assert found[1] is probability

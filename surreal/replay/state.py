@@ -1,0 +1,104 @@
+"""ReplayState: everything that the turn of a replay's thread reads and changes, see `surreal.replay.turn`."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Generic, Literal, Self
+
+from surreal.distributed.experience.pointer_queue import ShardedPointerQueue
+from surreal.distributed.experience.shards import ReplayShards
+from surreal.distributed.experience.stream import Stream
+from surreal.replay.batches import B, ExpFetcherQueue
+from surreal.replay.store.place import ObservationPlace
+from surreal.replay.store.storage import LiveChunks, Request, TransitionStore
+from surreal.replay.stream.ages import Ages
+from surreal.replay.stream.keeper import StreamKeeper
+from surreal.replay.stream.limiter import SamplesPerInsert
+
+
+@dataclass
+class ReplayState(Generic[B]):
+    """The data of one replay. Only its thread changes it; other threads use the two queues and the events."""
+
+    streams: Sequence[Stream]  #: shards whose experience the replay uses
+    owner: StreamKeeper  #: their leases and byte bounds, and the limiter
+    place: ObservationPlace  #: decides where observations are kept
+    pointer_queue: ShardedPointerQueue  #: decoded chunks; the enqueue threads fill it
+    fetcher_queue: ExpFetcherQueue[B]  #: finished batches; the learner empties it
+    stop: threading.Event  #: ends all waits
+    wake: threading.Event  #: ends the pause of a turn that found nothing to do
+    open_shards: set[int]  #: shards whose chunks may be inserted
+    ages: Ages | None = None  #: finds the chunks that are too old; None: no chunk is
+    store: TransitionStore | None = None  #: the built-in store; None until the first chunk arrives
+    chunks: LiveChunks = field(default_factory=LiveChunks)  #: chunks in the store, oldest first
+    asked: deque[Request] = field(default_factory=deque)  #: batches whose observations are on their way, oldest first
+    has_begun: bool = False  #: whether the streams were read to their ends once
+    is_starved: bool = True  #: whether there is room for another batch, but too little experience
+    inserted_steps: int = 0
+    evicted_chunks: int = 0
+    newest_version: int = -1
+
+    @classmethod
+    def open(
+        cls,
+        shards: ReplayShards,
+        limiter: SamplesPerInsert | None,
+        place: ObservationPlace,
+        *,
+        follow: Sequence[int] | None,
+        stream_mode: Literal["window", "consume"],
+        is_owner: bool,
+        max_bytes: int | None,
+        max_age_s: float | None,
+        lease_s: float,
+        prefetch: int | None,
+        stop: threading.Event,
+    ) -> Self:
+        """Make the state of a replay that has inserted nothing, from the arguments of `Replay`.
+
+        Raises:
+            ValueError: an argument is out of range.
+        """
+        followed = sorted(set(range(len(shards)) if follow is None else follow))
+        if not followed:
+            raise ValueError("shards is empty; name at least one, or leave it out")
+        streams, wake = shards.streams(followed), threading.Event()
+        owner = StreamKeeper(
+            streams,
+            limiter,
+            is_owner=is_owner,
+            max_bytes=max_bytes,
+            lease_s=lease_s,
+            stop=stop,
+            mode=stream_mode,
+            others=shards.streams([shard for shard in range(len(shards)) if shard not in followed]),
+        )
+        pointer_queue = ShardedPointerQueue(
+            streams,
+            stop=stop,
+            needs_blocks=place.needs_blocks,
+            on_ready=wake.set,
+            may_read=owner.owns if owner.consumes else lambda _: True,
+        )
+        ages = None if max_age_s is None else Ages(streams, max_age_s)
+        fetcher_queue: ExpFetcherQueue[B] = ExpFetcherQueue(prefetch)
+        return cls(streams, owner, place, pointer_queue, fetcher_queue, stop, wake, set(followed), ages)
+
+    def metrics(self) -> dict[str, float]:
+        """Sizes now, and counts since the start."""
+        store = self.store
+        return {
+            "replay/transitions_count": len(store.transitions) if store else 0,
+            "replay/mirrored_bytes": store.observations.nbytes + store.transitions.nbytes if store else 0,
+            "replay/gone_rows_total": store.observations.gone_rows if store else 0,
+            "replay/ready_batches_count": len(self.fetcher_queue),
+            "replay/inserted_steps_total": self.inserted_steps,
+            "replay/evicted_chunks_total": self.evicted_chunks,
+            "replay/refused_chunks_total": self.pointer_queue.refused_chunks,
+            "replay/gone_chunks_total": self.pointer_queue.gone_chunks,
+            "replay/newest_version": self.newest_version,
+            **self.owner.metrics(),
+        }

@@ -1,0 +1,293 @@
+"""The turn of a replay's thread: insert chunks, evict old ones, and make batches ahead of the learner.
+
+    take_turn:  claim the streams -> take_in -> make_ahead, up to 8 times -> hand over -> renew the leases
+    take_in:    dequeue a chunk -> Replay._insert, up to 8 times -> Replay._evict -> let_go
+    make_ahead: ask (Replay._sample -> store.request) -> next_batch (store.collect -> Replay.aggregate_batch) -> queue
+
+These are functions over the `ReplayState` that the replay has as `state`. They call the replay only for its decisions:
+the hooks above, and `start_sample_condition`.
+
+With mirrored observations, a batch is complete at once. Remote ones are on their way while the batch before them is
+made. If observations of a batch are gone from Redis, the chunks that lost them leave, and the batch is sampled again.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surreal.base.errors import ContractError
+from surreal.base.types import Batch, TrajectoryBatch
+from surreal.distributed.experience.codec import Chunk, Contract
+from surreal.replay.batches import B, check_sampled
+from surreal.replay.state import ReplayState
+from surreal.replay.store.rows import Observations
+from surreal.replay.store.storage import Request, StoredChunk, TransitionStore
+from surreal.replay.stream.limiter import SamplesPerInsert
+
+B_co = TypeVar("B_co", bound=Batch | TrajectoryBatch, covariant=True)
+
+_CHUNKS_PER_TURN = 8
+_BATCHES_PER_TURN = 8
+#: How often a batch is sampled again before the thread does other work.
+_MAX_TRIES = 16
+_LIMITED_PAUSE_S = 0.005
+
+
+class ReplayHooks(Protocol[B_co]):
+    """The settings and the decisions of a replay. All are used on its thread."""
+
+    batch_size: int
+    start_size: int
+    n_step: int
+    steps_per_sample: int
+    drawn_once: int
+    limiter: SamplesPerInsert | None
+
+    @property
+    def makes_own_batches(self) -> bool: ...
+
+    def start_sample_condition(self) -> bool: ...
+
+    def aggregate_batch(self, gathered: Any) -> B_co: ...
+
+    def _insert(self, table: Chunk) -> range | None: ...
+
+    def _sample(self, batch_size: int) -> Any: ...
+
+    def _evict(self) -> int: ...
+
+    def _make_store(self, contract: Contract, observations: Observations) -> TransitionStore: ...
+
+
+def take_turn(replay: ReplayHooks[B], state: ReplayState[B], timeout_s: float) -> bool:
+    """Do what there is to do; wait a moment if there is nothing.
+
+    Returns:
+        Whether something was done.
+
+    Raises:
+        LeaseError, RedisUnavailableError, StoppedError, ValueError: as `StreamKeeper.claim` and `renew`.
+        ContractError: the replay cannot work with the stream's contract.
+        UserCodeError: `_sample` returned something that cannot be gathered.
+    """
+    state.owner.claim()
+    has_worked, is_waiting, is_limited = take_in(replay, state), False, False
+    store = state.store
+    size = len(store.transitions) if store is not None else 0
+    if not state.has_begun and state.pointer_queue.has_caught_up.is_set() and not len(state.pointer_queue):
+        state.has_begun = True
+        if size < replay.start_size or not state.owner.is_owner:
+            is_complete = state.owner.is_owner and not state.pointer_queue.lost_chunks
+            state.owner.rebase(None if is_complete else size)
+    elif state.has_begun and size >= replay.start_size and not replay.start_sample_condition():
+        # The replay waits for something else, such as lanes that are long enough for a sequence. The band begins with
+        # it. Otherwise, the agents would have no credit left to send it.
+        state.owner.rebase(replay.start_size - 1)
+        is_waiting = replay.limiter is not None
+    for _ in range(_BATCHES_PER_TURN):
+        has_made, is_limited = make_ahead(replay, state)
+        has_worked |= has_made
+        if not has_made:
+            break
+    state.fetcher_queue.hand_over()
+    state.owner.renew(is_waiting=is_waiting or is_limited)
+    if not has_worked:
+        state.wake.wait(min(timeout_s, _LIMITED_PAUSE_S) if is_limited else timeout_s)
+        state.wake.clear()
+    return has_worked
+
+
+# -- chunks: insert and evict ------------------------------------------------------------------------------------------
+
+
+def take_in(replay: ReplayHooks[B], state: ReplayState[B]) -> bool:
+    """Insert the chunks that are ready, and evict old ones; return whether there were any."""
+    taken = 0
+    while taken < _CHUNKS_PER_TURN:
+        chunk = state.pointer_queue.dequeue(state.open_shards.__contains__)
+        if chunk is None:
+            break
+        store = state.store
+        if store is None or store.contract is not chunk.contract:
+            store = _open_store(replay, state, chunk.contract)
+        begin = store.transitions.head
+        numbers = replay._insert(chunk)
+        if numbers is None:  # the hook returned nothing: what the built-in store has gained, if anything
+            numbers = range(begin, store.transitions.head)
+        stored = StoredChunk(
+            shard=chunk.shard,
+            entry_id=chunk.entry_id,
+            chunk_id=chunk.chunk_id,
+            epoch=chunk.epoch,
+            steps=len(numbers),
+            stored_bytes=chunk.stored_bytes,
+            end=numbers.stop,
+            row_end=store.observations.head,
+        )
+        state.chunks.append(stored)
+        state.owner.make_room_for(stored)
+        state.inserted_steps += chunk.own_steps
+        state.newest_version = int(chunk.columns["version"][-1])
+        taken += 1
+    if taken or (state.ages is not None and state.chunks and state.ages.is_old(state.chunks[0])):
+        let_go(state, replay._evict())
+    return taken > 0
+
+
+def _open_store(replay: ReplayHooks[B], state: ReplayState[B], contract: Contract | None) -> TransitionStore:
+    """Create the store for the first chunk; refuse chunks of another contract."""
+    run, store = state.streams[0].client.run, state.store
+    if contract is None:
+        raise ValueError("the chunk has no contract; chunks must come from `decode`")
+    if store is not None:
+        if store.contract.id != contract.id:
+            raise ContractError(f"the stream of run {run} changed its contract while it was read")
+        return store
+    if replay.n_step > contract.lookahead + 1:
+        raise ContractError(
+            f"n_step is {replay.n_step}, but the stream of run {run} has a lookahead of {contract.lookahead}; "
+            f"send with lookahead >= {replay.n_step - 1}"
+        )
+    state.store = replay._make_store(contract, state.place.open(contract, state.streams, state.stop))
+    return state.store
+
+
+def let_go(state: ReplayState[B], number: int) -> None:
+    """Drop this many of the oldest chunks, here and in Redis."""
+    for _ in range(number):
+        chunk = state.chunks.popleft()
+        if state.store is not None:
+            state.store.evict(chunk)
+        state.owner.evict(chunk)
+    state.evicted_chunks += number
+
+
+def count_superfluous(state: ReplayState[B], *, capacity: int, start_size: int) -> int:
+    """Count the oldest chunks that are over the capacity or the byte bound, too old, or gone from Redis.
+
+    Args:
+        state: state of the replay.
+        capacity: most transitions to keep.
+        start_size: fewest transitions to keep.
+
+    Raises:
+        ValueError: the byte bound cannot hold `start_size` transitions.
+    """
+    if (store := state.store) is None:
+        return 0
+    number, steps, gone_until = 0, len(store.transitions), store.observations.gone_until
+    stored_bytes, ages = state.chunks.stored_bytes.copy(), state.ages
+    for chunk in state.chunks:
+        is_needed = steps - chunk.steps < start_size
+        if chunk.row_end <= gone_until:
+            pass
+        elif state.owner.is_over(stored_bytes):
+            if is_needed:
+                raise ValueError(
+                    f"the replay's max_bytes is used up by {len(store.transitions)} transitions, but its start_size is "
+                    f"{start_size}: raise max_bytes (and Redis' maxmemory), or lower start_size"
+                )
+        elif is_needed or (steps <= capacity and not (ages is not None and ages.is_old(chunk))):
+            break
+        number, steps = number + 1, steps - chunk.steps
+        stored_bytes[chunk.shard] -= chunk.stored_bytes
+    return number
+
+
+# -- batches: sample and gather ----------------------------------------------------------------------------------------
+
+
+def make_ahead(replay: ReplayHooks[B], state: ReplayState[B]) -> tuple[bool, bool]:
+    """Make a batch if there is room for it. If observations are remote, ask for one and finish the one before it.
+
+    Returns:
+        Whether something was done, and whether the limiter did not allow it.
+    """
+    if state.store is None:
+        return False, False
+    asked, may_ask, is_limited = len(state.asked), False, False
+    has_room = state.fetcher_queue.room > asked
+    if has_room and replay.start_sample_condition():
+        is_limited = not state.owner.may_sample((asked + 1) * replay.batch_size * replay.steps_per_sample)
+        may_ask = not is_limited
+    state.is_starved = has_room and not may_ask
+    asks_ahead = state.store.observations.asks_ahead
+    if may_ask and asks_ahead:
+        ask(replay, state)
+        if asked < asks_ahead:
+            return True, False
+    if not asked and not may_ask:
+        return False, is_limited
+    batch = next_batch(replay, state)
+    if batch is None:  # as long as no shard answers
+        return False, is_limited
+    state.fetcher_queue.put(batch)
+    return True, is_limited
+
+
+def ask(replay: ReplayHooks[B], state: ReplayState[B]) -> None:
+    """Sample a batch, and ask for its observations."""
+    store = state.store
+    if store is None:
+        raise ValueError("nothing was inserted yet")
+    sampled = replay._sample(replay.batch_size)
+    if not isinstance(sampled, np.ndarray | tuple) and replay.makes_own_batches:
+        state.asked.append(Request(sampled, None))
+        return
+    alive = range(store.transitions.tail, store.transitions.head)
+    numbers, probability = check_sampled(sampled, replay._sample, alive=alive, batch_size=replay.batch_size)
+    if store.observations.has_gone:
+        numbers, probability = _replace_gone(replay, store, alive, numbers, probability)
+    if probability is None:
+        probability = np.empty(len(numbers))
+        probability.fill(1.0 / len(alive))
+    state.asked.append(store.request(numbers, probability))
+
+
+def next_batch(replay: ReplayHooks[B], state: ReplayState[B]) -> B | None:
+    """Make the batch that was asked for first, or a new one; None if too little is left, or each one had gone."""
+    if not state.asked:
+        ask(replay, state)
+    for _ in range(_MAX_TRIES):
+        store = state.store
+        if not state.asked or store is None:
+            break
+        request = state.asked.popleft()
+        gathered = store.collect(request) if request.wanted is not None else request.gathered
+        if gathered is not None:
+            state.owner.samples += replay.batch_size * replay.steps_per_sample
+            return replay.aggregate_batch(gathered)
+        let_go(state, replay._evict())
+        if len(store.transitions) < replay.start_size:
+            # The agents may have no credit left to fill the replay again.
+            state.owner.rebase(len(store.transitions))
+        if replay.start_sample_condition():
+            ask(replay, state)
+    return None
+
+
+def _replace_gone(
+    replay: ReplayHooks[B],
+    store: TransitionStore,
+    alive: range,
+    numbers: NDArray[np.int64],
+    probability: NDArray[np.float64] | None,
+) -> tuple[NDArray[np.int64], NDArray[np.float64] | None]:
+    """Sample others in place of those whose observations are known to be gone."""
+    are_gone = store.are_gone(numbers)
+    are_gone[: replay.drawn_once] = False
+    numbers, probability = numbers.copy(), None if probability is None else probability.copy()
+    for _ in range(_MAX_TRIES):
+        if not are_gone.any():
+            break
+        sampled = replay._sample(replay.batch_size)
+        others, chances = check_sampled(sampled, replay._sample, alive=alive, batch_size=len(numbers))
+        # In the same places: each part of a batch may come from another part of the replay.
+        places = np.flatnonzero(are_gone & ~store.are_gone(others))
+        numbers[places], are_gone[places] = others[places], False
+        if probability is not None and chances is not None:
+            probability[places] = chances[places]
+    return numbers, probability

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import gymnasium
 import numpy as np
@@ -14,6 +14,7 @@ from surreal.agent.base import ActContext, Acted, Agent
 from surreal.agent.noise import ActionNoise, GaussianNoise, OrnsteinUhlenbeckNoise, ParameterNoise
 from surreal.agent.random_actions import Exploration, RandomStart
 from surreal.base.pytorch import Module
+from surreal.base.ranges import NonNegativeInt, PositiveShare, checked
 from surreal.base.schedules import ConstantSchedule
 from surreal.base.specs import ObsSpec
 from surreal.base.types import Obs
@@ -34,21 +35,22 @@ class DeterministicAgent(Agent):
         noise: gaussian; ornstein_uhlenbeck, which goes in one direction for some steps; or parameter, on the actor's
             parameters, which adapts until actions differ as much as `exploration` says. See
             `surreal.agent.noise`.
-        noise_theta: pull of Ornstein-Uhlenbeck noise toward 0 in each step, in (0, 1].
-        random_steps: env steps of the run, >= 0, in which rows that explore take uniformly random actions.
+        noise_theta: pull of Ornstein-Uhlenbeck noise toward 0 in each step.
+        random_steps: env steps of the run in which rows that explore take uniformly random actions.
         rng: draws all of it; None seeds one from the operating system.
         obs_spec: see `Agent`.
     """
 
+    @checked
     def __init__(
         self,
         model: Module,
         exploration: float | Exploration | None = 0.1,
         *,
         action_space: gymnasium.Space[Any],
-        noise: str = "gaussian",
-        noise_theta: float = 0.15,
-        random_steps: int = 0,
+        noise: Literal["gaussian", "ornstein_uhlenbeck", "parameter"] = "gaussian",
+        noise_theta: PositiveShare = 0.15,
+        random_steps: NonNegativeInt = 0,
         rng: np.random.Generator | None = None,
         obs_spec: ObsSpec | None = None,
     ) -> None:
@@ -63,8 +65,10 @@ class DeterministicAgent(Agent):
         self._rng = rng = np.random.default_rng() if rng is None else rng
         #: None: of parameters, which there may be none of yet.
         self._noise: ActionNoise | ParameterNoise | None = None
-        if noise != "parameter":
-            self._noise = _make_noise(noise, len(self._low), rng, noise_theta)
+        if noise == "gaussian":
+            self._noise = GaussianNoise(len(self._low), rng)
+        elif noise == "ornstein_uhlenbeck":
+            self._noise = OrnsteinUhlenbeckNoise(len(self._low), rng, noise_theta)
         elif not isinstance(model, DeterministicActorCritic):
             raise ValueError(
                 f"noise is parameter, which needs a DeterministicActorCritic, not a {type(model).__name__}"
@@ -100,11 +104,3 @@ class DeterministicAgent(Agent):
         if self.exploration is None or self.mode == "eval":
             return {"agent/noise_sigma": 0.0}
         return {"agent/noise_sigma": float(np.mean(self.exploration(self.env_step)))}
-
-
-def _make_noise(name: str, num_components: int, rng: np.random.Generator, theta: float) -> ActionNoise:
-    if name == "gaussian":
-        return GaussianNoise(num_components, rng)
-    if name == "ornstein_uhlenbeck":
-        return OrnsteinUhlenbeckNoise(num_components, rng, theta)
-    raise ValueError(f"noise is {name!r}; it must be gaussian, ornstein_uhlenbeck or parameter")

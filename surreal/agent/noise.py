@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from surreal.agent.slots import SlotMemory
+from surreal.base.ranges import PositiveInt, PositiveShare, checked
 from surreal.base.types import Obs
 from surreal.model import DeterministicActorCritic
 
@@ -23,11 +24,12 @@ class ActionNoise(ABC):
     """Noise that is added to actions.
 
     Args:
-        num_components: number of components of an action, >= 1.
+        num_components: number of components of an action.
         rng: draws everything.
     """
 
-    def __init__(self, num_components: int, rng: np.random.Generator) -> None:
+    @checked
+    def __init__(self, num_components: PositiveInt, rng: np.random.Generator) -> None:
         self._num_components = num_components
         self._rng = rng
 
@@ -56,15 +58,14 @@ class OrnsteinUhlenbeckNoise(ActionNoise):
     sigma / sqrt(2 theta - theta^2).
 
     Args:
-        num_components: number of components of an action, >= 1.
+        num_components: number of components of an action.
         rng: draws everything.
-        theta: pull toward 0 in each step, in (0, 1]; lowering it keeps the noise in one direction for longer.
+        theta: pull toward 0 in each step; lowering it keeps the noise in one direction for longer.
     """
 
-    def __init__(self, num_components: int, rng: np.random.Generator, theta: float = 0.15) -> None:
+    @checked
+    def __init__(self, num_components: int, rng: np.random.Generator, theta: PositiveShare = 0.15) -> None:
         super().__init__(num_components, rng)
-        if not 0.0 < theta <= 1.0:
-            raise ValueError(f"noise_theta is {theta}; it must be in (0, 1]")
         self._theta = theta
         self._memory = SlotMemory((num_components,), torch.device("cpu"))
 

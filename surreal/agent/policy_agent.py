@@ -14,6 +14,7 @@ from surreal.agent.fitting import check_policy
 from surreal.agent.random_actions import RandomStart
 from surreal.agent.sampler import Sampler
 from surreal.base.pytorch import Module
+from surreal.base.ranges import NonNegativeInt, ShareBelowOne, checked
 from surreal.base.specs import ObsSpec
 from surreal.base.types import Obs
 from surreal.model import PolicyValue
@@ -32,11 +33,12 @@ class PolicyAgent(Agent):
         obs_spec: see `Agent`.
     """
 
+    @checked
     def __init__(
         self,
         model: Module,
         *,
-        noise_correlation: float = 0.0,
+        noise_correlation: ShareBelowOne = 0.0,
         rng: np.random.Generator | None = None,
         obs_spec: ObsSpec | None = None,
     ) -> None:
@@ -63,17 +65,18 @@ class SamplingAgent(Agent):
     Args:
         model: gives the distribution.
         action_space: Discrete from 0, or a Box with finite bounds.
-        random_steps: env steps of the run, >= 0, in which rows that explore take uniformly random actions.
+        random_steps: env steps of the run in which rows that explore take uniformly random actions.
         rng: draws the actions; None seeds one from the operating system.
         obs_spec: see `Agent`.
     """
 
+    @checked
     def __init__(
         self,
         model: Module,
         *,
         action_space: gymnasium.Space[Any],
-        random_steps: int = 0,
+        random_steps: NonNegativeInt = 0,
         rng: np.random.Generator | None = None,
         obs_spec: ObsSpec | None = None,
     ) -> None:

@@ -10,6 +10,8 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from surreal.base.ranges import NonNegativeInt, PositiveInt, checked
+
 #: From the step to the exploration rate in 0..1, or to one rate for each environment of the agent.
 Exploration = Callable[[int], "float | NDArray[np.float64]"]
 
@@ -26,9 +28,8 @@ class EpsilonGreedy:
         rng: draws everything.
     """
 
-    def __init__(self, num_actions: int, rng: np.random.Generator) -> None:
-        if num_actions < 1:
-            raise ValueError(f"num_actions is {num_actions}; it must be >= 1")
+    @checked
+    def __init__(self, num_actions: PositiveInt, rng: np.random.Generator) -> None:
         self._num_actions = num_actions
         self._rng = rng
         self._place = 0
@@ -80,14 +81,13 @@ class RandomStart:
 
     Args:
         action_space: Discrete from 0, or a Box with finite bounds.
-        steps: env steps of the run during which actions are random, >= 0; more explores longer before anything is
-            tried that was learned.
+        steps: env steps of the run during which actions are random; more explores longer before anything is tried
+            that was learned.
         rng: draws the actions.
     """
 
-    def __init__(self, action_space: gymnasium.Space[Any], steps: int, rng: np.random.Generator) -> None:
-        if steps < 0:
-            raise ValueError(f"random_steps is {steps}; it must be >= 0")
+    @checked
+    def __init__(self, action_space: gymnasium.Space[Any], steps: NonNegativeInt, rng: np.random.Generator) -> None:
         self._steps = steps
         self._rng = rng
         self._chooser: EpsilonGreedy | None = None

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surreal.base.contracts import ModelView, RoundParameters
+from surreal.base.ranges import PositiveInt, checked
 from surreal.base.types import StepBatch, StepKind
 
 logger = logging.getLogger(__name__)
@@ -34,8 +35,8 @@ class Rounds:
     agent waits for the next update, because the batch can be complete before the last chunk of its round arrives.
 
     Args:
-        steps: steps of a trajectory, >= 1: `trajectory_steps` of the replay.
-        trajectories: trajectories of a round, >= 1: the environments, which all take part.
+        steps: steps of a trajectory: `trajectory_steps` of the replay.
+        trajectories: trajectories of a round: the environments, which all take part.
         is_shared: whether they come and go, or step only all at once, and so do not rest.
         parameters: where newer ones come from; None: the caller loads them between two rounds.
         timeout_s: timeout of a wait; then the agent continues with what it has, so that an agent or a learner that died
@@ -48,18 +49,17 @@ class Rounds:
         timeouts: waits that timed out.
     """
 
+    @checked
     def __init__(
         self,
-        steps: int,
-        trajectories: int,
+        steps: PositiveInt,
+        trajectories: PositiveInt,
         *,
         is_shared: bool = False,
         parameters: RoundParameters | None = None,
         timeout_s: float = 30.0,
         should_stop: Callable[[], bool] = lambda: False,
     ) -> None:
-        if steps < 1 or trajectories < 1:
-            raise ValueError(f"steps is {steps} and trajectories {trajectories}; both must be >= 1")
         self.done = 0
         self.waited_s = 0.0
         self.timeouts = 0

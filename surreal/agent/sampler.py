@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from surreal.agent.slots import SlotMemory
+from surreal.base.ranges import ShareBelowOne, checked
 from surreal.model import Distribution
 from surreal.model.distributions import Normal
 
@@ -19,14 +20,13 @@ class Sampler:
 
     Args:
         rng: seeds the samples.
-        noise_correlation: correlation of the samples of a normal policy from one step of an episode to the next, in [0,
-            1): each sample by itself is distributed as the policy says, but those after one another lie on the same
-            side of the mean for longer (Hollenstein et al. 2024, arXiv:2312.11091). 0 draws them independently.
+        noise_correlation: correlation of the samples of a normal policy from one step of an episode to the next: each
+            sample by itself is distributed as the policy says, but those after one another lie on the same side of the
+            mean for longer (Hollenstein et al. 2024, arXiv:2312.11091). 0 draws them independently.
     """
 
-    def __init__(self, rng: np.random.Generator, *, noise_correlation: float = 0.0) -> None:
-        if not 0.0 <= noise_correlation < 1.0:
-            raise ValueError(f"noise_correlation is {noise_correlation}; it must be >= 0 and < 1")
+    @checked
+    def __init__(self, rng: np.random.Generator, *, noise_correlation: ShareBelowOne = 0.0) -> None:
         self._seed = int(rng.integers(2**63))
         self._generator: torch.Generator | None = None
         self._correlation = noise_correlation

@@ -1,10 +1,10 @@
-"""Numbers with a range, declared where a constructor takes them.
+"""Ranges of settings, declared where a constructor takes them.
 
     class Noise:
         @checked
-        def __init__(self, scale: Positive, share: Share = 0.5, seed: NonNegativeInt = 0) -> None: ...
+        def __init__(self, scale: Positive, kind: Literal["white", "pink"] = "white", seed: NonNegativeInt = 0) -> None:
 
-The annotation is the only place of the range: `checked` refuses other numbers when the class is called from Python, the
+The annotation is the only place of the range: `checked` refuses other values when the class is called from Python, the
 configuration refuses them when it is loaded (with file and line), and the pages of options print them.
 """
 
@@ -15,8 +15,8 @@ import inspect
 import operator
 import types
 import typing
-from collections.abc import Callable
-from typing import Annotated, Any, NamedTuple, TypeVar
+from collections.abc import Callable, Collection, Sequence
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 from annotated_types import Ge, Gt, Le, Lt
 
@@ -25,6 +25,7 @@ NonNegative = Annotated[float, Ge(0)]
 #: A fraction.
 Share = Annotated[float, Ge(0), Le(1)]
 PositiveShare = Annotated[float, Gt(0), Le(1)]
+ShareBelowOne = Annotated[float, Ge(0), Lt(1)]
 PositiveInt = Annotated[int, Ge(1)]
 NonNegativeInt = Annotated[int, Ge(0)]
 
@@ -38,7 +39,10 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def describe_range(annotation: Any) -> str:
-    """Put the range of an annotation into words, such as "> 0" or "in [0, 1]"; "" if it has none."""
+    """Put the range of an annotation into words, such as "> 0", "in [0, 1]" or "white or pink"; "" if it has none."""
+    choices = [str(choice) for choice in _choices(annotation) if choice is not None]
+    if choices:
+        return " or ".join(choices) if len(choices) < 3 else f"one of {', '.join(choices)}"
     bounds = _bounds(annotation)
     low = next((bound for bound in bounds if isinstance(bound, Ge | Gt)), None)
     high = next((bound for bound in bounds if isinstance(bound, Le | Lt)), None)
@@ -53,35 +57,43 @@ def describe_range(annotation: Any) -> str:
     return ""
 
 
-def is_in_range(value: Any, annotation: Any) -> bool:
-    """Tell whether a number is in the range of an annotation; everything else, and no range, passes. NaN never does."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return True
-    for bound in _bounds(annotation):
-        name, holds = _HOLDS[type(bound)]
-        if not holds(value, getattr(bound, name)):
-            return False
-    return True
+def refusal(value: Any, annotation: Any) -> str:
+    """Describe what a value outside of its range must be, such as "it must be > 0"; "" if it is inside.
+
+    Numbers are compared with bounds, those of a list with the bounds of its elements. NaN is outside of all bounds.
+    """
+    if (choices := _choices(annotation)) and value not in choices:
+        return f"it must be {describe_range(annotation)}"
+    if not _is_within(value, _bounds(annotation)):
+        return f"it must be {describe_range(annotation)}"
+    elements = _elements(annotation)
+    if isinstance(value, list | tuple) and not all(_is_within(each, _bounds(elements)) for each in value):
+        return f"each must be {describe_range(elements)}"
+    return ""
 
 
 def checked(function: Function) -> Function:
-    """Make a constructor, or any function, refuse numbers outside the ranges of its annotations.
+    """Make a constructor, a dataclass or any function refuse values outside the ranges of its annotations.
 
     Raises:
         ValueError: when it is called: names the first such argument, its value and its range.
     """
+    if isinstance(function, type):
+        function.__init__ = checked(function.__init__)  # type: ignore[misc]
+        return function
     signature = inspect.signature(function)
 
     @functools.cache
     def ranges() -> dict[str, Any]:
-        return {name: hint for name, hint in annotations_of(function).items() if _bounds(hint)}
+        return {name: hint for name, hint in annotations_of(function).items() if _has_range(hint)}
 
     @functools.wraps(function)
     def check(*args: Any, **kwargs: Any) -> Any:
         given = signature.bind(*args, **kwargs).arguments
         for name, annotation in ranges().items():
-            if name in given and not is_in_range(given[name], annotation):
-                raise ValueError(f"{name} is {given[name]}; it must be {describe_range(annotation)}")
+            if name in given and (must := refusal(given[name], annotation)):
+                shown = repr(given[name]) if isinstance(given[name], str) else given[name]
+                raise ValueError(f"{name} is {shown}; {must}")
         return function(*args, **kwargs)
 
     return typing.cast(Function, check)
@@ -110,11 +122,40 @@ def annotations_of(function: Callable[..., Any]) -> dict[str, Any]:
     return found
 
 
+def _has_range(annotation: Any) -> bool:
+    return any((_bounds(annotation), _choices(annotation), _bounds(_elements(annotation))))
+
+
+def _is_within(value: Any, bounds: Collection[Any]) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return True
+    return all(holds(value, getattr(bound, name)) for bound in bounds for name, holds in (_HOLDS[type(bound)],))
+
+
 def _bounds(annotation: Any) -> list[Any]:
     """The bounds of an annotation, or of the one part of a union that has any, as in `Positive | None`."""
     bounds = [bound for bound in getattr(annotation, "__metadata__", ()) if isinstance(bound, Ge | Gt | Le | Lt)]
     if bounds or typing.get_origin(annotation) is Annotated:
         return bounds
-    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
-        return next((found for part in typing.get_args(annotation) if (found := _bounds(part))), [])
-    return []
+    return next((found for part in _parts(annotation) if (found := _bounds(part))), [])
+
+
+def _choices(annotation: Any) -> tuple[Any, ...]:
+    """The values that a `Literal` allows, with None in `Literal[...] | None`; () if there are others as well."""
+    if typing.get_origin(annotation) is Literal:
+        return typing.get_args(annotation)
+    parts = [part for part in _parts(annotation) if part is not type(None)]
+    return (*found, None) if len(parts) == 1 and (found := _choices(parts[0])) else ()
+
+
+def _elements(annotation: Any) -> Any:
+    """The annotation of the elements in `Sequence[...]`, or in `Sequence[...] | None`; None for another annotation."""
+    if typing.get_origin(annotation) in (list, tuple, Sequence):
+        return typing.get_args(annotation)[0]
+    return next((found for part in _parts(annotation) if (found := _elements(part)) is not None), None)
+
+
+def _parts(annotation: Any) -> tuple[Any, ...]:
+    """The parts of a union; none of another annotation."""
+    is_union = typing.get_origin(annotation) in (typing.Union, types.UnionType)
+    return typing.get_args(annotation) if is_union else ()

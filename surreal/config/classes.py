@@ -20,7 +20,7 @@ from typing import Any, Literal, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from surreal.base.errors import ConfigError
-from surreal.base.ranges import Unreadable, annotations_of, describe_range, is_in_range
+from surreal.base.ranges import Unreadable, annotations_of, refusal
 from surreal.config.problems import nearest, show
 
 logger = logging.getLogger(__name__)
@@ -141,9 +141,10 @@ def check_args(
         if isinstance(annotation, Unreadable):
             what = "%s.%s is not checked: its type in %s cannot be read (%s)"
             logger.warning(what, path, name, cls.__qualname__, annotation.reason)
-        elif (must := wrong_type(value, annotation)) is not None:
-            needs = must if must.startswith("it must") else f"{cls.__qualname__} needs {must}"
-            raise wrong(name, f"is {show(value)}; {needs}")
+        elif must := refusal(value, annotation):
+            raise wrong(name, f"is {show(value)}; {must}")
+        elif (needed := wrong_type(value, annotation)) is not None:
+            raise wrong(name, f"is {show(value)}; {cls.__qualname__} needs {needed}")
         result[target] = value
     own = constructors[0][1] if constructors else {}
     for name, parameter in own.items():
@@ -203,15 +204,12 @@ _MAPPINGS = (dict, collections.abc.Mapping)
 
 
 def wrong_type(value: object, annotation: Any) -> str | None:
-    """Describe what a value must be, "a whole number or null" or "it must be > 0"; None if it fits or cannot be judged.
+    """Describe the type that a value must have, such as "a number or null"; None if it fits or cannot be judged.
 
     Args:
         value: from a YAML file.
         annotation: what the parameter is annotated with.
     """
-    if not is_in_range(value, annotation):
-        return f"it must be {describe_range(annotation)}"
-    annotation = _without_ranges(annotation)
     must = _describe(annotation)
     if must is None:
         return None
@@ -225,14 +223,6 @@ def wrong_type(value: object, annotation: Any) -> str | None:
     return None
 
 
-def _without_ranges(annotation: Any) -> Any:
-    if typing.get_origin(annotation) is typing.Annotated:
-        return annotation.__origin__
-    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
-        return typing.Union[tuple(map(_without_ranges, typing.get_args(annotation)))]  # noqa: UP007 - not known here
-    return annotation
-
-
 def _describe(annotation: Any) -> str | None:
     """Put a plain annotation into words; None for one that is not plain."""
     if not isinstance(annotation, collections.abc.Hashable):  # the parameters of a Callable
@@ -240,6 +230,8 @@ def _describe(annotation: Any) -> str | None:
     if annotation in _NAMES:
         return _NAMES[annotation]
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Annotated:
+        return _describe(arguments[0])
     if origin is Literal:
         return " or ".join(repr(argument) for argument in arguments)
     if origin in (typing.Union, types.UnionType):

@@ -15,6 +15,7 @@ import gymnasium
 import torch
 from torch import Tensor
 
+from surreal.base.ranges import NonNegative, Positive, PositiveInt, Share, checked
 from surreal.base.specs import ObsSpec
 from surreal.base.types import TrajectoryBatch
 from surreal.learner.losses import check_rank
@@ -24,6 +25,7 @@ from surreal.model.conv import ConvStage
 from surreal.model.curiosity import Dynamics
 
 
+@checked
 @dataclass(frozen=True)
 class CuriositySettings:
     """Settings of a learner's curiosity and its networks.
@@ -32,32 +34,24 @@ class CuriositySettings:
     separate, with a separate learning rate.
 
     Args:
-        reward_scale: eta of the paper, what an error of the forward model is worth in reward, >= 0; raising it explores
-            more, and listens less to the environment.
-        forward_share: beta of the paper, weight of the forward model's loss against the inverse model's, in [0, 1];
-            raising it foresees better, and learns features more slowly.
-        learning_rate: learning rate of the networks, > 0; raising it makes what was seen boring sooner.
-        hidden_sizes: units of the encoder's dense layers, each >= 1; the last gives the features.
+        reward_scale: eta of the paper, what an error of the forward model is worth in reward; raising it explores more,
+            and listens less to the environment.
+        forward_share: beta of the paper, weight of the forward model's loss against the inverse model's; raising
+            it foresees better, and learns features more slowly.
+        learning_rate: learning rate of the networks; raising it makes what was seen boring sooner.
+        hidden_sizes: units of the encoder's dense layers; the last gives the features.
         convolutions: convolutions of the encoder, for images, as in `ComposedModel`; the paper has `universe`.
         activation: after each layer.
-        units: units of the hidden layer of the inverse and of the forward model, >= 1.
+        units: units of the hidden layer of the inverse and of the forward model.
     """
 
-    reward_scale: float = 0.01
-    forward_share: float = 0.2
-    learning_rate: float = 1e-3
-    hidden_sizes: Sequence[int] = (64,)
+    reward_scale: NonNegative = 0.01
+    forward_share: Share = 0.2
+    learning_rate: Positive = 1e-3
+    hidden_sizes: Sequence[PositiveInt] = (64,)
     convolutions: str | Sequence[ConvStage | Mapping[str, Any]] | None = None
     activation: ActivationName = "elu"
-    units: int = 64
-
-    def __post_init__(self) -> None:
-        if not self.reward_scale >= 0.0:
-            raise ValueError(f"reward_scale of icm is {self.reward_scale}; it must be >= 0")
-        if not 0.0 <= self.forward_share <= 1.0:
-            raise ValueError(f"forward_share of icm is {self.forward_share}; it must be in [0, 1]")
-        if not self.learning_rate > 0.0:
-            raise ValueError(f"learning_rate of icm is {self.learning_rate}; it must be > 0")
+    units: PositiveInt = 64
 
     def make(self, obs_spec: ObsSpec, action_space: gymnasium.Space[Any], *, seed: int | None = None) -> Dynamics:
         """Make the networks; `seed` is of their initial parameters, None draws them from torch's global generator.
@@ -95,7 +89,10 @@ def read_curiosity(icm: Mapping[str, Any] | None) -> CuriositySettings | None:
     unknown = sorted(icm.keys() - set(known))
     if unknown:
         raise ValueError(f"icm has no setting {', '.join(unknown)}; it has {', '.join(known)}")
-    return CuriositySettings(**icm)
+    try:
+        return CuriositySettings(**icm)
+    except ValueError as error:
+        raise ValueError(f"icm.{error}") from error
 
 
 def surprise(dynamics: Dynamics, batch: TrajectoryBatch, settings: CuriositySettings) -> Surprise:

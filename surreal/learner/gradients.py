@@ -13,20 +13,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from torch import Tensor
 
 from surreal.base.contracts import ReplayView, Stepper
 from surreal.base.errors import CheckpointError
 from surreal.base.pytorch import Module
-from surreal.base.ranges import NonNegative, Positive, checked
+from surreal.base.ranges import NonNegative, Positive, PositiveInt, ShareBelowOne, checked
 from surreal.base.schedules import LinearSchedule
 from surreal.base.types import Gradients
 from surreal.base.values import checked_count
 from surreal.learner.base import BatchT, Learner, ModelT
 from surreal.learner.stepping.devices import NetworkCompiler
-from surreal.learner.stepping.optimizers import MODEL, Decay, OptimizerSettings
+from surreal.learner.stepping.optimizers import MODEL, OptimizerSettings
 from surreal.learner.stepping.ranks import Ranks
 from surreal.learner.stepping.stepper import (
     LocalStepper,
@@ -90,20 +90,18 @@ class GradientLearner(Learner[ModelT, BatchT]):
         learning_rate_end: NonNegative = 0.0,
         use_linear_schedule: bool = False,
         max_global_step: int | None = None,
-        schedule_step: str = "environment",
-        decay: Decay = 0.99,
+        schedule_step: Literal["environment", "update"] = "environment",
+        decay: ShareBelowOne = 0.99,
         epsilon: Positive | None = None,
         gradients_norm_clipping: Positive | None = 10.0,
         compile: bool = False,  # noqa: A002 - the name of the function that it calls
         device: str = "cpu",
-        metrics_interval: int = 100,
-        histogram_interval: int | None = None,
+        metrics_interval: PositiveInt = 100,
+        histogram_interval: PositiveInt | None = None,
     ) -> None:
         super().__init__(
             model, replay, device=device, metrics_interval=metrics_interval, histogram_interval=histogram_interval
         )
-        if schedule_step not in ("environment", "update"):
-            raise ValueError(f"schedule_step is {schedule_step!r}; it must be environment or update")
         self.max_global_step = max_global_step
         self._schedules_by_updates = schedule_step == "update"
         rate = None

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from surreal.base.pytorch import Module
+from surreal.base.ranges import NonNegativeInt, PositiveInt, PositiveShare, checked
 
 
 class TargetNetwork:
@@ -16,14 +17,13 @@ class TargetNetwork:
 
     Args:
         model: the online network, materialized; only read.
-        period: copy the model every so many updates (Mnih et al. 2015), >= 1; raising it makes learning steadier and
-            slower.
+        period: copy the model every so many updates (Mnih et al. 2015); raising it makes learning steadier and slower.
         tau: if given, `period` is ignored, and each update moves the copy by target += tau * (model - target)
-            (Lillicrap et al. 2016, arXiv:1509.02971), 0 < tau <= 1; raising it makes the copy follow faster.
+            (Lillicrap et al. 2016, arXiv:1509.02971); raising it makes the copy follow faster.
     """
 
-    def __init__(self, model: Module, *, period: int = 100, tau: float | None = None) -> None:
-        self.check(period, tau)
+    @checked
+    def __init__(self, model: Module, *, period: PositiveInt = 100, tau: PositiveShare | None = None) -> None:
         self.period = period
         self.tau = tau
         self.network: Module = copy.deepcopy(model)
@@ -33,16 +33,9 @@ class TargetNetwork:
         self._buffers = [pair for pair in zip(self.network.buffers(), model.buffers(), strict=True) if pair[0].numel()]
 
     @staticmethod
-    def check(period: int, tau: float | None) -> None:
-        """Refuse settings outside their range, before there is a model to copy.
-
-        Raises:
-            ValueError: names the setting, its value and its range.
-        """
-        if period < 1:
-            raise ValueError(f"target_update_period is {period}; it must be >= 1")
-        if tau is not None and not 0.0 < tau <= 1.0:
-            raise ValueError(f"target_update_tau is {tau}; it must be in (0, 1]")
+    @checked
+    def check(period: PositiveInt, tau: PositiveShare | None) -> None:
+        """Refuse settings outside their range; copies of earlier learners call it."""
 
     def __call__(self, obs: object) -> Tensor:
         """Value observations; the caller holds `torch.no_grad()`."""
@@ -73,11 +66,12 @@ class UpdateNoise:
     Checkpoints need not keep it: a learner that resumes at update n draws what an uninterrupted learner draws.
 
     Args:
-        seed: seed of the learner, >= 0.
+        seed: seed of the learner.
         device: where the numbers are drawn.
     """
 
-    def __init__(self, seed: int, device: torch.device) -> None:
+    @checked
+    def __init__(self, seed: NonNegativeInt, device: torch.device) -> None:
         self._seed = seed
         self._generator = torch.Generator(device)
 

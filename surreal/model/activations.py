@@ -5,38 +5,38 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import torch
+from annotated_types import Ge
 from torch import Tensor, nn
 from torch.nn import functional
+
+from surreal.base.ranges import Positive, checked
 
 _RIDGE = 1e-3
 
 
+@checked
 @dataclass(frozen=True)
 class KafSettings:
     """The choice of activations.
 
     Args:
-        boundary: largest point of the dictionary, > 0; far outside of it activations are 0.
-        size: points of the dictionary, or of each of its two axes, >= 2; more allow finer shapes.
+        boundary: largest point of the dictionary; far outside of it activations are 0.
+        size: points of the dictionary, or of each of its two axes; more allow finer shapes.
         kernel: rbf: of one number. rbf2d: of two, so a layer computes twice as many as it has units.
-        gamma: gamma of the kernel, > 0; larger ones are narrower.
+        gamma: gamma of the kernel; larger ones are narrower.
     """
 
-    boundary: float = 2.0
-    size: int = 20
-    kernel: str = "rbf"
-    gamma: float = 1.0
+    boundary: Positive = 2.0
+    size: Annotated[int, Ge(2)] = 20
+    kernel: Literal["rbf", "rbf2d"] = "rbf"
+    gamma: Positive = 1.0
 
     def __post_init__(self) -> None:
-        if not self.boundary > 0.0 or not self.gamma > 0.0:
-            raise ValueError(f"boundary and gamma of kaf are {self.boundary} and {self.gamma}; they must be > 0")
-        if type(self.size) is not int or self.size < 2:
-            raise ValueError(f"size of kaf is {self.size!r}; it must be an integer >= 2")
-        if self.kernel not in ("rbf", "rbf2d"):
-            raise ValueError(f"kernel of kaf is {self.kernel!r}; it must be rbf or rbf2d")
+        if type(self.size) is not int:
+            raise ValueError(f"size is {self.size!r}; it must be an integer >= 2")
 
     @property
     def inputs_per_unit(self) -> int:
@@ -163,6 +163,8 @@ def read_activation(activation: ActivationName) -> str | KafSettings:
             return KafSettings(**settings)
         except TypeError as error:
             raise ValueError(f"activation is {activation!r}; kaf has boundary, size, kernel and gamma") from error
+        except ValueError as error:
+            raise ValueError(f"activation.{error}") from error
     if name not in ACTIVATIONS:
         raise ValueError(f"activation {name!r} is unknown; use one of {', '.join(ACTIVATIONS)}, kaf")
     if settings:

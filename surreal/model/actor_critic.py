@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import gymnasium
 import torch
 from torch import Tensor, nn
 
+from surreal.base.ranges import PositiveInt, checked
 from surreal.base.specs import ObsSpec
 from surreal.base.types import Obs
 from surreal.model.activations import ActivationName
@@ -18,8 +19,7 @@ from surreal.model.composed import ComposedModel
 from surreal.model.distributions import Distribution
 from surreal.model.filters import ObsFilter, ReturnFilter
 from surreal.model.heads import ValueHead
-from surreal.model.policy_head import SigmaSettings, make_policy_head
-from surreal.model.torso import check_hiddens
+from surreal.model.policy_head import LogSigma, SigmaSettings, make_policy_head
 
 HIDDEN_GAIN = math.sqrt(2.0)
 POLICY_GAIN = 0.01
@@ -63,7 +63,7 @@ class ActorCritic(ComposedModel):
     """A policy and a value that share torso and core (Mnih et al. 2016, arXiv:1602.01783), or have one each.
 
     Args:
-        hiddens: units of the dense layers (each >= 1); more units fit more and compute longer.
+        hiddens: units of the dense layers; more units fit more and compute longer.
         action_space: Discrete, MultiDiscrete or MultiBinary, from 0; or Box of one axis, float32: a normal
             distribution, which knows no bounds, while environments get its samples cut to theirs.
         activation: after each dense layer; see `surreal.model.activations`.
@@ -72,23 +72,24 @@ class ActorCritic(ComposedModel):
         orthogonal: draw orthogonal initial values, small ones for the policy's output, in place of torch's usual ones.
         sigma: the standard deviation of continuous actions is "free" (parameters, the same in all states), or depends
             on the "state".
-        log_sigma: its logarithm at first, -20..2; raising it explores more.
+        log_sigma: its logarithm at first; raising it explores more.
         normalize_obs: shift and scale real observations to mean 0 and deviation 1, by running statistics over all steps
             that were learned from.
         normalize_rewards: scale rewards by the running deviation of discounted returns, in the learner.
         options: see `ComposedModel`.
     """
 
+    @checked
     def __init__(
         self,
-        hiddens: Sequence[int] = (64, 64),
+        hiddens: Sequence[PositiveInt] = (64, 64),
         *,
         action_space: gymnasium.Space[Any],
         activation: ActivationName = "tanh",
-        value_hiddens: Sequence[int] | None = None,
+        value_hiddens: Sequence[PositiveInt] | None = None,
         orthogonal: bool = False,
-        sigma: str = "free",
-        log_sigma: float = 0.0,
+        sigma: Literal["free", "state"] = "free",
+        log_sigma: LogSigma = 0.0,
         normalize_obs: bool = False,
         normalize_rewards: bool = False,
         obs_spec: ObsSpec | None = None,
@@ -98,7 +99,7 @@ class ActorCritic(ComposedModel):
         self.action_space = action_space
         self._sigma = SigmaSettings(sigma, log_sigma)
         make_policy_head(1, action_space)  # a space without a policy is refused now, not at the first batch
-        self.value_hiddens = None if value_hiddens is None else check_hiddens(value_hiddens)
+        self.value_hiddens = None if value_hiddens is None else tuple(value_hiddens)
         self._value_options = {"activation": activation, **options}
         self._is_orthogonal = orthogonal
         self._normalizes_obs = normalize_obs

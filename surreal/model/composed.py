@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
+from surreal.base.ranges import NonNegativeInt, PositiveInt, checked
 from surreal.base.specs import ObsSpec
 from surreal.base.types import Obs
 from surreal.model.activations import ActivationName, read_activation
 from surreal.model.base import LazyModel, make_generator
 from surreal.model.conv import ConvStage, read_convolutions
-from surreal.model.images import check_image_axes
+from surreal.model.images import ImageAxes
 from surreal.model.recurrent import Core, DilatedLSTMCore, LSTMCore
-from surreal.model.torso import Torso, check_hiddens
+from surreal.model.torso import Torso
 
 
 class ComposedModel(LazyModel):
@@ -26,7 +27,7 @@ class ComposedModel(LazyModel):
     parameters that are loaded.
 
     Args:
-        hiddens: units of the dense layers (each >= 1); more units fit more and compute longer.
+        hiddens: units of the dense layers; more units fit more and compute longer.
         convolutions: for images, before the dense layers: `nature`, `a3c`, `universe`, `impala`, or a list of
             `{type: convolution, n_filters, filter_size, stride, border, activation}`; see `surreal.model.conv`.
             None takes images as vectors.
@@ -34,35 +35,36 @@ class ComposedModel(LazyModel):
         activation: after each dense layer: none, sigmoid, tanh, relu, relu6, elu, softmax, softplus; or kaf, which
             learns its shape, with `{type: kaf, boundary, size, kernel, gamma}` as `surreal.model.activations` says.
         use_lstm: remember earlier observations of the episode in an LSTM behind the dense layers.
-        lstm_size: its units, >= 1; more remember more and compute longer.
+        lstm_size: its units; more remember more and compute longer.
         lstm_type: Basic, or Dilated: several states that take turns, for what lies far back.
-        lstm_num_cores: states of a dilated one, >= 1; more remember longer.
+        lstm_num_cores: states of a dilated one; more remember longer.
         obs_spec: kind of the observations, if known.
         seed: seed of the initial parameters; None draws them from torch's global generator.
     """
 
+    @checked
     def __init__(
         self,
-        hiddens: Sequence[int] = (64, 64),
+        hiddens: Sequence[PositiveInt] = (64, 64),
         *,
         convolutions: str | Sequence[ConvStage | Mapping[str, Any]] | None = None,
-        image_axes: str = "auto",
+        image_axes: ImageAxes = "auto",
         activation: ActivationName = "relu",
         use_lstm: bool = False,
-        lstm_size: int = 64,
-        lstm_type: str = "Basic",
-        lstm_num_cores: int = 8,
+        lstm_size: PositiveInt = 64,
+        lstm_type: Literal["Basic", "Dilated"] = "Basic",
+        lstm_num_cores: PositiveInt = 8,
         obs_spec: ObsSpec | None = None,
-        seed: int | None = None,
+        seed: NonNegativeInt | None = None,
     ) -> None:
         super().__init__()
         read_activation(activation)
-        self.hiddens = check_hiddens(hiddens)
+        self.hiddens = tuple(hiddens)
         self._convolutions = None if convolutions is None else read_convolutions(convolutions)
-        self._image_axes = check_image_axes(image_axes)
+        self._image_axes = image_axes
         self._activation = activation
         self._lstm_size = lstm_size if use_lstm else None
-        self._lstm_num_cores = _check_lstm(lstm_type, lstm_size, lstm_num_cores)
+        self._lstm_num_cores = lstm_num_cores if lstm_type == "Dilated" else None
         self._seed = seed
         if use_lstm:
             self.state_shape = (2, lstm_size)
@@ -122,13 +124,3 @@ class ComposedModel(LazyModel):
     def extra_repr(self) -> str:
         """Describe the constructor's arguments, for `repr`."""
         return f"hiddens={list(self.hiddens)}, lstm_size={self._lstm_size}"
-
-
-def _check_lstm(kind: str, size: int, num_cores: int) -> int | None:
-    """Check an LSTM's settings; returns the number of cores of a dilated one, None of a basic one."""
-    if kind not in ("Basic", "Dilated"):
-        raise ValueError(f"lstm_type is {kind!r}; it must be Basic or Dilated")
-    for name, value in (("lstm_size", size), ("lstm_num_cores", num_cores)):
-        if value < 1:
-            raise ValueError(f"{name} is {value}; it must be >= 1")
-    return num_cores if kind == "Dilated" else None

@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from surreal.base.pytorch import Module
+from surreal.base.ranges import PositiveInt, checked
 from surreal.base.specs import ObsSpec
 from surreal.base.types import Obs
 from surreal.model.activations import ActivationName, read_activation
@@ -24,7 +25,7 @@ from surreal.model.conv import ConvStage, read_convolutions
 from surreal.model.distributions import Distribution
 from surreal.model.mlp import MLP
 from surreal.model.policy_head import make_policy_head
-from surreal.model.torso import Torso, check_hiddens
+from surreal.model.torso import Torso
 
 
 class Foreseen(NamedTuple):
@@ -45,28 +46,28 @@ class Dynamics(Module):
         convolutions: convolutions of the encoder, for images, before these layers; see `surreal.model.conv`. None takes
             images as vectors.
         activation: after each layer of all three.
-        units: units of the one hidden layer that the inverse and the forward model have, >= 1.
+        units: units of the one hidden layer that the inverse and the forward model have.
         generator: draws the initial values; None uses torch's global one.
 
     Raises:
         ValueError: a layer has no units, or there is no policy for such a space of actions.
     """
 
+    @checked
     def __init__(
         self,
         obs_spec: ObsSpec,
         action_space: gymnasium.Space[Any],
         *,
-        hiddens: Sequence[int] = (64,),
+        hiddens: Sequence[PositiveInt] = (64,),
         convolutions: str | Sequence[ConvStage | Mapping[str, Any]] | None = None,
         activation: ActivationName = "elu",
-        units: int = 64,
+        units: PositiveInt = 64,
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
         self.action_space = action_space
         read_activation(activation)
-        check_hiddens([*hiddens, units])
         self.encoder = Torso(
             obs_spec,
             convolutions=None if convolutions is None else read_convolutions(convolutions),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from torch import Tensor
 
-IMAGE_AXES = ("auto", "channels_first", "channels_last")
+from surreal.base.ranges import checked
+
+ImageAxes = Literal["auto", "channels_first", "channels_last"]
 #: Channels of gray and of RGB images.
 _COLORS = (1, 3)
 
@@ -41,15 +43,10 @@ def image_layout(shape: Sequence[int], axes: str = "auto") -> ImageLayout:
     return ImageLayout(stack * first, middle, last, False)
 
 
-def check_image_axes(axes: str) -> str:
-    """Check a setting.
-
-    Raises:
-        ValueError: it is unknown.
-    """
-    if axes not in IMAGE_AXES:
-        raise ValueError(f"image_axes is {axes!r}; it must be one of {', '.join(IMAGE_AXES)}")
-    return axes
+@checked
+def check_image_axes(image_axes: ImageAxes) -> ImageAxes:
+    """Check a setting; copies of earlier models call it."""
+    return image_axes
 
 
 def to_channels_first(images: Tensor, is_last: bool) -> Tensor:

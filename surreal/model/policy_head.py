@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Self
+from typing import Annotated, Any, Literal, Self
 
 import gymnasium
 import numpy as np
 import torch
+from annotated_types import Gt, Lt
 from gymnasium import spaces
 from torch import Tensor, nn
 from torch.nn import functional
 
+from surreal.base.ranges import PositiveInt, checked
 from surreal.model.distributions import Categorical, Distribution, Normal
 from surreal.model.heads import Generator, count_actions
 from surreal.model.mlp import Dense
@@ -103,8 +105,11 @@ class Bernoulli(Distribution):
 
 #: Standard deviations that depend on the state stay between exp(-20) and exp(2), as is usual since SAC (1801.01290).
 _LOG_SIGMA = (-20.0, 2.0)
+#: Logarithm of a standard deviation.
+LogSigma = Annotated[float, Gt(_LOG_SIGMA[0]), Lt(_LOG_SIGMA[1])]
 
 
+@checked
 @dataclass(frozen=True)
 class SigmaSettings:
     """The standard deviation of continuous actions.
@@ -114,14 +119,8 @@ class SigmaSettings:
         log_sigma: its logarithm at first; raising it explores more.
     """
 
-    sigma: str = "free"
-    log_sigma: float = 0.0
-
-    def __post_init__(self) -> None:
-        if self.sigma not in ("free", "state"):
-            raise ValueError(f"sigma is {self.sigma!r}; it must be free or state")
-        if not _LOG_SIGMA[0] < self.log_sigma < _LOG_SIGMA[1]:
-            raise ValueError(f"log_sigma is {self.log_sigma}; it must be between {_LOG_SIGMA[0]} and {_LOG_SIGMA[1]}")
+    sigma: Literal["free", "state"] = "free"
+    log_sigma: LogSigma = 0.0
 
 
 class PolicyHead(nn.Module):
@@ -155,13 +154,14 @@ class NormalHead(nn.Module):
 
     Args:
         num_features: number of features of its input.
-        num_components: number of components of an action, >= 1.
+        num_components: number of components of an action.
         generator: draws the initial values; None uses torch's global one.
         log_sigma: logarithm of the standard deviations at first.
     """
 
+    @checked
     def __init__(
-        self, num_features: int, num_components: int, generator: Generator = None, *, log_sigma: float = 0.0
+        self, num_features: int, num_components: PositiveInt, generator: Generator = None, *, log_sigma: float = 0.0
     ) -> None:
         super().__init__()
         self.output = Dense(num_features, num_components, generator)

@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor, nn
 
+from surreal.base.ranges import PositiveInt, checked
 from surreal.model.mlp import allocate
 
 #: Steps that have to lie between two beginnings of episodes, on average, for a run of them to be worth a call.
@@ -66,11 +67,12 @@ class LSTMCore(Core):
 
     Args:
         num_features: number of features of its input.
-        size: units, >= 1; more remember more and compute longer.
+        size: units; more remember more and compute longer.
         generator: draws the initial values, see `make_cell`; None uses torch's global one.
     """
 
-    def __init__(self, num_features: int, size: int, generator: torch.Generator | None = None) -> None:
+    @checked
+    def __init__(self, num_features: int, size: PositiveInt, generator: torch.Generator | None = None) -> None:
         super().__init__(size, (2, size))
         self.cell = make_cell(num_features, size, generator)
 
@@ -112,12 +114,19 @@ class DilatedLSTMCore(Core):
 
     Args:
         num_features: number of features of its input.
-        size: units of each core, >= 1.
-        num_cores: >= 1; more remember longer, and see less of what lies close together.
+        size: units of each core.
+        num_cores: number of states; more remember longer, and see less of what lies close together.
         generator: draws the initial values, see `make_cell`; None uses torch's global one.
     """
 
-    def __init__(self, num_features: int, size: int, num_cores: int, generator: torch.Generator | None = None) -> None:
+    @checked
+    def __init__(
+        self,
+        num_features: int,
+        size: PositiveInt,
+        num_cores: PositiveInt,
+        generator: torch.Generator | None = None,
+    ) -> None:
         super().__init__(size, (num_cores, 2, size))
         self.cell = make_cell(num_features, size, generator)
 
@@ -129,13 +138,7 @@ class DilatedLSTMCore(Core):
 
 
 def make_cell(num_features: int, size: int, generator: torch.Generator | None) -> nn.LSTMCell:
-    """Make the cell of an LSTM; initial values from U(-1/sqrt(size), 1/sqrt(size)), as torch's own.
-
-    Raises:
-        ValueError: the size is below 1.
-    """
-    if size < 1:
-        raise ValueError(f"lstm_size is {size}; it must be >= 1")
+    """Make the cell of an LSTM; initial values from U(-1/sqrt(size), 1/sqrt(size)), as torch's own."""
     cell = allocate(nn.LSTMCell(num_features, size, device="meta"))
     bound = 1.0 / math.sqrt(size)
     for parameter in cell.parameters():

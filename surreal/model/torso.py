@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from surreal.base import tree
+from surreal.base.ranges import PositiveInt, checked
 from surreal.base.specs import ArraySpec, ObsSpec
 from surreal.base.types import Obs
 from surreal.model.activations import ActivationName
@@ -122,14 +123,9 @@ def _fits(image: ImageLayout, convolutions: Sequence[ConvStage]) -> bool:
     return True
 
 
-def check_hiddens(hiddens: Sequence[int]) -> tuple[int, ...]:
-    """Read the units of dense layers.
-
-    Raises:
-        ValueError: a layer has none.
-    """
-    if any(units < 1 for units in hiddens):
-        raise ValueError(f"hiddens is {list(hiddens)}; every layer needs >= 1 units")
+@checked
+def check_hiddens(hiddens: Sequence[PositiveInt]) -> tuple[int, ...]:
+    """Read the units of dense layers; copies of earlier models call it."""
     return tuple(hiddens)
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from surreal.base.checkpoint.files import is_temporary, list_names, move_file, read_file, remove_file, write_file
 from surreal.base.checkpoint.ranking import SCORES_NAME, Ranking
 from surreal.base.errors import CheckpointError, UnreadableError
+from surreal.base.ranges import NonNegativeInt, PositiveInt, checked
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -32,13 +33,12 @@ class CheckpointStore:
 
     Args:
         folder: a path, or a URL such as `s3://bucket/run/checkpoints`; made when the first checkpoint is saved.
-        keep: how many of the largest steps to keep, >= 1; raising it takes disk.
-        keep_best: how many of the best to keep as well, >= 0.
+        keep: how many of the largest steps to keep; raising it takes disk.
+        keep_best: how many of the best to keep as well.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], *, keep: int = 3, keep_best: int = 0) -> None:
-        if keep < 1:
-            raise ValueError(f"checkpoints_to_keep is {keep}; it must be >= 1")
+    @checked
+    def __init__(self, folder: str | os.PathLike[str], *, keep: PositiveInt = 3, keep_best: NonNegativeInt = 0) -> None:
         self.folder = os.fspath(folder).rstrip("/")
         self.keep = keep
         self.keep_best = keep_best

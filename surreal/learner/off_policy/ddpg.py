@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from surreal.base.contracts import ReplayView
+from surreal.base.ranges import NonNegative, NonNegativeInt, Positive, PositiveInt, PositiveShare, checked
 from surreal.base.types import Batch
 from surreal.learner.gradients import GradientLearner
 from surreal.learner.losses import critic_loss, l2_penalty
-from surreal.learner.option_checks import check_not_negative, check_positive
 from surreal.learner.target import TargetNetwork, UpdateNoise
 from surreal.model import DeterministicActorCritic
 from surreal.model.off_policy.critics import ContinuousCritics
@@ -33,46 +33,42 @@ class DDPGLearner(GradientLearner[DeterministicActorCritic, Batch]):
     Args:
         model: a `DeterministicActorCritic`.
         replay: gives the batches; gets |TD error|, the mean over the critics, as priorities if it wants them.
-        critic_learning_rate: learning rate of the critics, > 0; None: `initial_learning_rate`, which is always the
+        critic_learning_rate: learning rate of the critics; None: `initial_learning_rate`, which is always the
             actor's.
-        target_update_tau: how far the target networks of actor and critics follow in each step, in (0, 1]; raising it
-            makes them follow faster.
-        policy_delay: updates of the critics for each of the actor and the targets, >= 1; raising it lets the policy
-            follow values that are better known.
-        smoothing_sigma: standard deviation of the noise on the target policy's action, for actions scaled to [-1, 1],
-            >= 0; raising it smooths the values over more actions. 0: none.
-        smoothing_clip: bound of that noise, > 0.
-        l2_coeff: weight of the sum of the critics' squared weights in their loss, >= 0; raising it keeps them smaller.
+        target_update_tau: how far the target networks of actor and critics follow in each step; raising it makes them
+            follow faster.
+        policy_delay: updates of the critics for each of the actor and the targets; raising it lets the policy follow
+            values that are better known.
+        smoothing_sigma: standard deviation of the noise on the target policy's action, for actions scaled to [-1, 1];
+            raising it smooths the values over more actions. 0: none.
+        smoothing_clip: bound of that noise.
+        l2_coeff: weight of the sum of the critics' squared weights in their loss; raising it keeps them smaller.
         gradients_norm_clipping: see `GradientLearner`.
-        seed: seed of the noise, >= 0.
+        seed: seed of the noise.
         options: see `GradientLearner`.
     """
 
     takes = frozenset({"transitions"})
 
+    @checked
     def __init__(
         self,
         model: DeterministicActorCritic,
         replay: ReplayView | None = None,
         *,
-        critic_learning_rate: float | None = None,
-        target_update_tau: float = 0.005,
-        policy_delay: int = 1,
-        smoothing_sigma: float = 0.0,
-        smoothing_clip: float = 0.5,
-        l2_coeff: float = 0.0,
-        gradients_norm_clipping: float | None = None,
-        seed: int = 0,
+        critic_learning_rate: Positive | None = None,
+        target_update_tau: PositiveShare = 0.005,
+        policy_delay: PositiveInt = 1,
+        smoothing_sigma: NonNegative = 0.0,
+        smoothing_clip: Positive = 0.5,
+        l2_coeff: NonNegative = 0.0,
+        gradients_norm_clipping: Positive | None = None,
+        seed: NonNegativeInt = 0,
         **options: Any,
     ) -> None:
         super().__init__(model, replay, gradients_norm_clipping=gradients_norm_clipping, **options)
         if not isinstance(model, DeterministicActorCritic):
             raise ValueError(f"the model is a {type(model).__name__}; it must be a DeterministicActorCritic")
-        check_positive(critic_learning_rate=critic_learning_rate, smoothing_clip=smoothing_clip)
-        check_not_negative(smoothing_sigma=smoothing_sigma, l2_coeff=l2_coeff)
-        if policy_delay < 1:
-            raise ValueError(f"policy_delay is {policy_delay}; it must be >= 1")
-        TargetNetwork.check(1, target_update_tau)
         self._critic_learning_rate = critic_learning_rate
         self._tau = target_update_tau
         self.policy_delay = policy_delay

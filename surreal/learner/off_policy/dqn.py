@@ -13,10 +13,10 @@ from torch import Tensor
 
 from surreal.base.contracts import ReplayView
 from surreal.base.pytorch import Module
+from surreal.base.ranges import NonNegativeInt, Positive, PositiveInt, PositiveShare, checked
 from surreal.base.types import Batch
 from surreal.learner.gradients import GradientLearner
 from surreal.learner.losses import chosen_q, huber_loss
-from surreal.learner.option_checks import check_positive
 from surreal.learner.returns import q_target
 from surreal.learner.target import TargetNetwork, UpdateNoise
 from surreal.model import NoisyQFunction
@@ -29,32 +29,31 @@ class DQNLearner(GradientLearner[Module, Batch]):
         model: maps observations to `[B, n_actions]` values.
         replay: gives the batches; gets |TD error| as priorities if it wants them.
         double: choose the bootstrap action by the online network (less overestimation), not by the target network.
-        huber_delta: error from which on the loss grows linearly, > 0; raising it lets large errors weigh more.
-        target_update_period: updates between two copies to the target network, >= 1.
-        target_update_tau: follow softly instead, at every update, in (0, 1]; None copies by period.
+        huber_delta: error from which on the loss grows linearly; raising it lets large errors weigh more.
+        target_update_period: updates between two copies to the target network.
+        target_update_tau: follow softly instead, at every update; None copies by period.
         initial_learning_rate: see `GradientLearner`.
-        seed: seed of the noise of a `NoisyQFunction`, >= 0.
+        seed: seed of the noise of a `NoisyQFunction`.
         options: see `GradientLearner`.
     """
 
     takes = frozenset({"transitions"})
 
+    @checked
     def __init__(
         self,
         model: Module,
         replay: ReplayView | None = None,
         *,
         double: bool = True,
-        huber_delta: float = 1.0,
-        target_update_period: int = 100,
-        target_update_tau: float | None = None,
-        initial_learning_rate: float = 1e-4,
-        seed: int = 0,
+        huber_delta: Positive = 1.0,
+        target_update_period: PositiveInt = 100,
+        target_update_tau: PositiveShare | None = None,
+        initial_learning_rate: Positive = 1e-4,
+        seed: NonNegativeInt = 0,
         **options: Any,
     ) -> None:
         super().__init__(model, replay, initial_learning_rate=initial_learning_rate, **options)
-        check_positive(huber_delta=huber_delta)
-        TargetNetwork.check(target_update_period, target_update_tau)
         self.double = double
         self.huber_delta = huber_delta
         self._noise = UpdateNoise(seed, self.device)

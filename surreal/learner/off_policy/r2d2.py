@@ -17,10 +17,10 @@ from torch.nn import functional
 from surreal.base import tree
 from surreal.base.contracts import ReplayView
 from surreal.base.pytorch import Module
+from surreal.base.ranges import Positive, PositiveInt, PositiveShare, checked
 from surreal.base.types import TrajectoryBatch
 from surreal.learner.gradients import GradientLearner
 from surreal.learner.losses import check_rank
-from surreal.learner.option_checks import check_positive
 from surreal.learner.returns import among_legal
 from surreal.learner.target import TargetNetwork
 
@@ -43,13 +43,13 @@ class R2D2Learner(GradientLearner[Module, TrajectoryBatch]):
     Args:
         model: recurrent; maps observations [T, B, ...] and a state to `[T, B, n_actions]` values and a state.
         replay: gives the batches; gets priorities of sequences if it wants them.
-        n_step: rewards that are summed before the bootstrap value, >= 1. Raising it propagates rewards faster, and
+        n_step: rewards that are summed before the bootstrap value. Raising it propagates rewards faster, and
             trusts the past policy more.
         rescale_values: learn values squashed by h(x) = sign(x) (sqrt(|x| + 1) - 1) + 0.001 x, for rewards of very
             different sizes.
-        huber_delta: error from which on the loss grows linearly, > 0.
-        target_update_period: updates between two copies to the target network, >= 1.
-        target_update_tau: follow softly instead, at every update, in (0, 1]; None copies by period.
+        huber_delta: error from which on the loss grows linearly.
+        target_update_period: updates between two copies to the target network.
+        target_update_tau: follow softly instead, at every update; None copies by period.
         initial_learning_rate: see `GradientLearner`.
         options: see `GradientLearner`.
 
@@ -59,26 +59,23 @@ class R2D2Learner(GradientLearner[Module, TrajectoryBatch]):
 
     takes = frozenset({"sequences"})
 
+    @checked
     def __init__(
         self,
         model: Module,
         replay: ReplayView | None = None,
         *,
-        n_step: int = 5,
+        n_step: PositiveInt = 5,
         rescale_values: bool = True,
-        huber_delta: float = 1.0,
-        target_update_period: int = 100,
-        target_update_tau: float | None = None,
-        initial_learning_rate: float = 1e-4,
+        huber_delta: Positive = 1.0,
+        target_update_period: PositiveInt = 100,
+        target_update_tau: PositiveShare | None = None,
+        initial_learning_rate: Positive = 1e-4,
         **options: Any,
     ) -> None:
         super().__init__(model, replay, initial_learning_rate=initial_learning_rate, **options)
         if model.state_shape is None:
             raise ValueError("R2D2Learner needs a model with memory: use_lstm: true")
-        if n_step < 1:
-            raise ValueError(f"n_step is {n_step}; it must be >= 1")
-        check_positive(huber_delta=huber_delta)
-        TargetNetwork.check(target_update_period, target_update_tau)
         self.n_step = n_step
         self.rescale_values = rescale_values
         self.huber_delta = huber_delta

@@ -16,10 +16,10 @@ from torch import Tensor, nn
 
 from surreal.base.contracts import ReplayView
 from surreal.base.pytorch import Module
+from surreal.base.ranges import NonNegativeInt, Positive, PositiveShare, checked
 from surreal.base.types import Batch
 from surreal.learner.gradients import GradientLearner
 from surreal.learner.losses import critic_loss
-from surreal.learner.option_checks import check_positive
 from surreal.learner.stepping.reports import normal_values
 from surreal.learner.target import TargetNetwork, UpdateNoise
 from surreal.model import SoftModel
@@ -52,37 +52,37 @@ class SACLearner(GradientLearner[SoftModel, Batch]):
         model: a `SoftActorCritic`, or a `DiscreteSoftActorCritic`.
         replay: gives the batches; gets |TD error|, the mean over the critics, as priorities if it wants them.
         initial_learning_rate: see `GradientLearner`.
-        critic_learning_rate: learning rate of the critics, > 0; None: `initial_learning_rate`, which is always the
+        critic_learning_rate: learning rate of the critics; None: `initial_learning_rate`, which is always the
             actor's.
-        temperature: what a nat of entropy is worth, in reward, > 0; raising it explores more. Where it is learned, it
-            begins with this.
+        temperature: what a nat of entropy is worth, in reward; raising it explores more. Where it is learned, it begins
+            with this.
         learn_temperature: adjust it so that the policy's entropy is `target_entropy`.
-        temperature_learning_rate: > 0; None: `initial_learning_rate`.
+        temperature_learning_rate: learning rate of the temperature; None: `initial_learning_rate`.
         target_entropy: in nats, of actions scaled to [-1, 1]; raising it keeps the policy more random. None: minus the
             number of an action's components; 0.98 log(n) of n discrete actions, which many tasks want lower.
-        target_update_tau: how far the target critics follow in each update, in (0, 1]; raising it makes them follow
-            faster.
+        target_update_tau: how far the target critics follow in each update; raising it makes them follow faster.
         gradients_norm_clipping: see `GradientLearner`.
-        seed: seed of the actions drawn, >= 0.
+        seed: seed of the actions drawn.
         options: see `GradientLearner`.
     """
 
     takes = frozenset({"transitions"})
 
+    @checked
     def __init__(
         self,
         model: SoftModel,
         replay: ReplayView | None = None,
         *,
-        initial_learning_rate: float = 3e-4,
-        critic_learning_rate: float | None = None,
-        temperature: float = 1.0,
+        initial_learning_rate: Positive = 3e-4,
+        critic_learning_rate: Positive | None = None,
+        temperature: Positive = 1.0,
         learn_temperature: bool = True,
-        temperature_learning_rate: float | None = None,
+        temperature_learning_rate: Positive | None = None,
         target_entropy: float | None = None,
-        target_update_tau: float = 0.005,
-        gradients_norm_clipping: float | None = None,
-        seed: int = 0,
+        target_update_tau: PositiveShare = 0.005,
+        gradients_norm_clipping: Positive | None = None,
+        seed: NonNegativeInt = 0,
         **options: Any,
     ) -> None:
         super().__init__(
@@ -97,8 +97,6 @@ class SACLearner(GradientLearner[SoftModel, Batch]):
                 f"the model is a {type(model).__name__}; it must be a SoftActorCritic or a DiscreteSoftActorCritic"
             )
         rates = {"critic_learning_rate": critic_learning_rate, "temperature_learning_rate": temperature_learning_rate}
-        check_positive(**rates, temperature=temperature)
-        TargetNetwork.check(1, target_update_tau)
         self._rates = rates
         self._initial_temperature = temperature
         self._learns_temperature = learn_temperature

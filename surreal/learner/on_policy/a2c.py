@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from surreal.base.contracts import ReplayView
+from surreal.base.ranges import NonNegative, NonNegativeInt, Positive, Share, checked
 from surreal.base.specs import ObsSpec
 from surreal.base.types import TrajectoryBatch
 from surreal.learner.curiosity import CuriositySettings, Surprise, read_curiosity, surprise
@@ -28,7 +29,6 @@ from surreal.learner.on_policy.policy_losses import (
     policy_gradient_loss,
     value_loss,
 )
-from surreal.learner.option_checks import check_positive, check_shares
 from surreal.learner.returns import generalised_advantages
 from surreal.model import ActorCritic
 from surreal.model.base import Model
@@ -42,32 +42,34 @@ class A2CLearner(ActorCriticLearner):
     Args:
         model: see `ActorCriticLearner`.
         replay: see `ActorCriticLearner`.
-        gae_lambda: in [0, 1]; 1 is A3C's n-step advantage, lowering it has less variance and trusts the value more.
+        gae_lambda: lambda of generalized advantages; 1 is A3C's n-step advantage, lowering it has less variance and
+            trusts the value more.
         policy_clip: for agents that lag: weight each action by how much likelier it has become, but no further than
-            this from 1 (PPO's clipped loss), > 0. None: take agents to act with the newest policy, as A3C does.
-        critic_clip: keep the value within this of the one that the agent recorded (PPO's clipped loss), > 0; None: no
-            such bound.
+            this from 1 (PPO's clipped loss). None: take agents to act with the newest policy, as A3C does.
+        critic_clip: keep the value within this of the one that the agent recorded (PPO's clipped loss); None: no such
+            bound.
         icm: intrinsic curiosity, reward for what could not be foreseen, as `{reward_scale, forward_share,
             learning_rate, hidden_sizes, convolutions, activation, units}`; see `surreal.learner.curiosity`. {} takes
             all defaults. None: none.
         initial_learning_rate: see `GradientLearner`.
-        seed: seed of the initial parameters of curiosity's networks, >= 0.
+        seed: seed of the initial parameters of curiosity's networks.
         options: see `ActorCriticLearner`.
     """
 
+    @checked
     def __init__(
         self,
         model: Model,
         replay: ReplayView | None = None,
         *,
-        gae_lambda: float = 1.0,
-        entropy_beta: float = 0.01,
+        gae_lambda: Share = 1.0,
+        entropy_beta: NonNegative = 0.01,
         normalize_advantage: bool = False,
-        policy_clip: float | None = None,
-        critic_clip: float | None = None,
+        policy_clip: Positive | None = None,
+        critic_clip: Positive | None = None,
         icm: Mapping[str, Any] | None = None,
-        initial_learning_rate: float = 7e-4,
-        seed: int = 0,
+        initial_learning_rate: Positive = 7e-4,
+        seed: NonNegativeInt = 0,
         **options: Any,
     ) -> None:
         super().__init__(
@@ -78,8 +80,6 @@ class A2CLearner(ActorCriticLearner):
             initial_learning_rate=initial_learning_rate,
             **options,
         )
-        check_shares(gae_lambda=gae_lambda)
-        check_positive(policy_clip=policy_clip, critic_clip=critic_clip)
         self.gae_lambda = gae_lambda
         self.policy_clip = policy_clip
         self.critic_clip = critic_clip

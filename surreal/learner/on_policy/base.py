@@ -11,17 +11,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 from torch import Tensor
 from typing_extensions import TypeVar
 
 from surreal.base.contracts import ReplayView
+from surreal.base.ranges import NonNegative, Positive, PositiveInt, checked
 from surreal.base.types import TrajectoryBatch
 from surreal.learner.gradients import GradientLearner
 from surreal.learner.on_policy.evaluating import evaluate, filtered
 from surreal.learner.on_policy.policy_losses import mean_of_steps, normalise, policy_drift
-from surreal.learner.option_checks import check_not_negative, check_positive
 from surreal.learner.stepping.optimizers import MODEL
 from surreal.learner.stepping.reports import normal_values
 from surreal.model import Distribution
@@ -40,13 +40,13 @@ class ActorCriticLearner(GradientLearner[ModelT, TrajectoryBatch]):
     Args:
         model: gives a `PolicyValue`, see `surreal.model.ActorCritic`.
         replay: gives trajectories, with what `surreal.agent.PolicyAgent` records.
-        entropy_beta: weight of the policy's entropy, >= 0; raising it keeps the policy random for longer.
-        critic_scale: weight of the value's loss, >= 0; raising it fits the value faster.
+        entropy_beta: weight of the policy's entropy; raising it keeps the policy random for longer.
+        critic_scale: weight of the value's loss; raising it fits the value faster.
         normalize_advantage: shift and scale the advantages of a batch to mean 0 and deviation 1.
         entropy_type: Gauss: the entropy is that of the whole action, the sum over its components. Origin: the mean over
             them, as in the A3C paper, whose normal has one deviation for all: `entropy_beta` then means the same for
             any number of components. One discrete choice has one component.
-        critic_learning_rate: learning rate of the value, > 0, if the model has its own network for it
+        critic_learning_rate: learning rate of the value, if the model has its own network for it
             (`value_hidden_sizes`). None: `initial_learning_rate`, which is always the policy's.
         gradients_norm_clipping: see `GradientLearner`.
         metrics_interval: see `Learner`.
@@ -64,18 +64,19 @@ class ActorCriticLearner(GradientLearner[ModelT, TrajectoryBatch]):
             else:
                 cls.learn = lambda self, _i, batch: self.improve(batch)  # type: ignore[assignment, attr-defined]
 
+    @checked
     def __init__(
         self,
         model: ModelT,
         replay: ReplayView | None = None,
         *,
-        entropy_beta: float = 0.0,
-        critic_scale: float = 0.5,
+        entropy_beta: NonNegative = 0.0,
+        critic_scale: NonNegative = 0.5,
         normalize_advantage: bool = True,
-        entropy_type: str = "Gauss",
-        critic_learning_rate: float | None = None,
-        gradients_norm_clipping: float | None = 0.5,
-        metrics_interval: int = 1,
+        entropy_type: Literal["Gauss", "Origin"] = "Gauss",
+        critic_learning_rate: Positive | None = None,
+        gradients_norm_clipping: Positive | None = 0.5,
+        metrics_interval: PositiveInt = 1,
         **options: Any,
     ) -> None:
         super().__init__(
@@ -85,10 +86,6 @@ class ActorCriticLearner(GradientLearner[ModelT, TrajectoryBatch]):
             metrics_interval=metrics_interval,
             **options,
         )
-        check_not_negative(entropy_beta=entropy_beta, critic_scale=critic_scale)
-        check_positive(critic_learning_rate=critic_learning_rate)
-        if entropy_type not in ("Gauss", "Origin"):
-            raise ValueError(f"entropy_type is {entropy_type!r}; it must be Gauss or Origin")
         if critic_learning_rate is not None and model.value_hiddens is None:
             raise ValueError(
                 f"critic_learning_rate is {critic_learning_rate}, but the model has no separate network for the value"

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from surreal.base import tree
 from surreal.base.contracts import ReplayView
+from surreal.base.ranges import NonNegativeInt, Positive, PositiveInt, PositiveShare, Share, checked
 from surreal.base.specs import ObsSpec
 from surreal.base.types import TrajectoryBatch
 from surreal.learner.losses import critic_loss
@@ -25,9 +26,8 @@ from surreal.learner.on_policy.evaluating import compute, legal
 from surreal.learner.on_policy.minibatches import Minibatch, minibatches
 from surreal.learner.on_policy.policy_critics import PolicyCritics, make_policy_critics
 from surreal.learner.on_policy.policy_losses import explained_variance, interpolated_loss, mean_of_steps, value_loss
-from surreal.learner.option_checks import check_positive, check_shares
 from surreal.learner.returns import generalised_advantages
-from surreal.learner.target import TargetNetwork, UpdateNoise
+from surreal.learner.target import UpdateNoise
 from surreal.model import ActorCritic, Distribution
 from surreal.model.base import make_generator
 from surreal.model.conv import ConvStage, read_convolutions
@@ -54,55 +54,48 @@ class IPGLearner(ActorCriticLearner[ActorCritic]):
     Args:
         model: an `ActorCritic` without memory, over discrete actions, or a Box with finite bounds.
         replay: gives trajectories; mixed with replayed ones, or fresh alone: then the critics are asked about these.
-        interpolation_weight: nu of the paper, weight of the critics' gradient against that of fresh steps, in [0, 1]; 0
-            is A2C, 1 the critics' alone. Raising it has less variance, and trusts the critics more.
+        interpolation_weight: nu of the paper, weight of the critics' gradient against that of fresh steps; 0 is A2C, 1
+            the critics' alone. Raising it has less variance, and trusts the critics more.
         control_variate: subtract from advantages what the critics think of them, and give the critics' gradient its
             full weight in return; less variance where they are right.
-        gae_lambda: lambda of generalized advantages, in [0, 1]; raising it has more variance and less bias.
+        gae_lambda: lambda of generalized advantages; raising it has more variance and less bias.
         normalize_advantage: shift and scale the advantages of a batch to mean 0 and deviation 1, and scale the critics'
             values by as much.
-        critics: how many networks learn Q, >= 1; the smallest value counts.
+        critics: how many networks learn Q; the smallest value counts.
         critic_hidden_sizes: units of their dense layers; None: those of the model.
         critic_convolutions: for images, before these layers, as in `ComposedModel`; None takes images as vectors.
-        critic_learning_rate: learning rate of the critics, > 0; None: `initial_learning_rate`, which is always the
+        critic_learning_rate: learning rate of the critics; None: `initial_learning_rate`, which is always the
             policy's.
-        critic_iterations: epochs of the critics over a batch, >= 1.
-        mini_batch: steps of a minibatch of the critics, >= 1; None: the whole batch.
-        target_update_tau: how far the target critics follow after each minibatch, in (0, 1].
-        seed: seed of the critics' initial parameters, the order of minibatches and the actions drawn, >= 0.
+        critic_iterations: epochs of the critics over a batch.
+        mini_batch: steps of a minibatch of the critics; None: the whole batch.
+        target_update_tau: how far the target critics follow after each minibatch.
+        seed: seed of the critics' initial parameters, the order of minibatches and the actions drawn.
         options: see `ActorCriticLearner`.
     """
 
     takes = frozenset({"mixed", "trajectories"})
 
+    @checked
     def __init__(
         self,
         model: ActorCritic,
         replay: ReplayView | None = None,
         *,
-        interpolation_weight: float = 0.2,
+        interpolation_weight: Share = 0.2,
         control_variate: bool = False,
-        gae_lambda: float = 0.95,
+        gae_lambda: Share = 0.95,
         normalize_advantage: bool = True,
-        critics: int = 2,
-        critic_hidden_sizes: Sequence[int] | None = None,
+        critics: PositiveInt = 2,
+        critic_hidden_sizes: Sequence[PositiveInt] | None = None,
         critic_convolutions: str | Sequence[ConvStage | Mapping[str, Any]] | None = None,
-        critic_learning_rate: float | None = None,
-        critic_iterations: int = 1,
-        mini_batch: int | None = 64,
-        target_update_tau: float = 0.005,
-        seed: int = 0,
+        critic_learning_rate: Positive | None = None,
+        critic_iterations: PositiveInt = 1,
+        mini_batch: PositiveInt | None = 64,
+        target_update_tau: PositiveShare = 0.005,
+        seed: NonNegativeInt = 0,
         **options: Any,
     ) -> None:
         super().__init__(model, replay, normalize_advantage=normalize_advantage, **options)
-        check_shares(interpolation_weight=interpolation_weight, gae_lambda=gae_lambda)
-        check_positive(
-            critics=critics,
-            critic_learning_rate=critic_learning_rate,
-            critic_iterations=critic_iterations,
-            mini_batch=mini_batch,
-        )
-        TargetNetwork.check(1, target_update_tau)
         if not isinstance(model, ActorCritic) or model.state_shape is not None:
             raise ValueError(f"the model is a {type(model).__name__}; it must be an ActorCritic without use_lstm")
         self.interpolation_weight = interpolation_weight

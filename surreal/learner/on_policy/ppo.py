@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from surreal.base.contracts import ReplayView
+from surreal.base.ranges import NonNegative, NonNegativeInt, Positive, PositiveInt, Share, checked
 from surreal.base.types import TrajectoryBatch
 from surreal.learner.on_policy.base import ActorCriticLearner
 from surreal.learner.on_policy.evaluating import Targets, make_targets
@@ -27,7 +28,6 @@ from surreal.learner.on_policy.policy_losses import (
     mean_of_steps,
     value_loss,
 )
-from surreal.learner.option_checks import check_not_negative, check_positive, check_shares
 from surreal.model.base import Model
 
 
@@ -47,22 +47,22 @@ class PPOLearner(ActorCriticLearner):
     Args:
         model: see `ActorCriticLearner`.
         replay: see `ActorCriticLearner`.
-        policy_iterations: epochs over a batch, >= 1; raising it learns more from each env step, and goes further.
-        value_func_iterations: epochs of the value, >= 1, if the model has its own network for it
+        policy_iterations: epochs over a batch; raising it learns more from each env step, and goes further.
+        value_func_iterations: epochs of the value, if the model has its own network for it
             (`value_hidden_sizes`). None: as many as of the policy.
-        mini_batch: steps of a minibatch, >= 1. Raising it gives fewer and less noisy steps. A recurrent model gets as
+        mini_batch: steps of a minibatch. Raising it gives fewer and less noisy steps. A recurrent model gets as
             many whole trajectories as come nearest. None: the whole batch at once.
-        clip_range: ratios further than this from 1 stop moving, > 0; raising it allows larger steps. None: only the
+        clip_range: ratios further than this from 1 stop moving; raising it allows larger steps. None: only the
             penalty of `kl_target` holds the policy.
         clip_range_end: where the clip range ends, along the same schedule as the learning rate (`max_global_step`,
-            `schedule_step`), >= 0; None: it stays.
+            `schedule_step`); None: it stays.
         kl_target: add a penalty on the divergence from the policy before the update, whose weight is adapted so that
-            updates come to this divergence, in nats, > 0. None: none.
-        max_kl: end an update's epochs of the policy when the divergence of a minibatch is above this, in nats, > 0.
-            None: never.
+            updates come to this divergence, in nats. None: none.
+        max_kl: end an update's epochs of the policy when the divergence of a minibatch is above this, in nats. None:
+            never.
         vf_clipped_loss: clip the value's loss too, by the same range.
-        gae_lambda: lambda of generalized advantages, in [0, 1]; raising it has more variance and less bias.
-        l2_coeff: weight of the squares of the value's parameters, >= 0; raising it keeps values smoother.
+        gae_lambda: lambda of generalized advantages; raising it has more variance and less bias.
+        l2_coeff: weight of the squares of the value's parameters; raising it keeps values smoother.
         initial_learning_rate: see `GradientLearner`.
         seed: seed of the order of minibatches.
         options: see `ActorCriticLearner`.
@@ -70,36 +70,27 @@ class PPOLearner(ActorCriticLearner):
 
     takes_several_steps = True
 
+    @checked
     def __init__(
         self,
         model: Model,
         replay: ReplayView | None = None,
         *,
-        policy_iterations: int = 10,
-        value_func_iterations: int | None = None,
-        mini_batch: int | None = 64,
-        clip_range: float | None = 0.2,
-        clip_range_end: float | None = None,
-        kl_target: float | None = None,
-        max_kl: float | None = None,
+        policy_iterations: PositiveInt = 10,
+        value_func_iterations: PositiveInt | None = None,
+        mini_batch: PositiveInt | None = 64,
+        clip_range: Positive | None = 0.2,
+        clip_range_end: NonNegative | None = None,
+        kl_target: Positive | None = None,
+        max_kl: Positive | None = None,
         vf_clipped_loss: bool = False,
-        gae_lambda: float = 0.95,
-        l2_coeff: float = 0.0,
-        initial_learning_rate: float = 3e-4,
-        seed: int = 0,
+        gae_lambda: Share = 0.95,
+        l2_coeff: NonNegative = 0.0,
+        initial_learning_rate: Positive = 3e-4,
+        seed: NonNegativeInt = 0,
         **options: Any,
     ) -> None:
         super().__init__(model, replay, initial_learning_rate=initial_learning_rate, **options)
-        check_positive(
-            policy_iterations=policy_iterations,
-            value_func_iterations=value_func_iterations,
-            mini_batch=mini_batch,
-            clip_range=clip_range,
-            kl_target=kl_target,
-            max_kl=max_kl,
-        )
-        check_shares(gae_lambda=gae_lambda)
-        check_not_negative(l2_coeff=l2_coeff)
         if clip_range is None and kl_target is None:
             raise ValueError("clip_range and kl_target are both null; one of them must hold the policy")
         if clip_range is None and (clip_range_end is not None or vf_clipped_loss):

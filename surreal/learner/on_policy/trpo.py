@@ -7,13 +7,14 @@ is appendix C of the paper.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from surreal.base.contracts import ReplayView
+from surreal.base.ranges import NonNegativeInt, Positive, PositiveInt, Share, checked
 from surreal.base.types import Gradients, TrajectoryBatch
 from surreal.learner.gradients import GradientLearner
 from surreal.learner.on_policy.evaluating import (
@@ -30,7 +31,6 @@ from surreal.learner.on_policy.policy_losses import (
     value_loss,
 )
 from surreal.learner.on_policy.trust_region import conjugate_gradient, shorter_fraction
-from surreal.learner.option_checks import check_positive, check_shares
 from surreal.learner.stepping.optimizers import MODEL
 from surreal.learner.stepping.reports import normal_values
 from surreal.model.base import Model
@@ -57,24 +57,23 @@ class TRPOLearner(GradientLearner[Model, TrajectoryBatch]):
     Args:
         model: gives a `PolicyValue`, with its own network for the value (`value_hidden_sizes`).
         replay: gives trajectories, with the log-probabilities that `surreal.agent.PolicyAgent` records.
-        max_kl: divergence that a step of the policy may have, in nats, > 0; raising it allows larger steps.
-        damping: added to the Fisher matrix's diagonal, > 0; raising it makes steps shorter where the policy hardly
+        max_kl: divergence that a step of the policy may have, in nats; raising it allows larger steps.
+        damping: added to the Fisher matrix's diagonal; raising it makes steps shorter where the policy hardly
             changes, and the solution more stable.
-        cg_iterations: iterations of the conjugate gradients, >= 1; raising it comes nearer to the natural gradient, at
-            the cost of a pass each.
-        line_search_steps: shorter steps that are tried before the policy is left unchanged, >= 1.
-        line_search_decay: length of each of them to the one before, in [0, 1], of an Origin line search.
+        cg_iterations: iterations of the conjugate gradients; raising it comes nearer to the natural gradient, at the
+            cost of a pass each.
+        line_search_steps: shorter steps that are tried before the policy is left unchanged.
+        line_search_decay: length of each of them to the one before, of an Origin line search.
         linesearch_type: Origin: each try is `line_search_decay` of the one before. Adaptive: it is where divergence and
             surrogate of the last one say that a step will do, which needs fewer tries.
         subtype: how the divergence's curvature is found. trpo-d2: by second derivatives. trpo-d1: by first derivatives
             alone, the difference of two gradients; for what has no second derivatives, and a little less exact.
-        timesteps_per_batch: gather batches until they have this many steps, >= 1, and learn then. None: from each
-            batch.
-        episodes_per_batch: gather them until this many episodes have ended in them, >= 1; None likewise. What is
-            gathered is lost with a learner that dies.
-        value_func_iterations: epochs of the value over a batch, >= 1.
-        mini_batch: steps of a minibatch of the value, >= 1; None: the whole batch.
-        gae_lambda: lambda of generalized advantages, in [0, 1]; raising it has more variance and less bias.
+        timesteps_per_batch: gather batches until they have this many steps, and learn then. None: from each batch.
+        episodes_per_batch: gather them until this many episodes have ended in them; None likewise. What is gathered
+            is lost with a learner that dies.
+        value_func_iterations: epochs of the value over a batch.
+        mini_batch: steps of a minibatch of the value; None: the whole batch.
+        gae_lambda: lambda of generalized advantages; raising it has more variance and less bias.
         normalize_advantage: shift and scale the advantages of a batch to mean 0 and deviation 1.
         metrics_interval: see `Learner`.
         seed: seed of the order of minibatches.
@@ -85,47 +84,32 @@ class TRPOLearner(GradientLearner[Model, TrajectoryBatch]):
     skipped_limit = 3
     only_steps_down_gradients = False  # the policy's step is along a natural gradient, as long as a search finds
 
+    @checked
     def __init__(
         self,
         model: Model,
         replay: ReplayView | None = None,
         *,
-        max_kl: float = 0.01,
-        damping: float = 0.1,
-        cg_iterations: int = 15,
-        line_search_steps: int = 10,
-        line_search_decay: float = 0.8,
-        linesearch_type: str = "Origin",
-        subtype: str = "trpo-d2",
-        timesteps_per_batch: int | None = None,
-        episodes_per_batch: int | None = None,
-        value_func_iterations: int = 10,
-        mini_batch: int | None = 128,
-        gae_lambda: float = 0.98,
+        max_kl: Positive = 0.01,
+        damping: Positive = 0.1,
+        cg_iterations: PositiveInt = 15,
+        line_search_steps: PositiveInt = 10,
+        line_search_decay: Share = 0.8,
+        linesearch_type: Literal["Origin", "Adaptive"] = "Origin",
+        subtype: Literal["trpo-d1", "trpo-d2"] = "trpo-d2",
+        timesteps_per_batch: PositiveInt | None = None,
+        episodes_per_batch: PositiveInt | None = None,
+        value_func_iterations: PositiveInt = 10,
+        mini_batch: PositiveInt | None = 128,
+        gae_lambda: Share = 0.98,
         normalize_advantage: bool = True,
-        metrics_interval: int = 1,
-        seed: int = 0,
+        metrics_interval: PositiveInt = 1,
+        seed: NonNegativeInt = 0,
         **options: Any,
     ) -> None:
         super().__init__(model, replay, metrics_interval=metrics_interval, **options)
-        check_positive(
-            max_kl=max_kl,
-            damping=damping,
-            cg_iterations=cg_iterations,
-            line_search_steps=line_search_steps,
-            value_func_iterations=value_func_iterations,
-            mini_batch=mini_batch,
-            timesteps_per_batch=timesteps_per_batch,
-            episodes_per_batch=episodes_per_batch,
-        )
-        check_shares(line_search_decay=line_search_decay, gae_lambda=gae_lambda)
         if model.value_hiddens is None:
             raise ValueError("the model's value shares the policy's network; give it its own (value_hidden_sizes)")
-        if linesearch_type not in ("Origin", "Adaptive"):
-            raise ValueError(f"linesearch_type is {linesearch_type!r}; it must be Origin or Adaptive")
-        if subtype not in ("trpo-d1", "trpo-d2"):
-            other = "; for PPO, set learner.class to surreal.learner.PPOLearner" if subtype == "ppo" else ""
-            raise ValueError(f"subtype is {subtype!r}; it must be trpo-d1 or trpo-d2{other}")
         if subtype == "trpo-d2" and options.get("compile"):
             raise ValueError("compile is true, but it leaves no second derivatives; set subtype to trpo-d1")
         if timesteps_per_batch is not None and episodes_per_batch is not None:

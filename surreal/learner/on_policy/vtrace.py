@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from surreal.base.contracts import ReplayView
+from surreal.base.ranges import NonNegative, Positive, Share, checked
 from surreal.base.types import TrajectoryBatch
 from surreal.learner.on_policy.base import ActorCriticLearner
 from surreal.learner.on_policy.evaluating import evaluate, recorded
@@ -20,7 +21,6 @@ from surreal.learner.on_policy.policy_losses import (
     policy_gradient_loss,
     value_loss,
 )
-from surreal.learner.option_checks import check_positive, check_shares
 from surreal.learner.returns import vtrace
 from surreal.model.base import Model
 
@@ -31,28 +31,27 @@ class VTraceLearner(ActorCriticLearner):
     Args:
         model: see `ActorCriticLearner`.
         replay: see `ActorCriticLearner`.
-        rho_bar: bound of the importance weights, > 0; lowering it has less variance, and values a policy nearer to the
+        rho_bar: bound of the importance weights; lowering it has less variance, and values a policy nearer to the
             one that acted.
-        c_bar: bound of the weights that traces are cut by, > 0 and <= rho_bar; lowering it learns more slowly.
-        trace_lambda: in [0, 1]; lowering it has less variance and trusts the value more.
+        c_bar: bound of the weights that traces are cut by, <= rho_bar; lowering it learns more slowly.
+        trace_lambda: share of each trace that is kept; lowering it has less variance and trusts the value more.
         options: see `ActorCriticLearner`.
     """
 
+    @checked
     def __init__(
         self,
         model: Model,
         replay: ReplayView | None = None,
         *,
-        rho_bar: float = 1.0,
-        c_bar: float = 1.0,
-        trace_lambda: float = 1.0,
-        entropy_beta: float = 0.01,
+        rho_bar: Positive = 1.0,
+        c_bar: Positive = 1.0,
+        trace_lambda: Share = 1.0,
+        entropy_beta: NonNegative = 0.01,
         normalize_advantage: bool = False,
         **options: Any,
     ) -> None:
         super().__init__(model, replay, entropy_beta=entropy_beta, normalize_advantage=normalize_advantage, **options)
-        check_positive(rho_bar=rho_bar, c_bar=c_bar)
-        check_shares(trace_lambda=trace_lambda)
         if c_bar > rho_bar:
             raise ValueError(f"c_bar is {c_bar}; it must be <= rho_bar, which is {rho_bar}")
         self.rho_bar = rho_bar

@@ -14,19 +14,18 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-RULES = ("fifo", "avg", "dc")
+from surreal.base.ranges import PositiveInt, checked
 
 
 class Mean:
     """Gathers gradients until there are enough for a mean.
 
     Args:
-        number: number of gradients in a mean, >= 1.
+        number: number of gradients in a mean.
     """
 
-    def __init__(self, number: int) -> None:
-        if number < 1:
-            raise ValueError(f"num_gradients is {number}; it must be >= 1")
+    @checked
+    def __init__(self, number: PositiveInt) -> None:
         self._number = number
         self._count = 0
         self._sums: dict[str, Tensor] = {}
@@ -78,12 +77,11 @@ class History:
     """Parameters as they were published, for as many updates.
 
     Args:
-        updates: for which they are remembered, >= 1.
+        updates: for which they are remembered.
     """
 
-    def __init__(self, updates: int) -> None:
-        if updates < 1:
-            raise ValueError(f"dc_history is {updates}; it must be >= 1")
+    @checked
+    def __init__(self, updates: PositiveInt) -> None:
         self._updates = updates
         self._former: deque[_Former] = deque()
 

@@ -16,16 +16,17 @@ import json
 import math
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Protocol
+from typing import Literal, Protocol
 
 import torch
 from torch import Tensor
 
 from surreal.base.errors import ContractError
 from surreal.base.metrics import MeanDuration
+from surreal.base.ranges import NonNegative, PositiveInt, checked
 from surreal.base.types import Gradients
 from surreal.learner.gradients import GradientLearner
-from surreal.learner.parameter_server.combining import RULES, History, Mean, compensate
+from surreal.learner.parameter_server.combining import History, Mean, compensate
 from surreal.model.filters import COUNTS, FilterCounts
 
 
@@ -52,28 +53,25 @@ class ParameterServer:
         learner: learner whose parameters are moved; it is ready.
         combine: fifo: each gradient is a step. avg: the mean of `num_gradients` is. dc: as fifo, with each gradient
             corrected for the parameters having moved on since it was computed.
-        num_gradients: gradients in a mean, >= 1; raising it gives fewer and steadier steps.
-        dc_lambda: strength of the correction, >= 0; raising it corrects more, 0 not at all.
-        dc_history: updates for which published parameters are remembered, >= 1; raising it takes memory.
+        num_gradients: gradients in a mean; raising it gives fewer and steadier steps.
+        dc_lambda: strength of the correction; raising it corrects more, 0 not at all.
+        dc_history: updates for which published parameters are remembered; raising it takes memory.
         names: `group/name` of the parameters that are this server's, of several; None: all of them.
         gather: exchanges bytes with the other servers (`ServerGroup.gather`); needed with `names`.
     """
 
+    @checked
     def __init__(
         self,
         learner: GradientLearner,
         *,
-        combine: str = "fifo",
-        num_gradients: int = 4,
-        dc_lambda: float = 0.05,
-        dc_history: int = 20,
+        combine: Literal["fifo", "avg", "dc"] = "fifo",
+        num_gradients: PositiveInt = 4,
+        dc_lambda: NonNegative = 0.05,
+        dc_history: PositiveInt = 20,
         names: Collection[str] | None = None,
         gather: Callable[[bytes], list[bytes]] | None = None,
     ) -> None:
-        if combine not in RULES:
-            raise ValueError(f"combine_gradients is {combine!r}; it must be one of {', '.join(RULES)}")
-        if dc_lambda < 0.0:
-            raise ValueError(f"dc_lambda is {dc_lambda}; it must be >= 0")
         if (names is None) != (gather is None):
             raise ValueError("a server of several needs both `names` and `gather`")
         if not learner.is_ready:

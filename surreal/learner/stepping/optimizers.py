@@ -6,10 +6,9 @@ import math
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
 import torch
-from annotated_types import Ge, Lt
 from torch import Tensor
 from torch.optim.rmsprop import rmsprop
 
@@ -19,8 +18,6 @@ _QUANTITIES = {"adam": ("exp_avg", "exp_avg_sq"), "rmsprop": ("square_avg",), "r
 #: Default epsilon of each optimizer.
 _EPSILONS = {"adam": 1e-8, "rmsprop": 0.01, "rmsprop_tf": 1e-5}
 _BETAS = (0.9, 0.999)
-#: Range of a running mean's decay.
-Decay = Annotated[float, Ge(0), Lt(1)]
 #: Keeps a division by a norm finite.
 _TINY = 1e-6
 #: Name of the group of parameters that is all of the model's, or all but a group with its own name.

@@ -12,17 +12,17 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
+from surreal.base.ranges import NonNegativeInt, PositiveInt, checked
 from surreal.base.specs import ObsSpec
 from surreal.base.types import Obs
 from surreal.model.activations import ActivationName, read_activation
 from surreal.model.base import LazyModel, make_generator
 from surreal.model.conv import ConvStage, read_convolutions
 from surreal.model.heads import count_actions
-from surreal.model.images import check_image_axes
+from surreal.model.images import ImageAxes
 from surreal.model.off_policy.action_range import ActionRange
 from surreal.model.off_policy.actors import CategoricalActor, DeterministicActor, SquashedNormalActor
 from surreal.model.off_policy.critics import ContinuousCritics, Critics, DiscreteCritics
-from surreal.model.torso import check_hiddens
 
 
 class OffPolicyActorCritic(LazyModel):
@@ -33,9 +33,9 @@ class OffPolicyActorCritic(LazyModel):
         critic: part that only learners use.
 
     Args:
-        hiddens: units of the dense layers (each >= 1); more units fit more and compute longer.
+        hiddens: units of the dense layers; more units fit more and compute longer.
         action_space: space of the actor's actions; a space that the class has no actor for is refused at once.
-        critics: how many networks value the actions, >= 1. Two, of which the smaller value counts, overestimate less.
+        critics: how many networks value the actions. Two, of which the smaller value counts, overestimate less.
         critic_hiddens: units of the critics' dense layers; None takes `hiddens`.
         convolutions: for images, before the dense layers: `nature`, `a3c`, `universe`, or a list; see
             `surreal.model.conv`. Actor and critics have their own. None takes images as vectors.
@@ -50,31 +50,30 @@ class OffPolicyActorCritic(LazyModel):
     actor: nn.Module
     critic: Critics
 
+    @checked
     def __init__(
         self,
-        hiddens: Sequence[int] = (256, 256),
+        hiddens: Sequence[PositiveInt] = (256, 256),
         *,
         action_space: gymnasium.Space[Any],
-        critics: int = 2,
-        critic_hiddens: Sequence[int] | None = None,
+        critics: PositiveInt = 2,
+        critic_hiddens: Sequence[PositiveInt] | None = None,
         convolutions: str | Sequence[ConvStage | Mapping[str, Any]] | None = None,
-        image_axes: str = "auto",
+        image_axes: ImageAxes = "auto",
         activation: ActivationName = "relu",
         layer_norm: bool = False,
         obs_spec: ObsSpec | None = None,
-        seed: int | None = None,
+        seed: NonNegativeInt | None = None,
     ) -> None:
         super().__init__()
-        if critics < 1:
-            raise ValueError(f"critics is {critics}; it must be >= 1")
         read_activation(activation)
         self._read_space(action_space)
-        self.hiddens = check_hiddens(hiddens)
-        self.critic_hiddens = self.hiddens if critic_hiddens is None else check_hiddens(critic_hiddens)
+        self.hiddens = tuple(hiddens)
+        self.critic_hiddens = self.hiddens if critic_hiddens is None else tuple(critic_hiddens)
         self.num_critics = critics
         self._options = {
             "convolutions": None if convolutions is None else read_convolutions(convolutions),
-            "image_axes": check_image_axes(image_axes),
+            "image_axes": image_axes,
             "activation": activation,
             "layer_norm": layer_norm,
         }

@@ -12,6 +12,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
+from surreal.base.ranges import Positive, PositiveInt, checked
 from surreal.base.types import Obs
 from surreal.model.activations import get_activation
 from surreal.model.composed import ComposedModel
@@ -24,7 +25,7 @@ class QFunction(ComposedModel):
     """A network from an observation to Q values (Mnih et al. 2013, arXiv:1312.5602).
 
     Args:
-        hiddens: units of the dense layers (each >= 1); more units fit more and compute longer.
+        hiddens: units of the dense layers; more units fit more and compute longer.
         action_space: number of actions (>= 1), or a Discrete space from 0.
         dueling: split the output into the state's value and the actions' advantages, Q = V + A - mean(A)
             (Wang et al. 2016 eq. 9, arXiv:1511.06581).
@@ -33,7 +34,7 @@ class QFunction(ComposedModel):
 
     def __init__(
         self,
-        hiddens: Sequence[int] = (64, 64),
+        hiddens: Sequence[PositiveInt] = (64, 64),
         *,
         action_space: int | spaces.Discrete,
         dueling: bool = False,
@@ -66,14 +67,14 @@ class ConvQFunction(QFunction):
     uint8 is scaled by 1/255.
 
     Args:
-        hiddens: units of the dense layers (each >= 1) between the convolutions and the values; more fit more.
+        hiddens: units of the dense layers between the convolutions and the values; more fit more.
         convolutions: `nature`, `a3c`, `universe`, `impala`, or a list; see `ComposedModel`.
         options: see `QFunction`.
     """
 
     def __init__(
         self,
-        hiddens: Sequence[int] = (512,),
+        hiddens: Sequence[PositiveInt] = (512,),
         *,
         convolutions: str | Sequence[ConvStage | Mapping[str, Any]] = "nature",
         **options: Any,
@@ -168,23 +169,22 @@ class NoisyQFunction(QFunction):
     an epsilon is not needed in addition.
 
     Args:
-        hiddens: units of the dense layers (each >= 1); more units fit more and compute longer.
-        noise_sigma: initial size of the noise, > 0; raising it explores more, until learning has found what it is
+        hiddens: units of the dense layers; more units fit more and compute longer.
+        noise_sigma: initial size of the noise; raising it explores more, until learning has found what it is
             good for.
         options: see `QFunction`.
     """
 
+    @checked
     def __init__(
         self,
-        hiddens: Sequence[int] = (64, 64),
+        hiddens: Sequence[PositiveInt] = (64, 64),
         *,
         action_space: int | spaces.Discrete,
-        noise_sigma: float = 0.5,
+        noise_sigma: Positive = 0.5,
         activation: str = "relu",
         **options: Any,
     ) -> None:
-        if not noise_sigma > 0.0:
-            raise ValueError(f"noise_sigma is {noise_sigma}; it must be > 0")
         get_activation(activation)
         self._head_activation = activation
         self._noise_sigma = noise_sigma
@@ -233,21 +233,20 @@ class QuantileQFunction(QFunction):
     Agents see the values alone, so they act as with any other Q-function.
 
     Args:
-        hiddens: units of the dense layers (each >= 1); more units fit more and compute longer.
-        num_quantiles: number of quantiles of each action, >= 1; more resolve the distribution finer and compute longer.
+        hiddens: units of the dense layers; more units fit more and compute longer.
+        num_quantiles: number of quantiles of each action; more resolve the distribution finer and compute longer.
         options: see `QFunction`.
     """
 
+    @checked
     def __init__(
         self,
-        hiddens: Sequence[int] = (64, 64),
+        hiddens: Sequence[PositiveInt] = (64, 64),
         *,
         action_space: int | spaces.Discrete,
-        num_quantiles: int = 51,
+        num_quantiles: PositiveInt = 51,
         **options: Any,
     ) -> None:
-        if num_quantiles < 1:
-            raise ValueError(f"num_quantiles is {num_quantiles}; it must be >= 1")
         self.num_quantiles = num_quantiles
         super().__init__(hiddens, action_space=action_space, **options)
 
@@ -282,7 +281,7 @@ class NoisyQuantileQFunction(QuantileQFunction, NoisyQFunction):
         options: see `QuantileQFunction` and `NoisyQFunction`.
     """
 
-    def __init__(self, hiddens: Sequence[int] = (64, 64), **options: Any) -> None:
+    def __init__(self, hiddens: Sequence[PositiveInt] = (64, 64), **options: Any) -> None:
         super().__init__(hiddens, **options)
 
     def _build_heads(self, num_features: int, generator: torch.Generator | None) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import inspect
 import re
 import sys
+import typing
 from collections.abc import Iterator, Mapping
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -21,7 +22,7 @@ import surreal.agent
 import surreal.learner
 import surreal.model
 import surreal.replay
-from surreal.base import ranges
+from surreal.base.ranges import describe_range
 from surreal.config import accepted_names
 from surreal.config.reference import cell, default_cell, table
 from surreal.envs.ids import find_env
@@ -60,6 +61,8 @@ _PARTS: tuple[tuple[ModuleType, Recipe[Any]], ...] = (
     (surreal.replay, REPLAY),
 )
 _MARKS = ("yes", "override", "no")
+_LITERAL = re.compile(r"Literal\[([^]]*)\]")
+_NAME = re.compile(r"\b[A-Z]\w+\b")
 _ENTRY = re.compile(r" {4}\**(\w+)(?: \([^)]*\))?: +(.*)")
 
 
@@ -67,7 +70,7 @@ class Option(NamedTuple):
     """One parameter of a constructor."""
 
     name: str
-    annotation: str  #: text in the source
+    annotation: str  #: text in the source, with ranges in words
     default: Any  #: `inspect.Parameter.empty` if there is none
     is_positional: bool
     meaning: str  #: "" if it is not described
@@ -99,13 +102,14 @@ def options_of(cls: type[object]) -> list[Option]:
     """List the options of a constructor, including those that its `**options` passes to its bases."""
     found = []
     for name, is_positional in accepted_names(cls).items():
-        parameter = next(parameters[name] for owner in cls.__mro__ if name in (parameters := _parameters(owner)))
+        owner = next(owner for owner in cls.__mro__ if name in _parameters(owner))
+        parameter = _parameters(owner)[name]
         by = next((owner for owner in cls.__mro__ if name in _described(owner)), cls)
         annotation = parameter.annotation
         if not isinstance(annotation, str):
             annotation = "" if annotation is parameter.empty else inspect.formatannotation(annotation)
         meaning = _described(by).get(name, "")
-        found.append(Option(name, annotation, parameter.default, is_positional, meaning, by))
+        found.append(Option(name, _shown(annotation, owner), parameter.default, is_positional, meaning, by))
     return found
 
 
@@ -168,18 +172,26 @@ def _environments() -> Iterator[str]:
 
 
 def _cells(option: Option) -> tuple[str, str, str]:
-    kind = f"`{cell(_RANGED.sub(_with_range, option.annotation))}`" if option.annotation else ""
+    kind = f"`{cell(option.annotation)}`" if option.annotation else ""
     default = "required" if option.default is inspect.Parameter.empty else default_cell(option.default)
     return kind, default, cell(_plain(option.meaning))
 
 
-#: Annotations with a range, by name.
-_RANGED = re.compile(r"\b(Positive|NonNegative|Share|PositiveShare|PositiveInt|NonNegativeInt)\b")
+def _shown(annotation: str, owner: type[object]) -> str:
+    """Put the ranges in an annotation into words: those that are declared in place, and those that have a name."""
+    names = getattr(inspect.unwrap(owner.__init__), "__globals__", {})
 
+    def shown(name: re.Match[str]) -> str:
+        named = names.get(name[0])
+        kind = typing.get_origin(named)
+        if kind is typing.Literal:
+            return " | ".join(f'"{choice}"' for choice in typing.get_args(named))
+        if kind is typing.Annotated:
+            return f"{typing.get_args(named)[0].__name__} {describe_range(named)}"
+        return name[0]
 
-def _with_range(name: re.Match[str]) -> str:
-    annotation = getattr(ranges, name[0])
-    return f"{annotation.__origin__.__name__} {ranges.describe_range(annotation)}"
+    annotation = _LITERAL.sub(lambda choices: choices[1].replace(", ", " | ").replace("'", '"'), annotation)
+    return _NAME.sub(shown, annotation)
 
 
 def _parameters(owner: type[object]) -> Mapping[str, inspect.Parameter]:

@@ -98,7 +98,7 @@ def construct(config: Config, recipe: Recipe[T], collaborators: tuple[object, ..
         return cls(*collaborators, **{**given, **args})
     except (TypeError, ValueError) as error:
         name = str(error).partition(" ")[0]  # most begin with the argument that they refuse
-        key = f"{recipe.section}.args" + (f".{name}" if name in args else "")
+        key = f"{recipe.section}.args" + (f".{name}" if name.partition(".")[0] in args else "")
         source = config.source_of(key)
         where = f" ({source})" if source else ""
         raise ConfigError(f"{recipe.section}: {cls.__qualname__} cannot be made: {error}{where}", key=key) from error

@@ -142,9 +142,9 @@ def test_images_go_through_convolutions() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"reward_scale": -1.0}, "reward_scale of icm is -1.0"),
-        ({"forward_share": 2}, r"forward_share of icm is 2; it must be in \[0, 1\]"),
-        ({"learning_rate": 0.0}, "learning_rate of icm is 0.0"),
+        ({"reward_scale": -1.0}, r"^icm.reward_scale is -1.0; it must be >= 0$"),
+        ({"forward_share": 2}, r"^icm.forward_share is 2; it must be in \[0, 1\]"),
+        ({"learning_rate": 0.0}, r"^icm.learning_rate is 0.0; it must be > 0$"),
         ({"reward_scal": 1.0}, "icm has no setting reward_scal; it has reward_scale"),
     ],
 )

@@ -57,7 +57,16 @@ def test_has_its_own_parameters_and_lock_and_takes_no_gradient() -> None:
     assert not torch.equal(target(torch.ones(1, 4)), model(torch.ones(1, 4)))
 
 
-@pytest.mark.parametrize(("period", "tau"), [(0, None), (1, 0.0), (1, 1.5)])
-def test_settings_out_of_range_are_refused(period: int, tau: float | None) -> None:
-    with pytest.raises(ValueError, match="target_update_"):
+@pytest.mark.parametrize(
+    ("period", "tau", "message"),
+    [
+        (0, None, "period is 0; it must be >= 1"),
+        (1, 0.0, r"tau is 0.0; it must be in \(0, 1\]"),
+        (1, 1.5, r"tau is 1.5; it must be in \(0, 1\]"),
+    ],
+)
+def test_settings_out_of_range_are_refused(period: int, tau: float | None, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        TargetNetwork(made(), period=period, tau=tau)
+    with pytest.raises(ValueError, match=message):
         TargetNetwork.check(period, tau)

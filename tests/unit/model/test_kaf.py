@@ -83,7 +83,7 @@ def test_a_model_takes_them_by_name_and_hands_their_parameters_on() -> None:
      {"type": "kaf", "width": 2}, {"type": "relu", "size": 3}, {"size": 3}],
 )  # fmt: skip
 def test_what_is_impossible_is_refused(activation: Any) -> None:
-    with pytest.raises(ValueError, match=r"kaf|unknown|settings"):
+    with pytest.raises(ValueError, match=r"kaf|unknown|settings|activation\.(size|kernel|gamma) is .*; it must be"):
         QFunction([8], action_space=2, activation=activation)
 
 

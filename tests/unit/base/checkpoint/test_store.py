@@ -231,7 +231,7 @@ def test_first_tensor_that_differs_is_named() -> None:
 
 
 def test_arguments_out_of_range_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="checkpoints_to_keep is 0"):
+    with pytest.raises(ValueError, match=r"^keep is 0; it must be >= 1$"):
         CheckpointStore(tmp_path, keep=0)
     with pytest.raises(ValueError, match="step is -1"):
         CheckpointStore(tmp_path).save(-1, {}, {})

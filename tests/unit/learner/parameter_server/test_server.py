@@ -239,7 +239,7 @@ def test_assignment_is_balanced_by_bytes_and_does_not_depend_on_order() -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"combine": "sum"}, "combine_gradients is 'sum'"),
+        ({"combine": "sum"}, "combine is 'sum'; it must be one of fifo, avg, dc"),
         ({"dc_lambda": -1.0}, "dc_lambda is -1"),
         ({"names": frozenset()}, "both"),
         ({"combine": "avg", "num_gradients": 0}, "num_gradients"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import types
 from dataclasses import replace
@@ -23,7 +24,7 @@ from surreal.model import QFunction
 from surreal.run.build.acting import build_agent, build_evaluator, build_greedy_agent, build_model
 from surreal.run.build.check import check_names
 from surreal.run.build.environments import Spaces, build_env, build_spaces
-from surreal.run.build.learning import build_replay
+from surreal.run.build.learning import build_learner, build_replay
 from surreal.run.launch.prepare import RunOptions, prepare
 
 #: A server that nobody asks.
@@ -94,6 +95,36 @@ def test_arguments_win_over_what_is_offered(spaces: Spaces) -> None:
 def test_what_does_not_fit_is_a_config_error(spaces: Spaces, override: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         build_model(config_of(override), spaces)
+
+
+@pytest.mark.parametrize(
+    ("section", "name", "arguments", "message"),
+    [
+        ("model", "model.ActorCritic", "{lstm_type: Fancy}", "lstm_type is 'Fancy'; it must be Basic or Dilated"),
+        ("model", "model.ActorCritic", "{hidden_sizes: [8, 0]}", "hidden_sizes is [8, 0]; each must be >= 1"),
+        ("agent", "agent.PolicyAgent", "{noise_correlation: 1}", "noise_correlation is 1; it must be in [0, 1)"),
+        ("learner", "learner.PPOLearner", "{clip_range: -3}", "clip_range is -3; it must be > 0"),
+        ("learner", "learner.PPOLearner", "{entropy_type: all}", "entropy_type is 'all'; it must be Gauss or Origin"),
+    ],
+)
+def test_an_argument_out_of_its_range_is_refused_with_its_place(
+    tmp_path: Path, section: str, name: str, arguments: str, message: str
+) -> None:
+    file = tmp_path / "app.yaml"
+    file.write_text(f"env: {{id: CartPole-v1}}\n{section}:\n  class: surreal.{name}\n  args: {arguments}\n")
+    with pytest.raises(ConfigError, match=re.escape(f"{section}.args.{message} (app.yaml line 4)")):
+        check_names(load_config(file))
+
+
+@pytest.mark.parametrize(
+    ("settings", "place"),
+    [("{reward_scale: -1}", "learner.args.icm.reward_scale"), ("{reward_scal: 1}", "learner.args.icm")],
+)
+def test_a_setting_of_an_argument_is_named_with_its_argument(spaces: Spaces, settings: str, place: str) -> None:
+    config = load_config("cartpole-a2c", [f"learner.args.icm={settings}"])
+    with pytest.raises(ConfigError, match=r"A2CLearner cannot be made: icm") as caught:
+        build_learner(config, build_model(config, spaces), None)
+    assert caught.value.key == place
 
 
 @pytest.mark.parametrize(

@@ -26,8 +26,7 @@ from surreal.distributed.experience.stream import Stream
 from surreal.distributed.telemetry.telemetry import Telemetry
 from surreal.plugins.chaos.audit import Audit
 from surreal.plugins.chaos.command import only_possible
-from surreal.plugins.chaos.disturbances.guarding import Guard
-from surreal.plugins.chaos.disturbances.processes import Kill, Kind, NotDoneError, Pause, find_process
+from surreal.plugins.chaos.disturbances.processes import Guard, Kill, Kind, NotDoneError, Pause, find_process
 from surreal.plugins.chaos.disturbances.servers import Cut, Flush, Full
 from surreal.plugins.chaos.leftovers import ProcessBook, judge_blocks, judge_keys
 from surreal.plugins.chaos.observing import Life
@@ -256,7 +255,7 @@ def test_paused_process_goes_on_at_the_end(sleeper: subprocess.Popen[bytes]) -> 
 
 def test_paused_process_goes_on_when_chaos_is_killed(sleeper: subprocess.Popen[bytes]) -> None:
     code = (
-        "import sys, time; from surreal.plugins.chaos.disturbances.guarding import Guard; import os, signal\n"
+        "import sys, time; from surreal.plugins.chaos.disturbances.processes import Guard; import os, signal\n"
         "guard = Guard().__enter__(); pid = int(sys.argv[1])\n"
         "guard.open(signal.SIGCONT, pid); os.kill(pid, signal.SIGSTOP); print('paused', flush=True); time.sleep(60)"
     )

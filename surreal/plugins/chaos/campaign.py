@@ -18,8 +18,7 @@ import numpy as np
 from surreal.base.errors import SurrealError
 from surreal.plugins.chaos.audit import Audit
 from surreal.plugins.chaos.choosing import Chooser
-from surreal.plugins.chaos.disturbances.guarding import Guard
-from surreal.plugins.chaos.disturbances.processes import Disturbance, Kind, NotDoneError
+from surreal.plugins.chaos.disturbances.processes import Disturbance, Guard, Kind, NotDoneError
 from surreal.plugins.chaos.invariants.recovery import Recovery
 from surreal.plugins.chaos.invariants.verdict import Complaints, Verdict
 from surreal.plugins.chaos.plan import ROLES, ChaosOptions, Plan, Planned

@@ -10,8 +10,15 @@ from redis.exceptions import RedisError
 
 from surreal.base.liveness.health import RecentDeaths
 from surreal.plugins.chaos.audit import Audit
-from surreal.plugins.chaos.disturbances.guarding import Guard
-from surreal.plugins.chaos.disturbances.processes import Disturbance, Kill, Kind, NotDoneError, Pause, find_process
+from surreal.plugins.chaos.disturbances.processes import (
+    Disturbance,
+    Guard,
+    Kill,
+    Kind,
+    NotDoneError,
+    Pause,
+    find_process,
+)
 from surreal.plugins.chaos.disturbances.servers import Cut, Flush, Full, Restart
 from surreal.plugins.chaos.observing import Life
 from surreal.plugins.chaos.plan import ChaosOptions, Planned, pick, role_of

@@ -16,8 +16,7 @@ from redis.exceptions import RedisError
 from surreal.base.errors import ConfigError, SurrealError
 from surreal.config import preset_names
 from surreal.plugins.chaos.campaign import Campaign
-from surreal.plugins.chaos.disturbances.guarding import Guard
-from surreal.plugins.chaos.disturbances.processes import Kind
+from surreal.plugins.chaos.disturbances.processes import Guard, Kind
 from surreal.plugins.chaos.invariants.scores import judge_scores
 from surreal.plugins.chaos.invariants.verdict import Verdict
 from surreal.plugins.chaos.leftovers import judge_blocks, judge_keys

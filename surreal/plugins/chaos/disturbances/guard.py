@@ -1,4 +1,4 @@
-"""The guard: a process that undoes the disturbances of a chaos process that died. `guarding.Guard` starts this file.
+"""The guard: a process that undoes the disturbances of a chaos process that died. `processes.Guard` starts this file.
 
     python guard.py < a pipe of chaos
 

@@ -20,7 +20,7 @@ from surreal.config import Config, load_config
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.distributed.server.embedded import EmbeddedRedis
-from surreal.plugins.chaos.disturbances.guarding import Guard
+from surreal.plugins.chaos.disturbances.processes import Guard
 from surreal.plugins.chaos.subjects.subject import Keeps, Server, Subject
 from surreal.run.launch.supervise import last_error_line
 from surreal.run.process.run_folder import RESULT_NAME, RUNS_FOLDER, new_run_id

@@ -18,7 +18,7 @@ from gymnasium.utils.env_checker import check_env
 
 from surreal.base import tree
 from surreal.base.errors import SurrealError
-from surreal.plugins.doctor.environment.faults import CHECKER, CHECKER_FAILS, LEAK, NOT_MADE, NOT_SEEDABLE
+from surreal.plugins.doctor.environment import faults
 from surreal.plugins.doctor.environment.observations import ObservationWatcher
 from surreal.plugins.doctor.environment.play import Budget, Env, Shown, Watcher, play
 from surreal.plugins.doctor.environment.watchers import (
@@ -89,10 +89,10 @@ def checker(env: Env) -> Iterator[Finding]:
     for message in dict.fromkeys(str(warning.message) for warning in caught):
         if (said := translate(message)) is not None:
             is_silent = False
-            yield CHECKER.found(*said)
+            yield faults.CHECKER.found(*said)
     if problem and (said := translate(problem)) is not None:
         is_silent = False
-        yield CHECKER_FAILS.found(*said)
+        yield faults.CHECKER_FAILS.found(*said)
     if is_silent:
         yield ok("gymnasium's checker finds nothing")
 
@@ -143,7 +143,7 @@ def leaking(
     is_steady = all(after > before for before, after in zip(sizes[_WARM:], sizes[_WARM + 1 :], strict=False))
     if is_steady and growth > _LEAST_BYTES and per_million > _PER_MILLION_STEPS:
         each = f", {growth / ended / 1024:,.0f} KiB with each episode" if ended else ""
-        yield LEAK.found(
+        yield faults.LEAK.found(
             f"memory grows by {growth / 2**20:.0f} MiB in {played:,} steps{each}, "
             f"{per_million / 2**30:.1f} GiB in a million"
         )
@@ -176,7 +176,9 @@ def repeating(env: Env, *, steps: int = _STEPS) -> Iterator[Finding]:
     for number, (one, other) in enumerate(zip(first, second, strict=False)):
         if difference := _difference(one, other):
             where = f"step {number}" if number else "reset"
-            yield NOT_SEEDABLE.found(f"reset(seed={_SEED}) twice, the same actions: {difference} differs at {where}")
+            yield faults.NOT_SEEDABLE.found(
+                f"reset(seed={_SEED}) twice, the same actions: {difference} differs at {where}"
+            )
             return
     yield ok(f"a seed repeats: {len(first) - 1} steps, twice the same")
 
@@ -226,7 +228,7 @@ def examine_environment(make: Callable[[], Env], times: Times) -> Iterator[Check
         try:
             made.append(make())
         except SurrealError as error:
-            yield NOT_MADE.found(str(error))
+            yield faults.NOT_MADE.found(str(error))
 
     patience_s = times.patience_s
     yield Check("making the environment", begin, 30.0 + patience_s)

@@ -14,17 +14,7 @@ from surreal.base import tree
 from surreal.base.specs import ObsSpec, spaces_of
 from surreal.base.tree import with_paths
 from surreal.base.values import describe_unsound, is_sound
-from surreal.plugins.doctor.environment.faults import (
-    CHANGING_DTYPE,
-    CONSTANT_OBS,
-    DTYPE,
-    LARGE_OBS,
-    NOT_FITTING,
-    OUTSIDE,
-    REUSED,
-    SELDOM_OUTSIDE,
-    UNSOUND,
-)
+from surreal.plugins.doctor.environment import faults
 from surreal.plugins.doctor.environment.play import Shown
 from surreal.plugins.doctor.frame.finding import Finding, ok
 
@@ -54,7 +44,7 @@ class ObservationWatcher:
         try:
             parts = self._spec.split(shown.obs)
         except ValueError as error:
-            self._problem = NOT_FITTING.found(f"{'reset' if shown.is_reset else 'step'}: {error}")
+            self._problem = faults.NOT_FITTING.found(f"{'reset' if shown.is_reset else 'step'}: {error}")
             return
         for leaf, part in zip(self._leaves, parts, strict=True):
             if (problem := leaf.see(part)) is not None:
@@ -88,11 +78,13 @@ class _LeafWatcher:
         """Check a value, and return a finding that makes further checks pointless."""
         array = np.asarray(value)
         if array.dtype.kind not in "biuf":
-            return NOT_FITTING.found(f"{self._name} is {type(value).__name__} of {array.dtype}, not numbers")
+            return faults.NOT_FITTING.found(f"{self._name} is {type(value).__name__} of {array.dtype}, not numbers")
         if array.shape != self._space.shape:
-            return NOT_FITTING.found(f"{self._name} has shape {array.shape}, but its space says {self._space.shape}")
+            return faults.NOT_FITTING.found(
+                f"{self._name} has shape {array.shape}, but its space says {self._space.shape}"
+            )
         if array.dtype.kind == "f" and np.dtype(self._space.dtype).kind in "biu":
-            return NOT_FITTING.found(f"{self._name} is {array.dtype}, but its space says {self._space.dtype}")
+            return faults.NOT_FITTING.found(f"{self._name} is {array.dtype}, but its space says {self._space.dtype}")
         if isinstance(value, np.ndarray | np.generic):
             self._dtypes[array.dtype] = self._dtypes.get(array.dtype, 0) + 1
         if not is_sound(array):
@@ -109,23 +101,25 @@ class _LeafWatcher:
         """Yield the findings of `count` observations, with `longest` steps in the longest episode."""
         name, dtype = self._name, self._space.dtype
         if self._unsound:
-            yield UNSOUND.found(self._unsound)
+            yield faults.UNSOUND.found(self._unsound)
         if self._outside:
-            fault = OUTSIDE if self._outside >= _OFTEN * count else SELDOM_OUTSIDE
+            fault = faults.OUTSIDE if self._outside >= _OFTEN * count else faults.SELDOM_OUTSIDE
             yield fault.found(
                 f"{name} leaves its space in {self._outside:,} of {count:,} observations: {self._outside_text}"
             )
         others = [found for found in self._dtypes if found != dtype]
         if len(self._dtypes) > 1:
-            yield CHANGING_DTYPE.found(f"{name} is now {' and now '.join(map(str, self._dtypes))}, of space {dtype}")
+            yield faults.CHANGING_DTYPE.found(
+                f"{name} is now {' and now '.join(map(str, self._dtypes))}, of space {dtype}"
+            )
         elif others and not isinstance(self._space, spaces.Discrete):
-            yield DTYPE.found(f"{name} is {others[0]}, but its space says {dtype}")
+            yield faults.DTYPE.found(f"{name} is {others[0]}, but its space says {dtype}")
         if self._is_reused:
-            yield REUSED.found(f"{name} is the same array in each step")
+            yield faults.REUSED.found(f"{name} is the same array in each step")
         if self._largest > _LARGE and dtype is not None and np.dtype(dtype).kind == "f":
-            yield LARGE_OBS.found(f"{name} goes up to {self._largest:,.0f}")
+            yield faults.LARGE_OBS.found(f"{name} goes up to {self._largest:,.0f}")
         if not self._changes and longest >= _FEW_STEPS and not self._unsound:
-            yield CONSTANT_OBS.found(f"{name} is the same in all of {count:,} steps")
+            yield faults.CONSTANT_OBS.found(f"{name} is the same in all of {count:,} steps")
 
     def _describe_outside(self, array: NDArray[Any]) -> str:
         space = self._space

@@ -14,19 +14,7 @@ from gymnasium import spaces
 from surreal.base.errors import EnvError
 from surreal.base.values import LARGEST
 from surreal.envs.actions import ActionAdapter, flat_mask
-from surreal.plugins.doctor.environment.faults import (
-    BOTH_ENDS,
-    LARGE_REWARD,
-    MASK_EMPTY,
-    MASK_MISSING,
-    MASK_SHAPE,
-    NO_END,
-    NO_REWARD,
-    REWARD_UNSOUND,
-    SLOW_RESET,
-    SLOW_STEP,
-    TIME_LIMIT,
-)
+from surreal.plugins.doctor.environment import faults
 from surreal.plugins.doctor.environment.play import Shown
 from surreal.plugins.doctor.frame.finding import Finding, milliseconds, ok
 
@@ -61,13 +49,13 @@ class EndWatcher:
         terminated, truncated = self._terminated.total(), self._truncated.total()
         if not terminated + truncated:
             if self._steps >= _MANY_STEPS:
-                yield NO_END.found(f"no episode ended in {self._steps:,} steps")
+                yield faults.NO_END.found(f"no episode ended in {self._steps:,} steps")
             return
         if self._both:
-            yield BOTH_ENDS.found(f"{self._both:,} of {terminated + truncated:,} episodes end with both flags")
+            yield faults.BOTH_ENDS.found(f"{self._both:,} of {terminated + truncated:,} episodes end with both flags")
         length, count = self._terminated.most_common(1)[0] if terminated else (0, 0)
         if count == terminated >= _SAME_EPISODES and length >= _LEAST_LENGTH and not truncated:
-            yield TIME_LIMIT.found(f"all of {count:,} episodes are terminated at step {length:,}")
+            yield faults.TIME_LIMIT.found(f"all of {count:,} episodes are terminated at step {length:,}")
         else:
             yield ok(f"{terminated:,} episodes ended by a terminal state, {truncated:,} by a time limit")
 
@@ -104,11 +92,11 @@ class MaskWatcher:
             return
         seen = self._with + self._without
         if self._problem:
-            yield MASK_SHAPE.found(self._problem)
+            yield faults.MASK_SHAPE.found(self._problem)
         if self._empty:
-            yield MASK_EMPTY.found(f"the action mask is all false in {self._empty:,} of {seen:,} steps")
+            yield faults.MASK_EMPTY.found(f"the action mask is all false in {self._empty:,} of {seen:,} steps")
         if self._without:
-            yield MASK_MISSING.found(f"the action mask is missing in {self._without:,} of {seen:,} steps")
+            yield faults.MASK_MISSING.found(f"the action mask is missing in {self._without:,} of {seen:,} steps")
         if not (self._problem or self._empty or self._without):
             yield ok(f"action masks of {sum(self._parts)} choices in all of {seen:,} steps")
 
@@ -143,14 +131,16 @@ class RewardWatcher:
 
     def findings(self) -> Iterator[Finding]:
         if self._bad:
-            yield REWARD_UNSOUND.found(f"the reward is {self._bad_text} in {self._bad:,} of {self._steps:,} steps")
+            yield faults.REWARD_UNSOUND.found(
+                f"the reward is {self._bad_text} in {self._bad:,} of {self._steps:,} steps"
+            )
         if self._steps == self._bad:
             return
         size = max(abs(self._low), abs(self._high))
         if size > _LARGE_REWARD:
-            yield LARGE_REWARD.found(f"rewards are {self._low:,.0f} to {self._high:,.0f}")
+            yield faults.LARGE_REWARD.found(f"rewards are {self._low:,.0f} to {self._high:,.0f}")
         elif not size and self._steps >= _MANY_REWARDED_STEPS:
-            yield NO_REWARD.found(f"no reward other than 0 in {self._steps:,} steps of random actions")
+            yield faults.NO_REWARD.found(f"no reward other than 0 in {self._steps:,} steps of random actions")
         elif not self._bad:
             yield ok(f"rewards are {self._low:.3g} to {self._high:.3g}")
 
@@ -191,9 +181,9 @@ class SpeedWatcher:
         is_slow = False
         if self._resets and share > _SLOW_SHARE and reset_s > _SLOW_RESET_S:
             is_slow = True
-            yield SLOW_RESET.found(said)
+            yield faults.SLOW_RESET.found(said)
         if rate < _SLOW_PER_S:
             is_slow = True
-            yield SLOW_STEP.found(said)
+            yield faults.SLOW_STEP.found(said)
         if not is_slow:
             yield ok(said)

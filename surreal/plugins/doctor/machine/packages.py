@@ -21,15 +21,7 @@ from surreal.distributed.server.embedded import MIN_MAXMEMORY_BYTES, EmbeddedRed
 from surreal.distributed.server.files import find_redis_server
 from surreal.envs.ids import extra_of
 from surreal.plugins.doctor.frame.finding import Finding, ok
-from surreal.plugins.doctor.machine.faults import (
-    EXTRA,
-    NO_CUDA,
-    NO_SERVER,
-    NOT_INSTALLED,
-    PACKAGE,
-    SERVER_FAILS,
-    THREADS,
-)
+from surreal.plugins.doctor.machine import faults
 
 #: Modules of extras, by the extra's name in setup.py.
 MODULES = {
@@ -53,7 +45,7 @@ def packages(
     try:
         wanted = [Requirement(text) for text in requirements(DISTRIBUTION) or []]
     except importlib.metadata.PackageNotFoundError:
-        yield NOT_INSTALLED.found(f"there is no distribution {DISTRIBUTION} here")
+        yield faults.NOT_INSTALLED.found(f"there is no distribution {DISTRIBUTION} here")
         return
     count = 0
     for requirement in wanted:
@@ -63,11 +55,11 @@ def packages(
         try:
             found = version(requirement.name)
         except importlib.metadata.PackageNotFoundError:
-            yield PACKAGE.found(f"{requirement.name} is not installed", f'pip install "{_plain(requirement)}"')
+            yield faults.PACKAGE.found(f"{requirement.name} is not installed", f'pip install "{_plain(requirement)}"')
             continue
         if not requirement.specifier.contains(found, prereleases=True):
             count -= 1
-            yield PACKAGE.found(
+            yield faults.PACKAGE.found(
                 f"{requirement.name} is {found}, not {requirement.specifier}", f'pip install "{_plain(requirement)}"'
             )
     yield ok(f"{count} packages are of versions that Surreal is made for")
@@ -83,7 +75,7 @@ def extras(config: Config, *, is_there: Callable[[str], bool] = has_module) -> I
     needed = needed_extras(config)
     for extra, why in needed.items():
         if not is_there(MODULES[extra]):
-            yield EXTRA.found(f"{why} needs {MODULES[extra]}, which is not installed", install_command(extra))
+            yield faults.EXTRA.found(f"{why} needs {MODULES[extra]}, which is not installed", install_command(extra))
     if needed and all(is_there(MODULES[extra]) for extra in needed):
         yield ok(f"the configuration needs the extras {', '.join(needed)}, which are installed")
 
@@ -118,7 +110,7 @@ def redis_program(*, find: Callable[[], Path] = find_redis_server) -> Iterator[F
     try:
         program = find()
     except RedisUnavailableError as error:
-        yield NO_SERVER.found(str(error).partition(";")[0])
+        yield faults.NO_SERVER.found(str(error).partition(";")[0])
         return
     try:
         with (
@@ -129,7 +121,7 @@ def redis_program(*, find: Callable[[], Path] = find_redis_server) -> Iterator[F
         ):
             version = ".".join(map(str, client.check_server(timeout_s=_START_TIMEOUT_S)))
     except (RedisUnavailableError, OSError) as error:
-        yield SERVER_FAILS.found(" ".join(str(error).split()))
+        yield faults.SERVER_FAILS.found(" ".join(str(error).split()))
         return
     yield ok(f"a run can start its own Redis: {program}, version {version}")
 
@@ -146,7 +138,7 @@ def cuda(*, devices: Callable[[], list[str]] = gpu_names, gpu_files: Path = _GPU
     """Check whether torch can use the machine's GPUs, each of which has a file `nvidia0` in `gpu_files`."""
     found, there = devices(), sorted(path.name for path in gpu_files.glob("nvidia[0-9]*"))
     if there and not found:
-        yield NO_CUDA.found(f"{len(there)} GPU(s) are here, but torch {torch.__version__} can use none")
+        yield faults.NO_CUDA.found(f"{len(there)} GPU(s) are here, but torch {torch.__version__} can use none")
     else:
         yield ok(f"torch {torch.__version__}, {', '.join(found) or 'without a GPU'}")
 
@@ -157,6 +149,8 @@ def threads(
     """Compare the threads that torch uses in a process with the cores that it may use."""
     asked, count = variables.get("OMP_NUM_THREADS", ""), number()
     if count > cores:
-        yield THREADS.found(f"torch takes {count} threads, but there are {cores} cores; $OMP_NUM_THREADS is {asked!r}")
+        yield faults.THREADS.found(
+            f"torch takes {count} threads, but there are {cores} cores; $OMP_NUM_THREADS is {asked!r}"
+        )
     else:
         yield ok(f"{cores} core(s); $OMP_NUM_THREADS is {asked or 'not set, so a run gives each process one thread'}")

@@ -16,15 +16,7 @@ from surreal.base.system.process import count_cores
 from surreal.config import Config
 from surreal.config.schema.learning import RUN_STORE
 from surreal.plugins.doctor.frame.finding import Finding, ok
-from surreal.plugins.doctor.machine.faults import (
-    CORES,
-    DISK_FULL,
-    DISK_LOW,
-    FILES,
-    MEMORY,
-    NOT_WRITABLE,
-    SHARED_MEMORY,
-)
+from surreal.plugins.doctor.machine import faults
 from surreal.run.process.roles import AGENT, EVAL, LEARNER, PARAMETER_SERVER
 
 _FULL_BYTES, _LOW_BYTES = 64 << 20, 1 << 30
@@ -55,12 +47,15 @@ def disk(folder: Path, *, free_bytes: Callable[[Path], int] = free_bytes_at) -> 
             file.write(b"surreal")
             file.flush()
     except OSError as error:
-        fault = DISK_FULL if is_disk_full(error) else NOT_WRITABLE
+        fault = faults.DISK_FULL if is_disk_full(error) else faults.NOT_WRITABLE
         yield fault.found(f"{there} cannot be written: {(error.strerror or str(error)).lower()}")
         return
     free = free_bytes(there)
     said = f"{free / 2**30:,.1f} GiB are free for {folder}"
-    yield DISK_FULL.found(said) if free < _FULL_BYTES else DISK_LOW.found(said) if free < _LOW_BYTES else ok(said)
+    if free < _LOW_BYTES:
+        yield (faults.DISK_FULL if free < _FULL_BYTES else faults.DISK_LOW).found(said)
+    else:
+        yield ok(said)
 
 
 def memory(config: Config, *, available_bytes: Callable[[], int]) -> Iterator[Finding]:
@@ -73,7 +68,7 @@ def memory(config: Config, *, available_bytes: Callable[[], int]) -> Iterator[Fi
     parts += [f"the learner's copy {mirrored / 2**20:,.0f} MiB"] if mirrored else []
     said = f"{left / 2**30:,.1f} GiB of memory are free"
     if needed > left:
-        yield MEMORY.found(f"{said}; a full replay takes {needed / 2**30:,.1f} GiB: {' and '.join(parts)}")
+        yield faults.MEMORY.found(f"{said}; a full replay takes {needed / 2**30:,.1f} GiB: {' and '.join(parts)}")
     else:
         yield ok(f"{said}, {needed / 2**30:,.2g} GiB are enough for a full replay" if needed else said)
 
@@ -99,7 +94,9 @@ def open_files(config: Config | None, *, limit: Callable[[], int] | None = None)
         needed += 4 * (config.env.num_workers or count_cores())
         why = "an agent with its workers"
     if allowed < needed:
-        yield FILES.found(f"a process may open {allowed} files; {why} needs up to {needed}", f"ulimit -n {2 * needed}")
+        yield faults.FILES.found(
+            f"a process may open {allowed} files; {why} needs up to {needed}", f"ulimit -n {2 * needed}"
+        )
     else:
         yield ok(f"a process may open {allowed:,} files")
 
@@ -116,7 +113,7 @@ def shared_memory(folder: Path = _SHARED, *, free_bytes: Callable[[Path], int] =
         return
     free = free_bytes(folder)
     said = f"{free / 2**20:,.0f} MiB are free in {folder}"
-    yield SHARED_MEMORY.found(said) if free < _LEAST_SHARED_BYTES else ok(said)
+    yield faults.SHARED_MEMORY.found(said) if free < _LEAST_SHARED_BYTES else ok(said)
 
 
 def crowd(config: Config, *, number_of_cores: int) -> Iterator[Finding]:
@@ -126,4 +123,4 @@ def crowd(config: Config, *, number_of_cores: int) -> Iterator[Finding]:
         workers = AGENT.count(config) * (config.env.num_workers or min(number_of_cores, config.env.num_envs))
     processes = sum(role.count(config) for role in (LEARNER, PARAMETER_SERVER, AGENT, EVAL)) + workers
     said = f"{processes} processes on {number_of_cores} core(s)"
-    yield CORES.found(said) if processes > _CROWD * number_of_cores + 1 else ok(said)
+    yield faults.CORES.found(said) if processes > _CROWD * number_of_cores + 1 else ok(said)

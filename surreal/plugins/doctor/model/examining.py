@@ -6,26 +6,17 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from typing import Any, NamedTuple
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
 from surreal.base.errors import DivergedError, SurrealError
+from surreal.base.pytorch import tensors_of
 from surreal.config import Config
 from surreal.plugins.doctor.frame.finding import Check, Finding, milliseconds, ok
-from surreal.plugins.doctor.model.faults import (
-    ACTING_FAILS,
-    CANNOT_RUN,
-    DEAD_PARAMETERS,
-    IGNORES_OBS,
-    LEARNING_FAILS,
-    LOSS_NOT_FINITE,
-    NO_BATCH,
-    NOT_FINITE,
-    NOTHING_MOVES,
-    TOO_LARGE,
-)
-from surreal.plugins.doctor.model.probes import FiniteProbe, OutputProbe
+from surreal.plugins.doctor.model import faults
 from surreal.run.lockstep.check import check_parts
 from surreal.run.lockstep.rehearsal import Rehearsal, small_config
 from surreal.run.process.ending import error_line
@@ -34,6 +25,8 @@ from surreal.run.process.ending import error_line
 #: than this time, s, because each then has many steps.
 _MOST_UPDATES, _LEAST_UPDATES, _LEARN_S = 8, 3, 4.0
 _SHOWN = 4
+#: Rows whose outputs are compared, and the least number of different observations for a finding.
+_MOST_ROWS, _LEAST_ROWS = 64, 8
 
 
 class Times(NamedTuple):
@@ -60,7 +53,7 @@ def examine_model(config: Config, times: Times, maxmemory_bytes: int | None) -> 
                 else:
                     yield ok("they can be made; acting and learning need the environments, which are elsewhere")
             except SurrealError as error:
-                yield CANNOT_RUN.found(str(error))
+                yield faults.CANNOT_RUN.found(str(error))
 
         yield Check("making model, agent and learner", begin, times.patience_s)
         if made:
@@ -97,13 +90,15 @@ class Trial:
         try:
             self._collect()
         except Exception as error:
-            problem = ACTING_FAILS.found(error_line(error))
+            problem = faults.ACTING_FAILS.found(error_line(error))
         if self._probe is not None and self._probe.found:
-            yield NOT_FINITE.found(f"{self._probe.found}, from observations of the environment")
+            yield faults.NOT_FINITE.found(f"{self._probe.found}, from observations of the environment")
         elif problem is not None:
             yield problem
         elif self.batch is None:
-            yield NO_BATCH.found(f"no batch in {self._act_s:.0f} s, which {rehearsal.env_steps:,} env steps took")
+            yield faults.NO_BATCH.found(
+                f"no batch in {self._act_s:.0f} s, which {rehearsal.env_steps:,} env steps took"
+            )
         else:
             yield ok(f"one agent on one core makes {rehearsal.env_steps_per_s:,.0f} env steps/s with its model")
 
@@ -121,15 +116,15 @@ class Trial:
         except DivergedError:
             pass  # reported below
         except Exception as error:
-            yield LEARNING_FAILS.found(error_line(error))
+            yield faults.LEARNING_FAILS.found(error_line(error))
             return
         broken = [name for name, value in learner.reading.items() if not math.isfinite(value)]
         skipped = learner.metrics().get("learner/skipped_updates_total", 0.0)
         if self._probe is not None and self._probe.found:
-            yield NOT_FINITE.found(f"{self._probe.found}, in an update")
+            yield faults.NOT_FINITE.found(f"{self._probe.found}, in an update")
         elif broken or skipped:
             what = f"{broken[0]} is not finite" if broken else f"{skipped:.0f} of {len(durations)} updates are skipped"
-            yield LOSS_NOT_FINITE.found(what)
+            yield faults.LOSS_NOT_FINITE.found(what)
         else:
             yield from self._judge(before, durations)
 
@@ -138,15 +133,17 @@ class Trial:
         still = [name for name, tensor in before.items() if tensor.equal(after[name].detach())]
         moved = len(before) - len(still)
         if still and not moved:
-            yield NOTHING_MOVES.found(f"none of {len(before)} tensors changes in {len(durations)} updates")
+            yield faults.NOTHING_MOVES.found(f"none of {len(before)} tensors changes in {len(durations)} updates")
         elif still:
             shown = ", ".join(still[:_SHOWN]) + (f" and {len(still) - _SHOWN} more" if len(still) > _SHOWN else "")
-            yield DEAD_PARAMETERS.found(f"{shown}: unchanged by {len(durations)} updates, which move {moved} others")
+            yield faults.DEAD_PARAMETERS.found(
+                f"{shown}: unchanged by {len(durations)} updates, which move {moved} others"
+            )
         probe = OutputProbe(self._rehearsal.model)
         self._rehearsal.act()
         probe.close()
         if probe.ignores_obs:
-            yield IGNORES_OBS.found("the model gives one and the same output for all observations")
+            yield faults.IGNORES_OBS.found("the model gives one and the same output for all observations")
         elif not still:
             steady = sorted(durations)[len(durations) // 2]
             yield ok(f"{len(durations)} updates move all of {moved} tensors; one takes {milliseconds(steady)}")
@@ -171,7 +168,7 @@ def parameters_fit(tensors: dict[str, Tensor], config: Config, maxmemory_bytes: 
     experience = 0 if config.redis.parameter_address or config.redis.replay_address else config.replay.max_bytes
     if maxmemory_bytes and experience + 3 * size > maxmemory_bytes:
         memory = f"of {maxmemory_bytes / 2**20:,.0f} MiB of Redis, experience takes {experience / 2**20:,.0f}"
-        yield TOO_LARGE.found(f"{said}; {memory}")
+        yield faults.TOO_LARGE.found(f"{said}; {memory}")
     else:
         yield ok(said)
 
@@ -187,3 +184,63 @@ def _named(groups: Any) -> dict[str, Tensor]:
 
 def _copies(groups: Any) -> dict[str, Tensor]:
     return {name: tensor.detach().clone() for name, tensor in _named(groups).items()}
+
+
+class FiniteProbe:
+    """Names the first part of a model, which has made its layers, that computes NaN or infinity.
+
+    Minus infinity is ignored: it stands for illegal actions.
+
+    Attributes:
+        found: description of the part, "" if all outputs are finite.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self.found = ""
+        for name, part in model.named_modules():
+            part.register_forward_hook(partial(self._look, f"{name} ({type(part).__name__})" if name else "the model"))
+
+    def _look(self, name: str, part: nn.Module, inputs: Any, output: Any) -> None:
+        if self.found:
+            return
+        for tensor in tensors_of(output):
+            if tensor.is_floating_point() and bool((tensor.isnan() | (tensor == torch.inf)).any()):
+                is_first = all(not _is_broken(value) for value in tensors_of(inputs))
+                self.found = f"{name} computes {'NaN or infinity' if is_first else 'with NaN or infinity'}"
+                return
+
+
+class OutputProbe:
+    """Compares the outputs of a model for different observations, [N, ...]."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self._handle = model.register_forward_hook(self._look)
+        self._inputs: set[bytes] = set()
+        self._outputs: set[bytes] = set()
+
+    @property
+    def ignores_obs(self) -> bool:
+        """Whether enough observations differed, and no output did."""
+        return len(self._inputs) >= _LEAST_ROWS and len(self._outputs) == 1
+
+    def close(self) -> None:
+        """Stop watching."""
+        self._handle.remove()
+
+    def _look(self, model: nn.Module, inputs: Any, output: Any) -> None:
+        given, made = tensors_of(inputs[:1]), tensors_of(output)[:1]
+        if not given or not made or not made[0].ndim or len(self._inputs) >= _MOST_ROWS:
+            return
+        if any(not tensor.ndim or len(tensor) != len(made[0]) for tensor in given):
+            return
+        for row in range(len(made[0])):
+            self._inputs.add(b"".join(_bytes_of(tensor[row]) for tensor in given))
+            self._outputs.add(_bytes_of(made[0][row]))
+
+
+def _is_broken(tensor: Tensor) -> bool:
+    return tensor.is_floating_point() and not bool(tensor.isfinite().all())
+
+
+def _bytes_of(tensor: Tensor) -> bytes:
+    return tensor.detach().cpu().contiguous().numpy().tobytes()

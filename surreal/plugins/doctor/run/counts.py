@@ -6,22 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from surreal.plugins.doctor.frame.finding import Fault, Finding, ok
-from surreal.plugins.doctor.run.faults import (
-    CLOCK_JUMPS,
-    DIVERGED,
-    DROPPED,
-    DROPPED_BY_RLX,
-    LOST_EPISODES,
-    NOT_LOADED,
-    PROCESS_CLOCK,
-    REFUSED,
-    SHARDS,
-    SKIPPED,
-    TELEMETRY,
-    TOO_OLD,
-    UPLOADS,
-    WORKERS,
-)
+from surreal.plugins.doctor.run import faults
 from surreal.plugins.doctor.run.look import Look
 from surreal.run.process.roles import RLX_SERVER
 
@@ -39,15 +24,15 @@ def clocks(look: Look) -> Iterator[Finding]:
         known = record.offsets_s[1:]
         if known and max(known) - min(known) > _JUMP_S:
             is_even = False
-            yield CLOCK_JUMPS.found(f"the clock of {record.name} jumped by {max(known) - min(known):.1f} s")
+            yield faults.CLOCK_JUMPS.found(f"the clock of {record.name} jumped by {max(known) - min(known):.1f} s")
         elif known and abs(known[-1]) > _SKEW_S:
             is_even = False
             where = "behind" if known[-1] > 0 else "ahead of"
-            yield PROCESS_CLOCK.found(f"{record.name} is {abs(known[-1]):.1f} s {where} Redis")
+            yield faults.PROCESS_CLOCK.found(f"{record.name} is {abs(known[-1]):.1f} s {where} Redis")
     for beat in look.view.beats:
         if beat.age_s < -_FUTURE_S:
             is_even = False
-            yield CLOCK_JUMPS.found(f"{beat.name} gave a heartbeat {-beat.age_s:.0f} s from now")
+            yield faults.CLOCK_JUMPS.found(f"{beat.name} gave a heartbeat {-beat.age_s:.0f} s from now")
     if is_even and offsets:
         furthest_s = max(_TOLERANCE_S, *map(abs, offsets.values()))
         yield ok(f"the clocks of {len(offsets)} processes are within {furthest_s:.2g} s of Redis'")
@@ -68,18 +53,18 @@ class _Counter(NamedTuple):
 
 
 _COUNTERS = (
-    _Counter("sender/dropped_steps_total", DROPPED, "env steps dropped"),
-    _Counter("replay/refused_chunks_total", REFUSED, "chunks refused"),
-    _Counter("replay/stale_trajectories_total", TOO_OLD, "trajectories dropped for their age"),
-    _Counter("replay/shards_away_count", SHARDS, "shards away", is_now=True),
-    _Counter("env/lost_episodes_total", LOST_EPISODES, "episodes lost"),
-    _Counter("eval/void_episodes_total", LOST_EPISODES, "episodes of evaluation lost"),
-    _Counter("env/worker_restarts_total", WORKERS, "workers restarted"),
-    _Counter("learner/skipped_updates_total", SKIPPED, "updates skipped"),
-    _Counter("learner/rollbacks_total", DIVERGED, "times gone back to a checkpoint"),
-    _Counter("learner/checkpoint_upload_failures_total", UPLOADS, "uploads failed"),
-    _Counter("listener/refused_total", NOT_LOADED, "versions of the parameters refused"),
-    _Counter("telemetry/dropped_lines_total", TELEMETRY, "lines of logs and metrics dropped"),
+    _Counter("sender/dropped_steps_total", faults.DROPPED, "env steps dropped"),
+    _Counter("replay/refused_chunks_total", faults.REFUSED, "chunks refused"),
+    _Counter("replay/stale_trajectories_total", faults.TOO_OLD, "trajectories dropped for their age"),
+    _Counter("replay/shards_away_count", faults.SHARDS, "shards away", is_now=True),
+    _Counter("env/lost_episodes_total", faults.LOST_EPISODES, "episodes lost"),
+    _Counter("eval/void_episodes_total", faults.LOST_EPISODES, "episodes of evaluation lost"),
+    _Counter("env/worker_restarts_total", faults.WORKERS, "workers restarted"),
+    _Counter("learner/skipped_updates_total", faults.SKIPPED, "updates skipped"),
+    _Counter("learner/rollbacks_total", faults.DIVERGED, "times gone back to a checkpoint"),
+    _Counter("learner/checkpoint_upload_failures_total", faults.UPLOADS, "uploads failed"),
+    _Counter("listener/refused_total", faults.NOT_LOADED, "versions of the parameters refused"),
+    _Counter("telemetry/dropped_lines_total", faults.TELEMETRY, "lines of logs and metrics dropped"),
 )
 
 
@@ -95,11 +80,11 @@ def counts(look: Look) -> Iterator[Finding]:
                 recent += value if counter.is_now else record.growth(counter.metric)
                 names.append(record.name)
         # An old event is only reported if its effect lasts.
-        if recent > 0 or (now and counter.fault in (SKIPPED, DIVERGED, REFUSED)):
+        if recent > 0 or (now and counter.fault in (faults.SKIPPED, faults.DIVERGED, faults.REFUSED)):
             is_clean = False
             lately = "" if counter.is_now else f", {recent:,.0f} of them in the last minute"
-            is_wanted = counter.fault is DROPPED and all(name.startswith(RLX_SERVER.name) for name in names)
-            fault = DROPPED_BY_RLX if is_wanted and look.config.rlx.on_full == "drop" else counter.fault
+            is_wanted = counter.fault is faults.DROPPED and all(name.startswith(RLX_SERVER.name) for name in names)
+            fault = faults.DROPPED_BY_RLX if is_wanted and look.config.rlx.on_full == "drop" else counter.fault
             yield fault.found(f"{now:,.0f} {counter.unit}{lately} ({', '.join(names[:3])})")
     if is_clean and records:
         yield ok("nothing was dropped, refused or skipped in the last minute")

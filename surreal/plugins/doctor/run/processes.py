@@ -8,22 +8,7 @@ from pathlib import Path
 
 from surreal.config import Config
 from surreal.plugins.doctor.frame.finding import Finding, ok
-from surreal.plugins.doctor.run.faults import (
-    COLLAPSED,
-    DEAD,
-    FAILED,
-    HANGS,
-    KILLED,
-    LAG,
-    LOGGED,
-    NO_LEARNER,
-    OVER,
-    RESTARTS,
-    SKIPPED,
-    STALE,
-    UNREACHED,
-    UNTRAINED,
-)
+from surreal.plugins.doctor.run import faults
 from surreal.plugins.doctor.run.look import Look
 from surreal.run.build.checkpoints import round_lines
 from surreal.run.process.roles import LEARNER
@@ -41,20 +26,20 @@ def alive(look: Look) -> Iterator[Finding]:
     beats = look.view.processes
     living = look.view.alive
     if look.view.stop_reason and not living:
-        yield OVER.found(f"the run is over: {look.view.stop_reason}")
+        yield faults.OVER.found(f"the run is over: {look.view.stop_reason}")
         return
     dead = [beat for beat in beats if not beat.is_alive()]
     for beat in dead if not look.view.stop_reason else ():
         said = f"{beat.name} on {beat.host}, pid {beat.pid}, sent its last heartbeat {_ago(beat.age_s)}"
-        is_learner = beat.role == LEARNER.counts_as
-        yield NO_LEARNER.found(said, NO_LEARNER.remedy.replace("NAME", look.run)) if is_learner else DEAD.found(said)
+        fault = faults.NO_LEARNER if beat.role == LEARNER.counts_as else faults.DEAD
+        yield fault.found(said, fault.remedy.replace("NAME", look.run))
     for beat in living:
         if beat.hangs_in:
-            yield HANGS.found(f"{beat.name}: {beat.hangs_in}")
+            yield faults.HANGS.found(f"{beat.name}: {beat.hangs_in}")
     lives = Counter(beat.name for beat in look.view.beats)
     for name, count in lives.items():
         if count > _MANY_LIVES:
-            yield RESTARTS.found(f"{name} was started {count} times in ten minutes")
+            yield faults.RESTARTS.found(f"{name} was started {count} times in ten minutes")
     if living:
         yield ok(f"{len(living)} processes are alive: {_names([beat.name for beat in living])}")
 
@@ -63,7 +48,7 @@ def logged(look: Look) -> Iterator[Finding]:
     """Report the newest error of each process."""
     for record in look.records:
         if record.errors:
-            yield LOGGED.found(f"{record.name}: {' '.join(record.errors[-1].split())[:300]}")
+            yield faults.LOGGED.found(f"{record.name}: {' '.join(record.errors[-1].split())[:300]}")
 
 
 def parameters(look: Look) -> Iterator[Finding]:
@@ -78,13 +63,13 @@ def parameters(look: Look) -> Iterator[Finding]:
         # What it has not fetched was published since; where nothing is published, nothing is behind.
         if version is not None and age_s is not None and published > version and age_s > _STALE_S and rate:
             behind = True
-            yield STALE.found(
+            yield faults.STALE.found(
                 f"{record.name} has version {version:.0f}, loaded {_ago(age_s)}; {published} is published"
             )
     lag = look.learner.mean("learner/policy_lag_versions")
     if lag is not None and rate and lag / rate > _OLD_S:
         behind = True
-        yield LAG.found(f"policy lag is {lag:.0f} versions, which took {lag / rate:.0f} s")
+        yield faults.LAG.found(f"policy lag is {lag:.0f} versions, which took {lag / rate:.0f} s")
     if not behind and lag is not None:
         yield ok(f"policy lag is {lag:.3g} versions" + (f", {lag / rate:.2g} s" if rate else ""))
 
@@ -107,16 +92,16 @@ def ending(folder: Path) -> Iterator[Finding]:
         result = read_result(folder)
         status, reason, updates = result["status"], result["reason"], int(result["updates"])
     except (OSError, ValueError, KeyError, TypeError) as error:
-        yield KILLED.found(f"{folder / RESULT_NAME} cannot be read: {error}")
+        yield faults.KILLED.found(f"{folder / RESULT_NAME} cannot be read: {error}")
         return
     if status == "running":
-        yield KILLED.found(f"{folder} has no ending: the launcher was killed")
+        yield faults.KILLED.found(f"{folder} has no ending: the launcher was killed")
     elif status == "failed":
-        yield FAILED.found(f"the run failed: {reason}")
+        yield faults.FAILED.found(f"the run failed: {reason}")
     else:
         yield ok(f"the run {'was interrupted' if status == 'interrupted' else 'has finished'}: {reason}")
         if not updates:
-            yield UNTRAINED.found(
+            yield faults.UNTRAINED.found(
                 f"the run ended before its first update, after {result.get('env_steps', 0)} env steps"
             )
 
@@ -131,9 +116,11 @@ def scores(folder: Path, config: Config) -> Iterator[Finding]:
         return
     goal, last = config.run.stop_at_return, rounds[-1]
     if goal is not None and best < goal:
-        yield UNREACHED.found(f"the best return is {best:.1f}; run.stop_at_return is {goal:g}")
+        yield faults.UNREACHED.found(f"the best return is {best:.1f}; run.stop_at_return is {goal:g}")
     if best > rounds[0] and best - last > _COLLAPSE * (best - rounds[0]):
-        yield COLLAPSED.found(f"the last return is {last:.1f}, the best was {best:.1f}, the first {rounds[0]:.1f}")
+        yield faults.COLLAPSED.found(
+            f"the last return is {last:.1f}, the best was {best:.1f}, the first {rounds[0]:.1f}"
+        )
     else:
         yield ok(f"returns were {rounds[0]:.1f} first, {best:.1f} at best and {last:.1f} last")
 
@@ -145,9 +132,9 @@ def logs(folder: Path) -> Iterator[Finding]:
         errors = [line for line in tail(path) if " ERROR " in line or " CRITICAL " in line]
         if errors:
             is_clean = False
-            yield LOGGED.found(f"{path.stem}: {' '.join(errors[-1].split())[:300]}")
+            yield faults.LOGGED.found(f"{path.stem}: {' '.join(errors[-1].split())[:300]}")
     if skipped := last_metric(folder, "learner/skipped_updates_total"):
         is_clean = False
-        yield SKIPPED.found(f"{skipped:,.0f} updates were skipped")
+        yield faults.SKIPPED.found(f"{skipped:,.0f} updates were skipped")
     if is_clean:
         yield ok("no process logged an error, and no update was skipped")

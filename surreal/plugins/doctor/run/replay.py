@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from surreal.plugins.doctor.frame.finding import Finding, ok
-from surreal.plugins.doctor.run.faults import BOUND, FILLS_UP, OVERUSED, SPI, UNUSED
+from surreal.plugins.doctor.run import faults
 from surreal.plugins.doctor.run.look import Look, Record
 
 #: Samples of an env step that are too few or too many, if no ratio is set.
@@ -30,9 +30,9 @@ def usage(look: Look) -> Iterator[Finding]:
     elif steps < _LEAST_STEPS or look.config.agent.round_steps is not None:
         return
     elif used < _FEW and (learner.last("replay/evicted_chunks_total") or 0) > 0 and _is_sampled(learner):
-        yield UNUSED.found(f"an env step is sampled {used:.2g} times on average")
+        yield faults.UNUSED.found(f"an env step is sampled {used:.2g} times on average")
     elif used > _MANY:
-        yield OVERUSED.found(f"an env step is sampled {used:,.0f} times on average")
+        yield faults.OVERUSED.found(f"an env step is sampled {used:,.0f} times on average")
     else:
         yield ok(f"an env step is sampled {used:.3g} times on average")
 
@@ -47,7 +47,7 @@ def size(look: Look) -> Iterator[Finding]:
     stored, bound = learner.last("replay/redis_bytes") or 0, look.config.replay.max_bytes
     if fill < 0.5 and learner.growth("replay/evicted_chunks_total") > 0 and stored > 0.8 * bound:
         per_step = learner.last("replay/bytes_per_transition") or 0
-        yield BOUND.found(
+        yield faults.BOUND.found(
             f"{there:,.0f} transitions fill {stored / 2**20:,.0f} MiB, {fill:.0%} of the capacity; "
             f"each takes {per_step:,.0f} bytes"
         )
@@ -65,7 +65,7 @@ def memory(look: Look, *, used_bytes: int, maxmemory_bytes: int) -> Iterator[Fin
     rate = learner.rate("replay/redis_bytes") or 0.0
     left = maxmemory_bytes - used_bytes
     if wanted > _FULL * maxmemory_bytes and rate > 0 and stored < 0.95 * look.config.replay.max_bytes:
-        yield FILLS_UP.found(
+        yield faults.FILLS_UP.found(
             f"the replay has {stored / 2**20:,.0f} MiB of {look.config.replay.max_bytes / 2**20:,.0f} and grows by "
             f"{rate / 2**20:.3g} MiB/s, but only {left / 2**20:,.0f} MiB are left: full in {_duration(left / rate)}"
         )
@@ -81,7 +81,7 @@ def _band(learner: Record, ratio: float, tolerance: float | None, used: float) -
         tolerance = 0.25 * ratio * max(steps, 1.0) + 4096
     apart = sampled - ratio * steps
     if steps and abs(apart) > 2 * tolerance + 0.1 * ratio * steps:
-        yield SPI.found(f"samples per insert are {sampled / steps:.3g} in the last minute, set to {ratio:g}")
+        yield faults.SPI.found(f"samples per insert are {sampled / steps:.3g} in the last minute, set to {ratio:g}")
     else:
         yield ok(f"samples per insert are {used:.3g}, set to {ratio:g}")
 

@@ -5,15 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from surreal.plugins.doctor.frame.finding import Finding, ok
-from surreal.plugins.doctor.run.faults import (
-    AGENTS_BLOCKED,
-    AGENTS_WAIT,
-    SERVERS_WAITED_FOR,
-    STALLED,
-    STARVED,
-    WAITS_FOR_REDIS,
-    WAITS_LONG,
-)
+from surreal.plugins.doctor.run import faults
 from surreal.plugins.doctor.run.look import Look, Record
 
 #: Share of the time above which agents wait, and below which a learner idles; it computes less if both take turns.
@@ -32,7 +24,7 @@ def waiting(look: Look) -> Iterator[Finding]:
     if look.config.has_parameter_servers:
         share = _mean_rate(look, "gradients/wait_s_total")
         if share is not None and share > _WAITING:
-            yield SERVERS_WAITED_FOR.found(f"agents wait {share:.0%} of the time")
+            yield faults.SERVERS_WAITED_FOR.found(f"agents wait {share:.0%} of the time")
         yield from _named_waits(look)
         return
     if look.learner is None:  # the agents wait for it with any settings
@@ -46,11 +38,13 @@ def waiting(look: Look) -> Iterator[Finding]:
     ratio = look.config.replay.samples_per_insert
     if agents_wait is not None and agents_wait > _WAITING:
         if ratio is not None and not any("the replay is full" in text for text in texts):
-            yield AGENTS_WAIT.found(f"{said}; replay.samples_per_insert is {ratio:g}", _fewer_agents(look, agents_wait))
+            yield faults.AGENTS_WAIT.found(
+                f"{said}; replay.samples_per_insert is {ratio:g}", _fewer_agents(look, agents_wait)
+            )
         else:
-            yield AGENTS_BLOCKED.found(said)
+            yield faults.AGENTS_BLOCKED.found(said)
     elif busy is not None and busy < idle and look.view.updates:
-        yield STARVED.found(said, _more_experience(look))
+        yield faults.STARVED.found(said, _more_experience(look))
     elif said:
         yield ok(said)
     yield from _named_waits(look)
@@ -82,7 +76,9 @@ def _stall(look: Look) -> Finding | None:
     if not spans or moved or max(spans) < _STALLED_S:
         return None
     waits = list(dict.fromkeys(f"{beat.name}: {text}" for beat in look.view.alive for text in beat.waits_for))
-    return STALLED.found(f"nothing moved for {max(spans):.0f} s" + (f"; {'; '.join(waits[:4])}" if waits else ""))
+    return faults.STALLED.found(
+        f"nothing moved for {max(spans):.0f} s" + (f"; {'; '.join(waits[:4])}" if waits else "")
+    )
 
 
 def _describe(agents_wait: float | None, busy: float | None) -> str:
@@ -102,7 +98,7 @@ def _fewer_agents(look: Look, share: float) -> str:
 def _more_experience(look: Look) -> str:
     ratio = look.config.replay.samples_per_insert
     raised = f", or a higher replay.samples_per_insert than {ratio:g}, to learn more from each" if ratio else ""
-    return f"{STARVED.remedy}{raised}"
+    return f"{faults.STARVED.remedy}{raised}"
 
 
 def _named_waits(look: Look) -> Iterator[Finding]:
@@ -114,9 +110,9 @@ def _named_waits(look: Look) -> Iterator[Finding]:
     for text, names in said.items():
         who = _list(names)
         if text.startswith("waiting for Redis"):
-            yield WAITS_FOR_REDIS.found(f"{who}: {text}")
+            yield faults.WAITS_FOR_REDIS.found(f"{who}: {text}")
         elif "limiter" not in text and "more experience" not in text:
-            yield WAITS_LONG.found(f"{who}: {text}")
+            yield faults.WAITS_LONG.found(f"{who}: {text}")
 
 
 def _list(names: Sequence[str]) -> str:

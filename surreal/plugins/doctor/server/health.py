@@ -13,26 +13,7 @@ from surreal.base.errors import SurrealError
 from surreal.base.system.memory import largest_replay_bytes
 from surreal.distributed.connection.client import RedisClient
 from surreal.plugins.doctor.frame.finding import Finding, milliseconds, ok
-from surreal.plugins.doctor.server.faults import (
-    AWAY,
-    CANNOT_SAVE,
-    CLOCK,
-    CONNECTIONS,
-    EVICTED,
-    EVICTS,
-    FULL,
-    LATENCY,
-    NEARLY_FULL,
-    READ_ONLY,
-    REPLY_LIMIT,
-    SLOW_APPENDS,
-    SNAPSHOTS,
-    SOME_CLOCK,
-    SOME_LATENCY,
-    TOO_SMALL,
-    UNBOUNDED,
-    VALUE_LIMIT,
-)
+from surreal.plugins.doctor.server import faults
 
 _TIMEOUT_S = 3.0
 _FULL, _NEARLY_FULL = 0.99, 0.92
@@ -49,11 +30,11 @@ def reachable(client: RedisClient) -> Iterator[Finding]:
     try:
         version = client.check_server(timeout_s=_TIMEOUT_S)
     except SurrealError as error:
-        yield AWAY.found(str(error).partition("; is it running")[0])
+        yield faults.AWAY.found(str(error).partition("; is it running")[0])
         return
     role = _info(client, "replication")
     if role.get("role") == "slave":
-        yield READ_ONLY.found(f"it is a replica of {role.get('master_host')}:{role.get('master_port')}")
+        yield faults.READ_ONLY.found(f"it is a replica of {role.get('master_host')}:{role.get('master_port')}")
     yield ok(f"Redis {'.'.join(map(str, version))} at {client.address}")
 
 
@@ -62,23 +43,23 @@ def memory(client: RedisClient, replay_bytes: int | None) -> Iterator[Finding]:
     info = _info(client, "memory")
     used, limit, policy = int(info["used_memory"]), int(info["maxmemory"]), str(info.get("maxmemory_policy", ""))
     if policy and policy != "noeviction":
-        yield EVICTS.found(f"maxmemory-policy is {policy}")
+        yield faults.EVICTS.found(f"maxmemory-policy is {policy}")
     if evicted := int(_info(client, "stats").get("evicted_keys", 0)):
-        yield EVICTED.found(f"{evicted:,} keys were evicted")
+        yield faults.EVICTED.found(f"{evicted:,} keys were evicted")
     if not limit:
-        yield UNBOUNDED.found(f"maxmemory is 0; {_mb(used)} are used")
+        yield faults.UNBOUNDED.found(f"maxmemory is 0; {_mb(used)} are used")
         return
     share = used / limit
     said = f"{_mb(used)} of {_mb(limit)} are used"
     if share > _FULL:
-        yield FULL.found(said)
+        yield faults.FULL.found(said)
     elif share > _NEARLY_FULL:
-        yield NEARLY_FULL.found(said)
+        yield faults.NEARLY_FULL.found(said)
     else:
         yield ok(f"{said}, {policy}" if policy else said)
     if replay_bytes is not None and (room := largest_replay_bytes(limit)) < replay_bytes:
         said = f"maxmemory is {_mb(limit)}, which leaves {_mb(room)} to experience"
-        yield TOO_SMALL.found(f"{said}; replay.max_bytes is {_mb(replay_bytes)}")
+        yield faults.TOO_SMALL.found(f"{said}; replay.max_bytes is {_mb(replay_bytes)}")
 
 
 def persistence(client: RedisClient) -> Iterator[Finding]:
@@ -89,13 +70,13 @@ def persistence(client: RedisClient) -> Iterator[Finding]:
     has_snapshots = bool(settings.get("save"))
     is_stopped = info.get("rdb_last_bgsave_status") == "err" and settings.get("stop-writes-on-bgsave-error") != "no"
     if is_stopped and (has_snapshots or not settings):
-        yield CANNOT_SAVE.found("the last snapshot failed")
+        yield faults.CANNOT_SAVE.found("the last snapshot failed")
     elif is_kept and info.get("aof_last_write_status") == "err":
-        yield CANNOT_SAVE.found("the last write to the append-only file failed")
+        yield faults.CANNOT_SAVE.found("the last write to the append-only file failed")
     if has_snapshots:
-        yield SNAPSHOTS.found(f"save is {settings['save']!r}")
+        yield faults.SNAPSHOTS.found(f"save is {settings['save']!r}")
     if is_kept and settings.get("appendfsync") == "always":
-        yield SLOW_APPENDS.found("appendfsync is always")
+        yield faults.SLOW_APPENDS.found("appendfsync is always")
     what = "its append-only file keeps the replay" if is_kept else "the replay is empty"
     yield ok(f"after a restart of the server {what}")
 
@@ -106,14 +87,14 @@ def limits(client: RedisClient) -> Iterator[Finding]:
     settings = _settings(client, "maxclients", "client-output-buffer-limit", "proto-max-bulk-len")
     connected, most = int(info["connected_clients"]), int(info.get("maxclients") or settings.get("maxclients") or 0)
     if most and connected > _CONNECTIONS * most:
-        yield CONNECTIONS.found(f"{connected:,} of {most:,} connections are taken")
+        yield faults.CONNECTIONS.found(f"{connected:,} of {most:,} connections are taken")
     buffers = settings.get("client-output-buffer-limit", "").split()
     normal = buffers[buffers.index("normal") + 1 :][:3] if "normal" in buffers else []
     if any(limit != "0" for limit in normal[:2]):
-        yield REPLY_LIMIT.found(f"client-output-buffer-limit is normal {' '.join(normal)}")
+        yield faults.REPLY_LIMIT.found(f"client-output-buffer-limit is normal {' '.join(normal)}")
     largest = int(settings.get("proto-max-bulk-len") or _LEAST_VALUE_BYTES)
     if largest < _LEAST_VALUE_BYTES:
-        yield VALUE_LIMIT.found(f"proto-max-bulk-len is {_mb(largest)}")
+        yield faults.VALUE_LIMIT.found(f"proto-max-bulk-len is {_mb(largest)}")
     if most:
         yield ok(f"{connected:,} of {most:,} connections are taken")
 
@@ -136,9 +117,9 @@ def latency(
         there_and_back_s = min(measure("ECHO", _PAYLOAD) for _ in range(3))
         said += f"; {2 * len(_PAYLOAD) / max(there_and_back_s, 1e-9) / 2**20:,.0f} MiB/s go through"
     if middle > _SLOW_S:
-        yield LATENCY.found(said)
+        yield faults.LATENCY.found(said)
     elif middle > _SOMEWHAT_SLOW_S:
-        yield SOME_LATENCY.found(said)
+        yield faults.SOME_LATENCY.found(said)
     else:
         yield ok(said)
 
@@ -156,9 +137,9 @@ def clock_of(client: RedisClient, *, clock: Callable[[], float] = time.time) -> 
     certain_s = max(0.0, abs(offset_s) - trip_s)
     said = f"this machine is {abs(offset_s):.3g} s {'ahead of' if offset_s > 0 else 'behind'} Redis at {client.address}"
     if certain_s > SKEW_S:
-        yield CLOCK.found(said)
+        yield faults.CLOCK.found(said)
     elif certain_s > SOME_SKEW_S:
-        yield SOME_CLOCK.found(said)
+        yield faults.SOME_CLOCK.found(said)
     else:
         yield ok(f"this machine and Redis at {client.address} agree to {max(abs(offset_s), trip_s) * 1000:,.3g} ms")
 

@@ -113,7 +113,7 @@ docs: $(STAMP)
 		'from surreal.distributed.connection import keys; print(keys.__doc__.partition("\n\n")[2].strip())'; } > .cache/redis-keys.md
 	mv .cache/redis-keys.md docs/redis-keys.md
 	@{ sed '/^### The file itself/,$$d' docs/many-runs.md; \
-		$(BIN)/python -m surreal.plugins.sweep.definition.reference; } > .cache/page.md
+		$(BIN)/python -m surreal.plugins.sweep.schema; } > .cache/page.md
 	mv .cache/page.md docs/many-runs.md
 	@{ sed '/^### Installation$$/,$$d' docs/doctor.md; $(BIN)/python -m surreal.plugins.doctor.report; } > .cache/page.md
 	mv .cache/page.md docs/doctor.md

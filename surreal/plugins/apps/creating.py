@@ -161,8 +161,7 @@ def switch_local(config: Path, *, to_local: bool) -> Change:
     """
     document = read_document(config)
     use_local(document, config.parent, is_local=to_local)
-    kept = save_text(config, to_text(document))
-    return Change(template_of(document), None, [] if kept is None else [kept])
+    return _saved(config, document)
 
 
 def set_settings(config: Path, settings: Mapping[str, str]) -> Change:
@@ -179,6 +178,10 @@ def set_settings(config: Path, settings: Mapping[str, str]) -> Change:
     for key, text in settings.items():
         name, value = parse_override(f"{key.replace('-', '_')}={text}")
         set_value(document, name, value)
+    return _saved(config, document)
+
+
+def _saved(config: Path, document: CommentedMap) -> Change:
     kept = save_text(config, to_text(document))
     return Change(template_of(document), None, [] if kept is None else [kept])
 

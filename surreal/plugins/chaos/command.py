@@ -38,10 +38,14 @@ _GONE_S = 20.0
 
 @dataclass(frozen=True)
 class Call:
-    """The arguments of the command.
+    """Arguments of the command, and the console.
 
     Args:
         target: a preset, a file, or a run; None: the run in progress on this machine.
+        options: options of the disturbances.
+        say: shows a line.
+        stop: ends the test when it is set.
+        signals: signals so far.
         overrides: overrides of the preset or file.
         address: address of a run's Redis.
         run_dir: a run's folder.
@@ -49,43 +53,22 @@ class Call:
     """
 
     target: str | None
+    options: ChaosOptions
+    say: Callable[[str], object]
+    stop: threading.Event
+    signals: Sequence[int] = ()
     overrides: tuple[str, ...] = ()
     address: str | None = None
     run_dir: Path | None = None
     words: str = "surreal chaos"
 
-    @property
-    def starts_run(self) -> bool:
-        """Whether the target is a preset or a file."""
-        target = self.target
-        if target is None:
-            return False
-        return target in preset_names() or target.endswith((".yaml", ".yml"))
+
+def is_configuration(target: str | None) -> bool:
+    """Whether a target is a preset or a file, not a run."""
+    return target is not None and (target in preset_names() or target.endswith((".yaml", ".yml")))
 
 
-@dataclass(frozen=True)
-class Setting:
-    """Settings of a test.
-
-    Args:
-        options: options of the disturbances.
-        say: shows a line.
-        stop: ends the test when it is set.
-        signals: signals so far.
-    """
-
-    options: ChaosOptions
-    say: Callable[[str], object]
-    stop: threading.Event
-    signals: Sequence[int] = ()
-
-    @property
-    def interrupted(self) -> ExitCode | None:
-        """Exit code of the first signal."""
-        return ExitCode(128 + self.signals[0]) if self.signals else None
-
-
-def disturb(call: Call, setting: Setting) -> Report:
+def disturb(call: Call) -> Report:
     """Start or join a run, disturb it, and check the invariants.
 
     Raises:
@@ -93,44 +76,44 @@ def disturb(call: Call, setting: Setting) -> Report:
     """
     with ExitStack() as stack:
         guard = stack.enter_context(Guard())
-        if call.starts_run:
+        if is_configuration(call.target):
             run = StartedRun(str(call.target), call.overrides, call.run_dir, guard)
-            return _disturb_started(stack.enter_context(run), call, setting, guard)
+            return _disturb_started(stack.enter_context(run), call, guard)
         if call.overrides:
             raise ConfigError("--set changes a configuration; name a preset or a file", key="--set")
         subject = join(call.target, address=call.address, run_dir=call.run_dir, stack=stack)
-        return _disturb_joined(subject, call, setting, guard)
+        return _disturb_joined(subject, call, guard)
 
 
-def _disturb_started(run: StartedRun, call: Call, setting: Setting, guard: Guard) -> Report:
+def _disturb_started(run: StartedRun, call: Call, guard: Guard) -> Report:
     """Disturb a run that was started for the test: it is ended afterwards, and must leave nothing behind."""
-    setting.say(f"{run.subject.title} in {run.folder}")
-    campaign = _campaign(run.subject, setting, guard, lambda: "" if run.exit_code is None else run.last_words)
+    call.say(f"{run.subject.title} in {run.folder}")
+    campaign = _campaign(run.subject, call, guard, lambda: "" if run.exit_code is None else run.last_words)
     campaign.wait_until_whole()
     campaign.audit.processes.note(run.process)
-    scores = _disturb(campaign, run.subject, setting)
-    setting.say(f"{campaign.now_s:7.1f} s       the run is asked to end")
-    ended = _end(run, campaign, setting)
+    scores = _disturb(campaign, run.subject, call)
+    call.say(f"{campaign.now_s:7.1f} s       the run is asked to end")
+    ended = _end(run, campaign, call)
     verdicts = [*campaign.audit.verdicts(), campaign.verdict(), *scores, ended]
     verdicts.append(campaign.audit.processes.judge(within_s=_GONE_S))
     verdicts.append(judge_keys([run.subject.client]))
-    return _report(run.subject, call, setting, campaign, verdicts, f"results are in {run.folder}")
+    return _report(run.subject, call, campaign, verdicts, f"results are in {run.folder}")
 
 
-def _disturb_joined(subject: Subject, call: Call, setting: Setting, guard: Guard) -> Report:
+def _disturb_joined(subject: Subject, call: Call, guard: Guard) -> Report:
     """Disturb a run that was joined: it continues afterwards."""
-    setting = replace(setting, options=only_possible(subject, setting.options, setting.say))
-    setting.say(f"{subject.title}; it continues afterwards")
-    campaign = _campaign(subject, setting, guard, lambda: registry.stop_reason(subject.client))
+    call = replace(call, options=only_possible(subject, call.options, call.say))
+    call.say(f"{subject.title}; it continues afterwards")
+    campaign = _campaign(subject, call, guard, lambda: registry.stop_reason(subject.client))
     campaign.wait_until_whole()
-    scores = _disturb(campaign, subject, setting)
+    scores = _disturb(campaign, subject, call)
     verdicts = [*campaign.audit.verdicts(), campaign.verdict(), *scores]
     alive = [life.pid for life in campaign.audit.standing.alive().values() if life.is_here]
     verdicts.append(campaign.audit.processes.judge(spared=_families(alive), within_s=_GONE_S))
     verdicts.append(judge_blocks(subject.replay.streams()))
     reason = registry.stop_reason(subject.client)
     ending = f"the run has ended meanwhile: {reason}" if reason else "the run continues"
-    return _report(subject, call, setting, campaign, verdicts, ending)
+    return _report(subject, call, campaign, verdicts, ending)
 
 
 def only_possible(subject: Subject, options: ChaosOptions, say: Callable[[str], object]) -> ChaosOptions:
@@ -155,28 +138,28 @@ def only_possible(subject: Subject, options: ChaosOptions, say: Callable[[str], 
     return replace(options, kinds=tuple(kinds))
 
 
-def _campaign(subject: Subject, setting: Setting, guard: Guard, is_over: Callable[[], str]) -> Campaign:
+def _campaign(subject: Subject, call: Call, guard: Guard, is_over: Callable[[], str]) -> Campaign:
     def why_over() -> str:
         try:
             return is_over()
         except (RedisError, SurrealError):
             return ""
 
-    return Campaign(subject, setting.options, guard, say=setting.say, stop=setting.stop, is_over=why_over)
+    return Campaign(subject, call.options, guard, say=call.say, stop=call.stop, is_over=why_over)
 
 
-def _disturb(campaign: Campaign, subject: Subject, setting: Setting) -> list[Verdict]:
+def _disturb(campaign: Campaign, subject: Subject, call: Call) -> list[Verdict]:
     """Disturb a whole run, and return the verdict on its evaluation if its scores are on this machine."""
     path = None if subject.folder is None else subject.folder / "eval" / "scores.jsonl"
     before = _rounds(path)
-    setting.say(f"    0.0 s       the run is whole: {', '.join(sorted(campaign.expected))}")
+    call.say(f"    0.0 s       the run is whole: {', '.join(sorted(campaign.expected))}")
     campaign.disturb()
     if path is None or not subject.config.eval.enabled:
         return []
     last_at = len(_rounds(path))
     campaign.wait_for(lambda: len(_rounds(path)) > last_at)
     rounds = _rounds(path)
-    if setting.stop.is_set():
+    if call.stop.is_set():
         last_at = min(last_at, len(rounds) - 1)  # there was no time for another one
     return [judge_scores(rounds, before=len(before), last_at=last_at, may_go_back=campaign.audit.was_emptied)]
 
@@ -185,7 +168,7 @@ def _rounds(path: Path | None) -> list[dict[str, Any]]:
     return [] if path is None else round_lines(path, warns=False)
 
 
-def _end(run: StartedRun, campaign: Campaign, setting: Setting) -> Verdict:
+def _end(run: StartedRun, campaign: Campaign, call: Call) -> Verdict:
     """Ask the started run to end, watch it, and return the verdict on its end."""
     exit_code = run.exit_code
     violations = []
@@ -195,14 +178,14 @@ def _end(run: StartedRun, campaign: Campaign, setting: Setting) -> Verdict:
         deadline_s, has_hurried = time.monotonic() + _DRAIN_S, False
         while (exit_code := run.exit_code) is None and time.monotonic() < deadline_s:
             campaign.audit.look()
-            if len(setting.signals) > 1 and not has_hurried:
+            if len(call.signals) > 1 and not has_hurried:
                 has_hurried = True
                 run.hurry()
             time.sleep(_TURN_S)
     result = run.result()
     if exit_code is None:
         violations.append(f"it did not end within {_DRAIN_S:.0f} s")
-    elif exit_code and not setting.signals:
+    elif exit_code and not call.signals:
         violations.append(f"it ended with exit code {exit_code}: {run.last_words}")
     kills = sum(recovery.killed != "" for recovery in campaign.recoveries)
     evidence = (
@@ -221,16 +204,14 @@ def _families(pids: Iterable[int]) -> set[int]:
     return found
 
 
-def _report(
-    subject: Subject, call: Call, setting: Setting, campaign: Campaign, verdicts: list[Verdict], ending: str
-) -> Report:
+def _report(subject: Subject, call: Call, campaign: Campaign, verdicts: list[Verdict], ending: str) -> Report:
     return Report(
         title=subject.title,
         command=call.words,
-        seed=setting.options.seed,
+        seed=call.options.seed,
         time_s=campaign.now_s,
         recoveries=campaign.recoveries,
         verdicts=verdicts,
         ending=ending,
-        interrupted=setting.interrupted,
+        interrupted=ExitCode(128 + call.signals[0]) if call.signals else None,
     )

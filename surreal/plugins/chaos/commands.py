@@ -60,7 +60,7 @@ def chaos(
     Without --kill, --pause, --cut and --redis, it does all but flush and full. Ctrl-C heals the run and ends the test.
     """
     from surreal.base.system.logs import setup_logging
-    from surreal.plugins.chaos.command import Call, Setting, disturb
+    from surreal.plugins.chaos.command import Call, disturb
     from surreal.plugins.chaos.plan import ChaosOptions, read_kinds
     from surreal.plugins.chaos.report import check_path
     from surreal.run.process.interrupts import set_at_signals
@@ -84,9 +84,18 @@ def chaos(
     stop = threading.Event()
     console = stdout_console(lambda _: stop.set(), no_color=True)
     signals = set_at_signals(stop, is_abortable=True)
-    words = shlex.join(["surreal", *sys.argv[1:]])
-    call = Call(target, tuple(overrides or ()), address, run_dir, words)
-    found = disturb(call, Setting(options, lambda text: say(console, text), stop, signals))
+    call = Call(
+        target,
+        options,
+        lambda text: say(console, text),
+        stop,
+        signals,
+        overrides=tuple(overrides or ()),
+        address=address,
+        run_dir=run_dir,
+        words=shlex.join(["surreal", *sys.argv[1:]]),
+    )
+    found = disturb(call)
     for line in found.lines():
         say(console, line)
     if report is not None:

@@ -1,6 +1,7 @@
 """`surreal sweep FILE`: many runs over settings and seeds, as many at once as fit.
 
-definition/        the settings in FILE, checked like a configuration
+schema.py          the settings in FILE
+definition.py      reads FILE, and checks it like a configuration
 trials.py          the trials of a sweep and their file, from which an interrupted sweep continues
 folder.py          the sweep's folder: its files, its lock, the folders of its runs
 proposing.py       the settings of the next trial: from a grid, or from Optuna

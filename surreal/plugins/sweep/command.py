@@ -19,7 +19,7 @@ from surreal.config import load_config
 from surreal.config.classes import add_python_path
 from surreal.distributed.server.embedded import EmbeddedRedis
 from surreal.distributed.server.owners import Keeper
-from surreal.plugins.sweep.definition.loading import Definition, check_settings, load_definition
+from surreal.plugins.sweep.definition import Definition, check_settings, load_definition
 from surreal.plugins.sweep.folder import OPTUNA_NAME, SWEEPS_FOLDER, SweepFolder
 from surreal.plugins.sweep.processes import Launching, Room, need_of, num_at_once, room_here
 from surreal.plugins.sweep.proposing import Grid, OptunaSearch, Proposer, require_optuna

@@ -7,7 +7,7 @@ from pathlib import Path
 from surreal.base.errors import BusyError, ConfigError, FolderError
 from surreal.base.system.files import FileLock, write_whole
 from surreal.config import load_config, to_yaml
-from surreal.plugins.sweep.definition.loading import Definition, load_definition
+from surreal.plugins.sweep.definition import Definition, load_definition
 from surreal.plugins.sweep.trials import Trial, TrialFile
 from surreal.run.process.run_folder import new_run_id
 

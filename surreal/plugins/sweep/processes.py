@@ -10,7 +10,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import psutil
 import redis
@@ -91,37 +91,8 @@ def _free_in_container() -> list[int]:
         return []
 
 
-class RunProcess(Protocol):
-    """A run's launcher."""
-
-    def poll(self) -> int | None:
-        """Return the exit code, None while it runs."""
-
-    def interrupt(self) -> None:
-        """Send Ctrl-C: the first drains the run, the second hurries it, the third kills it."""
-
-    def kill(self) -> None:
-        """Kill it, and wait for its end."""
-
-    def last_words(self) -> str:
-        """Return its last line of output, or of an error if there was one."""
-
-
-class Runner(Protocol):
-    """Starts runs, and reaches them through their Redis."""
-
-    def start(self, arguments: Sequence[str], console: Path) -> RunProcess:
-        """Start `surreal run ARGUMENTS`, whose output goes to the file `console`."""
-
-    def stop(self, run: str, reason: str) -> None:
-        """Ask a run to drain and end, as `surreal stop` does."""
-
-    def forget(self, run: str) -> None:
-        """Remove the keys of a run from Redis."""
-
-
 class LaunchedRun:
-    """A launcher as a process on this machine.
+    """A run's launcher, a process on this machine.
 
     Args:
         process: process of the launcher.
@@ -133,21 +104,27 @@ class LaunchedRun:
         self._console = console
 
     def poll(self) -> int | None:
+        """Return the exit code, None while it runs."""
         return self._process.poll()
 
     def interrupt(self) -> None:
+        """Send Ctrl-C: the first drains the run, the second hurries it, the third kills it."""
         self._process.send_signal(signal.SIGINT)
 
     def kill(self) -> None:
+        """Kill it, and wait for its end."""
         self._process.kill()
         self._process.wait()
 
     def last_words(self) -> str:
+        """Return its last line of output, or of an error if there was one."""
         return last_error_line(self._console)
 
 
 class Launching:
-    """Starts real runs; only in the main thread, because they drain when the thread that started them ends.
+    """Starts runs, and reaches them through their Redis.
+
+    It must be used in the main thread, because runs drain when the thread that started them ends.
 
     Args:
         address: address of the Redis that all of them use.
@@ -157,6 +134,7 @@ class Launching:
         self._address = address
 
     def start(self, arguments: Sequence[str], console: Path) -> LaunchedRun:
+        """Start `surreal run ARGUMENTS`, whose output goes to the file `console`."""
         is_watched = sys.platform == "linux" and threading.current_thread() is threading.main_thread()
         owned = [owned_exec.__file__, "exec" if is_watched else "watch", str(os.getpid())]
         command = [sys.executable, "-m", "surreal", "run", *arguments, "--redis", self._address]
@@ -171,6 +149,7 @@ class Launching:
         return LaunchedRun(process, console)
 
     def stop(self, run: str, reason: str) -> None:
+        """Ask a run to drain and end, as `surreal stop` does."""
         try:
             with open_client(self._address, run) as client:
                 registry.request_stop(client, reason)
@@ -178,6 +157,7 @@ class Launching:
             logger.warning("run %s could not be asked to stop: %s", run, error)
 
     def forget(self, run: str) -> None:
+        """Remove the keys of a run from Redis."""
         try:
             with open_client(self._address, run) as client:
                 client.delete_run()

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from surreal.base.errors import ConfigError, FolderError
 from surreal.base.system.program import install_command
-from surreal.plugins.sweep.definition.loading import Definition
-from surreal.plugins.sweep.definition.schema import (
+from surreal.plugins.sweep.definition import Definition
+from surreal.plugins.sweep.schema import (
     Choice,
     Dimension,
     HalvingPruner,

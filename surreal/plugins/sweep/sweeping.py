@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from surreal.base.errors import ConfigError
-from surreal.plugins.sweep.definition.loading import Definition
+from surreal.plugins.sweep.definition import Definition
 from surreal.plugins.sweep.folder import SweepFolder
 from surreal.plugins.sweep.judging import Judge, TrialSeed
-from surreal.plugins.sweep.processes import Room, Runner, RunProcess, fits, need_of
+from surreal.plugins.sweep.processes import LaunchedRun, Launching, Room, fits, need_of
 from surreal.plugins.sweep.proposing import Proposer
 from surreal.plugins.sweep.trials import End, Trial, TrialFile
 from surreal.plugins.sweep.view import SweepView
@@ -37,7 +37,7 @@ _TELL_INTERVAL_S = 5.0
 class RunningRun:
     """A run that this process has started."""
 
-    process: RunProcess
+    process: LaunchedRun
     need: Room
     run: str  #: id
     folder: Path
@@ -64,7 +64,7 @@ class Sweeping:
         folder: SweepFolder,
         trials: TrialFile,
         proposer: Proposer,
-        runner: Runner,
+        runner: Launching,
         *,
         room: Room,
         view: SweepView,

@@ -9,7 +9,7 @@ import yaml
 
 from surreal.config import add_python_path, load_config
 from surreal.config.preset_files import preset_path
-from surreal.plugins.sweep.definition.loading import check_settings, load_definition
+from surreal.plugins.sweep.definition import check_settings, load_definition
 from surreal.run.lockstep.check import check_run
 
 #: To which preset sections belong that say such things; others belong to the last one.

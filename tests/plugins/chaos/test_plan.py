@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from surreal.base.errors import ConfigError
-from surreal.plugins.chaos.command import Call
+from surreal.plugins.chaos.command import is_configuration
 from surreal.plugins.chaos.disturbances.processes import Kind
 from surreal.plugins.chaos.invariants.recovery import Downtime, Recovery
 from surreal.plugins.chaos.invariants.verdict import Verdict
@@ -69,7 +69,7 @@ def test_words_that_are_unknown_are_refused(kill: str, redis: str, wrong: str) -
 
 
 def test_preset_or_file_is_started_and_a_run_is_joined() -> None:
-    assert [Call(target).starts_run for target in ("cartpole-dqn", "my/app.yaml", "runs-1", None)] == [
+    assert [is_configuration(target) for target in ("cartpole-dqn", "my/app.yaml", "runs-1", None)] == [
         True, True, False, False,
     ]  # fmt: skip
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from rich.console import Console
 
-from surreal.plugins.sweep.definition.loading import Definition, load_definition
+from surreal.plugins.sweep.definition import Definition, load_definition
 from surreal.plugins.sweep.folder import SweepFolder
 from surreal.plugins.sweep.processes import Room
 from surreal.plugins.sweep.proposing import Grid, OptunaSearch
@@ -33,7 +33,7 @@ Returns = Callable[[dict[str, Any], int, int], float | None]
 
 
 class SimulatedRun:
-    """One run, as a `RunProcess`."""
+    """One run, in place of a `LaunchedRun`."""
 
     def __init__(self, folder: Path, settings: dict[str, Any], seed: int, returns: Returns) -> None:
         self.folder, self.settings, self.seed, self._returns = folder, settings, seed, returns

@@ -10,8 +10,8 @@ import yaml
 
 from surreal.base.errors import ConfigError
 from surreal.config import load_config, preset_names, to_yaml
-from surreal.plugins.sweep.definition.loading import Definition, check_settings, load_definition
-from surreal.plugins.sweep.definition.schema import Choice, HalvingPruner, Range
+from surreal.plugins.sweep.definition import Definition, check_settings, load_definition
+from surreal.plugins.sweep.schema import Choice, HalvingPruner, Range
 
 GRID = """
 version: 1

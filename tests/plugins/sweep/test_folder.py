@@ -9,7 +9,7 @@ import pytest
 
 from surreal.base.errors import BusyError, ConfigError
 from surreal.config import load_config
-from surreal.plugins.sweep.definition.loading import Definition, load_definition
+from surreal.plugins.sweep.definition import Definition, load_definition
 from surreal.plugins.sweep.folder import SweepFolder
 
 TEXT = """

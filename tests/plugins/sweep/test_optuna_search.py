@@ -11,7 +11,7 @@ import pytest
 
 from surreal.base.errors import ConfigError
 from surreal.base.system.program import install_command
-from surreal.plugins.sweep.definition.loading import Definition, load_definition
+from surreal.plugins.sweep.definition import Definition, load_definition
 from surreal.plugins.sweep.proposing import OptunaSearch, require_optuna
 from surreal.plugins.sweep.trials import End, Trial, TrialFile
 

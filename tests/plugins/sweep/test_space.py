@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from surreal.plugins.sweep.definition.schema import Choice, Range, combinations, num_combinations
+from surreal.plugins.sweep.schema import Choice, Range, combinations, num_combinations
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from surreal.config import load_config
-from surreal.plugins.sweep.definition import loading
+from surreal.plugins.sweep import definition as loading
 from surreal.plugins.sweep.trials import Trial, TrialFile
 from surreal.run.process.interrupts import Interrupts
 from tests.plugins.sweep.simulated import SimulatedRun, SimulatedRunner, SimulatedSweep

@@ -15,7 +15,7 @@ from surreal.config import Config, load_config
 from surreal.config.problems import explain, place_of, show
 from surreal.config.schema.fields import Section
 from surreal.config.yaml_tree import parse
-from surreal.plugins.sweep.definition.schema import (
+from surreal.plugins.sweep.schema import (
     MAX_COMBINATIONS,
     Choice,
     Dimension,

@@ -12,7 +12,7 @@ import socket
 import threading
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import replace
 
 import redis
@@ -103,9 +103,17 @@ class Launcher:
             )
             self._tracker = RunTracker(reader.read, self.folder.path)
             progress.phase("checking what the configuration names")
-            self._check()
+            if not options.resume:
+                self.folder.require_new()  # again, because the folder is claimed only now
+            check_apart(
+                self._starter,
+                self._prepared.source,
+                self._prepared.overrides,
+                resumed=self.folder.path if options.resume else None,
+                should_stop=lambda: self._interrupts.is_draining,
+            )
             claim = Claim(servers.client, "launcher", fingerprint(self.config.shared()))
-            stack.callback(_release, claim)
+            stack.callback(claim.release)
             self._register(servers, claim)
             self._begin(servers)
             progress.phase("starting processes")
@@ -152,18 +160,6 @@ class Launcher:
 
     # -- before ----------------------------------------------------------------------------------------------------
 
-    def _check(self) -> None:
-        """Check everything that can refuse the run, except Redis."""
-        if not self._options.resume:
-            self.folder.require_new()  # again, because the folder is claimed only now
-        check_apart(
-            self._starter,
-            self._prepared.source,
-            self._prepared.overrides,
-            resumed=self.folder.path if self._options.resume else None,
-            should_stop=lambda: self._interrupts.is_draining,
-        )
-
     def _begin(self, servers: RunServers) -> None:
         """Record that the run begins or is resumed."""
         if self._options.resume and (words := go_back(self.config, self.folder.path)):
@@ -173,8 +169,7 @@ class Launcher:
             self._say(words)
         self.folder.begin(self.config, self.run, self._started)
         self.folder.write_address(servers.address, self.run)
-        if not self._options.is_quiet:
-            self._say(f"run {self.run} in {self.folder.path}")
+        self._say_unless_quiet(f"run {self.run} in {self.folder.path}")
         refills = self._options.offline is None and not self.config.run.deterministic
         if self._options.resume and refills and not servers.has_experience():
             self._say("the replay is empty: it is filled again before learning continues")
@@ -315,8 +310,3 @@ class Launcher:
     @property
     def _elapsed_s(self) -> float:
         return time.monotonic() - self._started_s
-
-
-def _release(claim: Claim) -> None:
-    with suppress(redis.RedisError, SurrealError):
-        claim.release()

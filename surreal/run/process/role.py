@@ -203,10 +203,7 @@ class RoleProcess:
             ending()
         self._watchdog.stop()
         self._pulse.close()
-        try:
-            self._claim.release()
-        except (redis.RedisError, SurrealError) as error:
-            logger.debug("the claim of %s will expire: %s", self.name, error)
+        self._claim.release()
         self.replay.close()
         self.parameter_client.close()
         self.client.close()

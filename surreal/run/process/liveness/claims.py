@@ -107,14 +107,13 @@ class Claim:
         ]
 
     def release(self) -> None:
-        """Release it; tried once.
-
-        Raises:
-            redis.RedisError: it will expire instead.
-        """
+        """Release it; tried once, because otherwise it expires."""
         if self._is_taken:
             self._is_taken = False
-            self._call(0)
+            try:
+                self._call(0)
+            except (redis.RedisError, SurrealError) as error:
+                logger.debug("the claim of %s will expire: %s", self.name, error)
 
     def _call(self, length_ms: int, void: bytes = b"") -> tuple[bytes, int]:
         holder, left_ms = self._client.run_script("claim", [self._key], [self._token, length_ms, void])

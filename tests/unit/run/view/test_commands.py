@@ -167,10 +167,10 @@ def test_check_of_a_sweep_starts_and_writes_nothing(capsys: pytest.CaptureFixtur
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "name a sweep's file, or continue with one: --resume --dir DIR"),
+        ([], "name a sweep's file, or continue a sweep with --resume --dir DIR"),
         (["--resume"], "name a sweep's file"),
         (["none.yaml"], "none.yaml cannot be read"),
-        (["--resume", "--dir", "nowhere"], "nowhere holds no sweep to continue with"),
+        (["--resume", "--dir", "nowhere"], "nowhere has no sweep to continue"),
     ],
 )
 def test_wrong_arguments_of_a_sweep_are_one_line(

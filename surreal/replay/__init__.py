@@ -1,11 +1,11 @@
 """Replays: what a learner keeps of the stream, and how it samples.
 
-The modules here are what users pick or subclass. Below them are rooms, which import downwards only:
+Users pick or subclass the replays at this level. `turn` is the loop of their thread, `state` its data, and `batches`
+what they sample and hand out. The subpackages import downwards only:
 
-engine/          the thread that inserts, samples and gathers
 archive/         replays in files
-stream/          leases, eviction, the limiter: a replay's side of Redis
-trajectories/    which step follows which, across chunks
+stream/          a replay's side of Redis: leases, eviction, the limiter
+trajectories/    the order of steps across chunks
 store/           transitions and observations, in memory or in Redis
 """
 

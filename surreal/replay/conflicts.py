@@ -1,6 +1,6 @@
-"""What a run may ask of a replay, and the settings that cannot stand together: checked before anything is started.
+"""Settings of a run that a replay cannot work with, found before anything is started.
 
-A replay class says by its constructor what it has: a limit that it has no argument for is none of its concern.
+Only settings for which the constructor of a replay has an argument are checked.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ _TOLERANCE = "replay.samples_per_insert_tolerance"
 
 @dataclass(frozen=True)
 class ReplayPlan:
-    """What a replay would be made with, and what would send to it.
+    """The settings of a replay that a run would make, and of the senders that would insert.
 
     Attributes:
-        arguments: of the constructor, by name: what the run gives, else the constructor's own defaults.
-        senders: those who will insert.
-        compression: of the observations that they send; None: none.
-        max_env_steps: at which the run ends; None: it has no such end.
+        arguments: arguments of the constructor by name: those of the run, or the constructor's own defaults.
+        senders: the processes that will insert.
+        compression: compression of the observations that they send; None: none.
+        max_env_steps: env steps after which the run ends; None: no bound.
     """
 
     arguments: Mapping[str, Any]
@@ -35,7 +35,7 @@ def conflicts(plan: ReplayPlan, *, steps_per_sample: int) -> Iterator[tuple[str,
     """Yield the conflicts of any replay: the key to blame, and a sentence that begins with its value.
 
     Args:
-        plan: of the run.
+        plan: plan of the run.
         steps_per_sample: transitions that the limiter counts for each row of a batch.
     """
     yield from _size_conflicts(plan)
@@ -85,7 +85,7 @@ def _limiter_conflicts(plan: ReplayPlan, steps_per_sample: int) -> Iterator[tupl
     senders = plan.senders
     least = least_tolerance(ratio, batch_size * steps_per_sample, senders)
     steps = f" x {steps_per_sample} steps" if steps_per_sample > 1 else ""
-    wait = "or agents and learner wait for each other for ever; raise it, leave it out, or lower"
+    wait = "or agents and learner wait for each other forever; raise it, leave it out, or lower"
     reasons = {
         least.in_flight: f"samples_per_insert {ratio:g} x {senders.number} agents x sender.chunk_steps "
         f"{senders.chunk_steps}, {wait} sender.chunk_steps",

@@ -8,9 +8,9 @@ The stream is of mode `consume`: nothing leaves Redis before it was consumed and
         broadcaster.broadcast(model)
         replay.commit(broadcaster.version)
 
-`commit` says that parameters which came of all batches handed out so far were broadcast; what these batches held is
-then removed from Redis. A learner that dies takes nothing along: whatever was not committed is read again by the next
-one, and steps of which a part of their chunk was committed are not, for the stream remembers which these are.
+`commit` records that parameters learned from all batches handed out so far were broadcast. The steps of these batches
+are then removed from Redis. If a learner dies, the next one reads again what was not committed, and nothing else: the
+stream records which steps of a chunk were consumed.
 """
 
 from __future__ import annotations
@@ -27,10 +27,8 @@ from surreal.base.types import TrajectoryBatch
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.codec import Chunk
 from surreal.distributed.experience.shards import ReplayShards
-from surreal.replay.trajectories.cutting import Cut, Cutter
-from surreal.replay.trajectories.fullness import Fullness
-from surreal.replay.trajectories.handed import Handed
-from surreal.replay.trajectories.ledger import Ledger, from_mark
+from surreal.replay.trajectories.lanes import Cut, Cutter
+from surreal.replay.trajectories.ledger import Fullness, Handed, Ledger, from_mark
 from surreal.replay.trajectories.unrolling import GatheredTrajectories
 from surreal.replay.trajectory_replay import TrajectoryReplay
 
@@ -39,7 +37,7 @@ class _Used(NamedTuple):
     """A batch that was made and not committed."""
 
     serial: int
-    numbers: list[NDArray[np.int64]]  #: of its steps, and of steps dropped after it
+    numbers: list[NDArray[np.int64]]  #: numbers of its steps, and of steps dropped after it
 
 
 class FIFOReplay(TrajectoryReplay):
@@ -48,21 +46,21 @@ class FIFOReplay(TrajectoryReplay):
     Args:
         client: the replay server; or the `ReplayShards`, if there are several.
         batch_size: trajectories of a batch, >= 1.
-        trajectory_steps: T, steps of a trajectory, >= 1. Each end of an episode inside takes a further row: a batch has
-            T rows and as many more as the trajectory with most of them needs. Raising it bootstraps later, and makes
+        trajectory_steps: T, steps of a trajectory, >= 1. Each end of an episode in it takes another row, so a batch has
+            T rows and as many more as the trajectory with the most ends needs. Raising it bootstraps later, and makes
             steps older when they are used.
         gamma: discount factor of one step, 0..1.
         max_version_lag: a trajectory is dropped (and counted) when the newest parameter version is ahead of one that
-            acted in it by more than this, >= 0; None keeps all. One batch is made ahead, so the lag of what is
-            learned from can be one broadcast more.
-        in_rounds: whether agents act with one version for T steps of each environment (`agent.round_steps`). What a
-            lane leaves that breaks off, or loses a part, is then dropped (and counted), and the next trajectory begins
-            with the next version.
-        piece_timeout_s: a lane of which nothing came for so long leaves its open trajectory, filled up, s; None waits
-            for ever, for agents that are gone too.
-        max_bytes: bytes kept in Redis; agents wait when they are used up. None: as Redis' memory limit lets us.
-        pin_memory: make batches in page-locked memory, for a learner on a GPU.
-        lease_s: how long the stream stays ours after a sign of life, s.
+            acted in it by more than this, >= 0; None keeps all. One batch is made ahead, so the lag at the learner can
+            be one broadcast more.
+        in_rounds: whether agents act with one version for T steps of each environment (`agent.round_steps`). If a lane
+            breaks off or loses a part, its open trajectory is dropped (and counted), and the next one begins with the
+            next version.
+        piece_timeout_s: time without news from a lane after which its open trajectory is filled and used, s; None waits
+            forever, also for agents that are gone.
+        max_bytes: bytes kept in Redis; agents wait when they are used up. None: what fits under Redis' memory limit.
+        pin_memory: whether to make batches in page-locked memory, for a learner on a GPU.
+        lease_s: time after which another replay may own the stream, if this one is silent, s.
         shards: numbers of the shards to follow; None: all. Several learners can split them, so that each step is
             learned from once.
 
@@ -140,10 +138,10 @@ class FIFOReplay(TrajectoryReplay):
         return batch
 
     def commit(self, version: int | None = None) -> None:
-        """Let everything go that was handed out so far: parameters that came of it were broadcast. Never waits.
+        """Drop all steps handed out so far: parameters learned from them were broadcast. Never waits.
 
         Args:
-            version: of these parameters; without it, only what agents send tells which versions there are.
+            version: version of these parameters; None: the newest version is known only from what agents send.
         """
         if version is not None:
             self._told_version = version
@@ -151,7 +149,7 @@ class FIFOReplay(TrajectoryReplay):
         self.state.wake.set()
 
     def join(self, timeout_s: float = 5.0) -> bool:
-        """As in `Replay`; what was committed is removed before."""
+        """Remove what was committed, then wait for the threads as `Replay.join` does."""
         if self.supervisor.join(timeout_s) and self.store is not None:
             self._settle()
         return super().join(timeout_s)
@@ -211,7 +209,7 @@ class FIFOReplay(TrajectoryReplay):
         return numbers
 
     def _evict(self) -> int:
-        """None by age: what was consumed goes, from among all that are there."""
+        """Drop no chunk by its age; instead, drop the chunks that were consumed, wherever they stand."""
         while self.chunks:
             self._ledger.add(self.chunks.popleft(), self._arrived.popleft())
         self._settle()
@@ -222,7 +220,7 @@ class FIFOReplay(TrajectoryReplay):
         return np.array([self._ready.popleft().start for _ in range(batch_size)], np.int64), np.ones(batch_size)
 
     def aggregate_batch(self, gathered: GatheredTrajectories) -> TrajectoryBatch:
-        """Make tensors of what was gathered, and note whose steps they are, to let them go when they are committed."""
+        """Make tensors, and record the steps that leave when the batch is committed."""
         self._made += 1
         self.owner.samples += int(np.count_nonzero(gathered.is_step))
         self._used.append(_Used(self._made, [gathered.number[gathered.is_step]]))
@@ -233,7 +231,7 @@ class FIFOReplay(TrajectoryReplay):
     # -- inside ------------------------------------------------------------------------------------------------------
 
     def _settle(self) -> None:
-        """Sort out what is new, take note of commits, and let go what all of that allows."""
+        """Judge new trajectories, apply commits, and drop what both allow."""
         # What the learner publishes is true; experience is believed only until it has published.
         newest = self._told_version if self._told_version >= 0 else self._version
         if newest != self._version or self._new_cuts:
@@ -257,7 +255,7 @@ class FIFOReplay(TrajectoryReplay):
             self.trajectories.evict(last)
 
     def _is_useless(self, cut: Cut) -> bool:
-        """Whether it is too old; or a part where agents act in rounds, whose batches it would shift for good."""
+        """Whether a trajectory is too old; or too short in rounds, where it would shift all later batches."""
         if self._in_rounds and cut.steps < self.trajectory_steps:
             return True
         if self.max_version_lag is None or cut.oldest_version < 0:
@@ -290,7 +288,7 @@ class FIFOReplay(TrajectoryReplay):
             self._new_cuts.append(cut)
 
     def _look_after_fullness(self) -> None:
-        """Agents may wait for room while a batch waits for their steps: find out, and end it.
+        """End the open trajectories if agents wait for room while a batch waits for their steps.
 
         Raises:
             ValueError: the byte bound cannot hold a batch.

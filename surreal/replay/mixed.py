@@ -1,7 +1,7 @@
 """On-policy and off-policy parts in one batch, for interpolated policy gradients: of transitions, or of trajectories.
 
 Gu et al. 2017, arXiv:1706.00387: a gradient is nu times an off-policy one (of a critic, over states of a replay) plus
-(1 - nu) times an on-policy one. The learner weighs the parts; `batch.extras["is_on_policy"]` says which row is which.
+(1 - nu) times an on-policy one. The learner weighs the parts. `batch.extras["is_on_policy"]` marks the on-policy rows.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from surreal.replay.batches import sample_uniform
 from surreal.replay.conflicts import ReplayPlan
 from surreal.replay.sequences import StartIndex
 from surreal.replay.store.storage import Gathered
-from surreal.replay.trajectories.cutting import Cut, Cutter
-from surreal.replay.trajectories.handed import Handed
+from surreal.replay.trajectories.lanes import Cut, Cutter
+from surreal.replay.trajectories.ledger import Handed
 from surreal.replay.trajectories.unrolling import GatheredTrajectories
 from surreal.replay.trajectory_replay import TrajectoryReplay
 
@@ -45,7 +45,7 @@ class MixedReplay(Replay[Batch]):
             ones where versions do not tell.
         max_version_lag: versions that an on-policy row may be behind, >= 0. Steps of unknown version (-1) are behind
             all that are known.
-        options: as in `Replay`.
+        options: arguments of `Replay`.
 
     Raises:
         ValueError: an argument is out of range.
@@ -108,7 +108,7 @@ class MixedReplay(Replay[Batch]):
 
 
 class MixedTrajectoryReplay(TrajectoryReplay):
-    """Hands out fresh trajectories, each once, beside ones that were sampled uniformly from all steps.
+    """Hands out fresh trajectories, each once, next to others that were sampled uniformly from all steps.
 
     A batch waits for its on-policy part, which sets the pace of learning: its first `batch_size` trajectories are the
     oldest that are complete and were not handed out. They stay among those that the rest is sampled from. There is no
@@ -121,10 +121,10 @@ class MixedTrajectoryReplay(TrajectoryReplay):
         replay_ratio: replayed trajectories for each fresh one, >= 0; raising it learns more off-policy from each step.
         max_version_lag: a trajectory is not on-policy any more (and counted) when the newest parameter version is ahead
             of one that acted in it by more than this, >= 0; None: never.
-        in_rounds: as for `FIFOReplay`.
+        in_rounds: whether agents act in rounds, as in `FIFOReplay`.
         start_size: transitions that must be there before the first batch, >= 1.
         prefetch: batches gathered ahead, >= 1; raising it replays older ones, and hands out fresh ones later.
-        options: as in `Replay`, without `n_step` and `samples_per_insert`.
+        options: arguments of `Replay`, without `n_step` and `samples_per_insert`.
 
     Raises:
         ValueError: an argument is out of range.

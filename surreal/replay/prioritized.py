@@ -1,4 +1,4 @@
-"""Prioritized: proportional prioritisation (Schaul et al. 2016, arXiv:1511.05952), for any replay of a window.
+"""Prioritized: proportional prioritization (Schaul et al. 2016, arXiv:1511.05952), for any replay of a window.
 
 `PrioritizedReplay` draws transitions by it, `PrioritizedSequenceReplay` sequences.
 
@@ -44,13 +44,13 @@ class Prioritized(Replay[B]):
 
     Args:
         client: the replay server; or the `ReplayShards`, if there are several.
-        priority_exponent: alpha, 0 .. 1; 0 draws uniformly, raising it favours large errors more.
+        priority_exponent: alpha, 0 .. 1; 0 draws uniformly, raising it favors large errors more.
         importance_exponent: beta at the start, 0 .. 1; 1 corrects the bias of the sampling fully, 0 not at all.
         importance_exponent_end: beta at the end of the annealing, 0 .. 1.
         importance_exponent_steps: batches sampled in the whole run (so: updates) until beta is at its end, >= 1; None
             keeps it at `importance_exponent`. The count survives a restart.
         priority_epsilon: added to |TD error|, > 0; raising it draws transitions without error more often.
-        options: as for `Replay`.
+        options: arguments of `Replay`.
 
     Raises:
         ValueError: an argument is out of range, or the settings cannot work together.
@@ -86,7 +86,7 @@ class Prioritized(Replay[B]):
         self.priority_epsilon = priority_epsilon
         self._betas = (importance_exponent, importance_exponent_end, importance_exponent_steps)
         self._pending: deque[tuple[NDArray[np.int64], NDArray[np.float64]]] = deque()
-        # Of the tree and the list of chunks, so that priorities can be saved from another thread.
+        # Guards the tree and the list of chunks, because another thread may save the priorities.
         self._lock = threading.Lock()
         self._tree: SumTree | None = None  # leaf (sequence number modulo capacity): p^alpha; 0 where nothing is alive
         self._members: deque[tuple[str, range]] = deque()  # chunk id, its sequence numbers
@@ -105,7 +105,7 @@ class Prioritized(Replay[B]):
 
     @property
     def _largest_leaf(self) -> float:
-        """Of the largest priority that makes sense."""
+        """Leaf of the largest valid priority."""
         return float((LARGEST + self.priority_epsilon) ** self.priority_exponent)
 
     # -- from the learner's thread -----------------------------------------------------------------------------------
@@ -144,7 +144,7 @@ class Prioritized(Replay[B]):
         return sum(len(owned) for _, owned in members)
 
     def load_priorities(self, path: str | os.PathLike[str]) -> int:
-        """Let chunks that a file knows have their priorities back when they come; before `start_threads`.
+        """Read the priorities that chunks in a file get back when they arrive; before `start_threads`.
 
         Returns:
             Of how many transitions the file knows.
@@ -278,7 +278,7 @@ class Prioritized(Replay[B]):
             self._tree.set(_slots(numbers, self._tree.capacity), leaves)
 
     def _fit(self, before: range) -> None:
-        """Let the tree have a leaf for each slot of the store, which may have grown while it held `before`."""
+        """Resize the tree to one leaf per slot of the store, which may have grown while it held `before`."""
         size = self.store.transitions.size if self.store is not None else 1
         if self._tree is None:
             self._tree = SumTree(size)

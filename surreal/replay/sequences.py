@@ -1,9 +1,9 @@
 """SequenceReplay, PrioritizedSequenceReplay: sequences of fixed length for recurrent networks, as in R2D2.
 
 A sequence is a trajectory (`trajectories.unrolling`) that may begin at any step: the recurrent state that the
-agent recorded there comes with it, and its first rows may only serve to bring that state up to date (burn-in). It goes
-on over the end of an episode, marked by `is_first` and the row of the final observation. See Kapturowski et al. 2019,
-openreview.net/forum?id=r1lyTjAqYX.
+agent recorded there comes with it, and its first rows may only serve to bring that state up to date (burn-in). It
+continues across the end of an episode, marked by `is_first` and the row of the final observation. See Kapturowski et
+al. 2019, openreview.net/forum?id=r1lyTjAqYX.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class SequenceReplay(TrajectoryReplay):
         sequence_length: L, rows of a sequence, burn-in included, >= 1.
         burn_in: rows at the start that are not to be learned from, 0 .. L - 1; more of them make up for recorded states
             that are out of date.
-        options: as in `Replay`, without `n_step`. `batch_size` counts sequences, `samples_per_insert` (L - burn_in)
-            transitions for each of them; `start_size` counts transitions.
+        options: arguments of `Replay`, without `n_step`. `batch_size` counts sequences, and `samples_per_insert` counts
+            (L - burn_in) transitions for each of them. `start_size` counts transitions.
 
     Raises:
         ValueError: an argument is out of range.
@@ -128,7 +128,7 @@ class PrioritizedSequenceReplay(Prioritized[TrajectoryBatch], SequenceReplay):
 
     Args:
         client: the replay server; or the `ReplayShards`, if there are several.
-        options: as in `Prioritized` and `SequenceReplay`.
+        options: arguments of `Prioritized` and `SequenceReplay`.
     """
 
     def _draw(self, number: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
@@ -154,7 +154,7 @@ class PrioritizedSequenceReplay(Prioritized[TrajectoryBatch], SequenceReplay):
 
 
 class StartIndex:
-    """Which steps begin a whole sequence.
+    """The steps that begin a whole sequence.
 
     Args:
         length: L, rows of a sequence.
@@ -168,7 +168,7 @@ class StartIndex:
         self.length = length
         self.count = 0
         self._ring = Ring({"is_start": ((), np.bool_)}, size)
-        # Of each lane, by its last step: the steps that want further rows, and the number of rows from each to the end.
+        # By the last step of each lane: the steps that need further rows, and the number of rows from each to the end.
         self._waiting: dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
 
     def append(self, steps: int) -> None:
@@ -179,7 +179,7 @@ class StartIndex:
         """Take in a run of a chunk for whose steps there is room.
 
         Args:
-            run: of a lane.
+            run: run of a lane.
             has_ended: [n] whether an episode ended with each of its steps.
         """
         rows = 1 + has_ended.astype(np.int64)

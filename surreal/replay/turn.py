@@ -63,7 +63,7 @@ class ReplayHooks(Protocol[B_co]):
 
 
 def take_turn(replay: ReplayHooks[B], state: ReplayState[B], timeout_s: float) -> bool:
-    """Do what there is to do; wait a moment if there is nothing.
+    """Take one turn; wait a moment if there is nothing to do.
 
     Returns:
         Whether something was done.

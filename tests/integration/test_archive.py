@@ -203,7 +203,7 @@ def test_an_interrupted_import_goes_on_where_it_was(
         return append(self, *args)
 
     monkeypatch.setattr(Stream, "append", counting)
-    with pytest.raises(StoppedError, match="repeat it to go on"):
+    with pytest.raises(StoppedError, match="repeat it to continue"):
         import_replay(target, archive, stop=stop)
     stored = len(chunks_in(target))
     assert 0 < stored < ReplayArchive(archive).manifest.chunks
@@ -331,7 +331,7 @@ def test_an_archive_too_large_for_redis_is_refused_at_once(
         import_replay(client, archive)
     assert not client.redis.exists(stream.keys.stream)
     stream.tick("owner", lease_ms=60_000, max_bytes=10_000)  # an owner might evict, but this one does not
-    with pytest.raises(ReplayFullError, match="repeat the import to go on"):
+    with pytest.raises(ReplayFullError, match="repeat the import to continue"):
         import_replay(client, archive, timeout_s=0.1)
 
 

@@ -22,6 +22,7 @@ DONE = frozenset(
         "surreal/learner",
         "surreal/model",
         "surreal/plugins",
+        "surreal/replay",
         "surreal/rlx",
         "surreal/run",
     }

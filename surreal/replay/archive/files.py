@@ -1,7 +1,7 @@
 """An archive is a folder: `manifest.json` and `steps-00000.arrow`, ... (or `.parquet`), written whole or not at all.
 
-The writer works in a hidden folder beside the place, and renames it when everything is on the disk: an export that was
-cut off is never taken for an archive. The reader believes nothing that the manifest's checksums do not cover.
+The writer works in a hidden folder next to the archive's path, and renames it when everything is on the disk. So an
+interrupted export never looks like an archive. The reader trusts only what the manifest's checksums cover.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class ArchiveWriter:
 
     Args:
         path: the archive's folder; it must not exist.
-        contract: of the stream.
+        contract: the stream's contract.
         file_format: arrow (fast, any tool that reads Arrow IPC, also known as Feather) or parquet.
         file_bytes: uncompressed bytes after which the next file begins, >= 1.
 
@@ -56,7 +56,7 @@ class ArchiveWriter:
         self, path: Path, contract: Contract, *, file_format: str = "arrow", file_bytes: int = FILE_BYTES
     ) -> None:
         if file_format not in FILE_FORMATS:
-            raise ConfigError(f"{file_format!r} is no file format; use {' or '.join(FILE_FORMATS)}", key="--format")
+            raise ConfigError(f"{file_format!r} is not a file format; use {' or '.join(FILE_FORMATS)}", key="--format")
         if path.exists() or path.is_symlink():
             raise ConfigError(f"{path} exists already; name a new folder", key="PATH")
         self.path = path.absolute()
@@ -171,7 +171,7 @@ class ArchiveWriter:
 
 
 class ReplayArchive:
-    """An archive that is there, for reading.
+    """An existing archive, for reading.
 
     Args:
         path: its folder.

@@ -1,7 +1,7 @@
-"""What an archive says about itself, in `manifest.json`: its contract, its files with their SHA-256, and its counts.
+"""The manifest of an archive, `manifest.json`: its contract, its files with their SHA-256, and its counts.
 
-It is written last and carries a checksum of its own, so an archive without a whole manifest is no archive. The checksum
-is also the archive's id.
+It is written last and has its own checksum, so a folder without a whole manifest is not an archive. The checksum is
+also the archive's id.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ class Manifest:
     """The content of `manifest.json`.
 
     Attributes:
-        contract: of the stream.
+        contract: the stream's contract.
         run: id of the run it was exported from.
         created: when, s since 1970.
-        surreal_version: of the program that wrote it.
+        surreal_version: version of the program that wrote it.
         file_format: arrow or parquet.
         senders: incarnations of the senders, as the `sender` column counts them.
         files: in order.
@@ -114,7 +114,7 @@ class Manifest:
             raise ValueError(f"file_format is {data['file_format']!r}")
         for file in files:
             if not _FILE_NAME.fullmatch(file.name) or not file.name.endswith(data["file_format"]):
-                raise ValueError(f"{file.name[:60]!r} is no name of an archive's file")
+                raise ValueError(f"{file.name[:60]!r} is not a file name of an archive")
             if not _SHA256.fullmatch(file.sha256):
                 raise ValueError(f"{file.name} has no SHA-256")
             _check_counts(asdict(file), ("bytes", "chunks", "steps", "rows"))

@@ -130,7 +130,7 @@ _MIN_WAIT_S, _MAX_WAIT_S = 0.01, 0.2
 
 
 class ImportResult(NamedTuple):
-    """What an import did."""
+    """The outcome of an import."""
 
     manifest: Manifest
     chunks: int  #: appended now
@@ -154,7 +154,7 @@ def import_replay(
         where: the run's replay.
         path: the archive's folder.
         timeout_s: how long to wait for room in a full stream, whose owner evicts, s.
-        stop: ends it with `StoppedError`; a later import goes on from there.
+        stop: ends it with `StoppedError`; a later import continues from there.
 
     Raises:
         ConfigError: the run has another number of shards.
@@ -242,7 +242,7 @@ class _Importer:
             )
 
     def missing(self, group: list[ArchivedChunk]) -> list[ArchivedChunk]:
-        """Those that an earlier import did not store. Sequence numbers are forgotten after an hour, blocks are not."""
+        """Find the chunks that no earlier import stored. Blocks stay, but sequence numbers expire after an hour."""
         pipeline = self._stream.client.redis.pipeline(transaction=False)
         for chunk in group:
             pipeline.exists(self._stream.keys.block(f"{self._senders[chunk.sender]}-{chunk.sequence}"))
@@ -254,11 +254,11 @@ class _Importer:
         ]
 
     def append(self, chunk: ArchivedChunk, encoded: EncodedChunk) -> bool:
-        """Store one chunk, waiting for room; returns whether it was not there already, of an import beside this one."""
+        """Store one chunk, waiting for room; return whether it is new. Another import may have stored it meanwhile."""
         deadline_s, pause_s = time.monotonic() + self._timeout_s, _MIN_WAIT_S
         while True:
             if self._stop.is_set():
-                raise StoppedError(f"the import stopped before chunk {chunk.number}; repeat it to go on")
+                raise StoppedError(f"the import stopped before chunk {chunk.number}; repeat it to continue")
             answer = self.retry(lambda: self._append_once(chunk, encoded), "import a chunk")
             if answer.status == "mismatch":
                 self._compare(answer.detail)
@@ -271,7 +271,7 @@ class _Importer:
                     raise ReplayFullError(
                         f"the replay of run {self._run} was full for {self._timeout_s:.0f} s at chunk {chunk.number} "
                         f"of {self._archive.manifest.chunks}: raise Redis' maxmemory, or start a learner, which "
-                        "evicts; then repeat the import to go on",
+                        "evicts; then repeat the import to continue",
                         waited_s=self._timeout_s,
                     )
                 self._stop.wait(pause_s)

@@ -1,4 +1,4 @@
-"""Where transitions are: preallocated columns, observation rows in memory or in Redis, n-step returns, the sum tree.
+"""The stored transitions: preallocated columns, observation rows in memory or in Redis, n-step returns, the sum tree.
 
-It knows no other room.
+It imports no other subpackage of the replay.
 """

@@ -43,7 +43,7 @@ class ObservationPlace:
         """Make what holds the observations.
 
         Args:
-            contract: of the streams.
+            contract: contract of the streams.
             streams: where remote ones are.
             stop: ends waits for remote ones.
         """
@@ -65,7 +65,7 @@ def choose(mode: Mode, contract: Contract, *, capacity: int, mirror_max_bytes: i
 
     Args:
         mode: what was asked for.
-        contract: of the stream.
+        contract: the stream's contract.
         capacity: transitions kept.
         mirror_max_bytes: most that `auto` mirrors.
 

@@ -126,14 +126,14 @@ class SumTree:
             raise ValueError("all leaves are zero, so none can be sampled")
         indices, values = self._descend(prefix_sums, is_exact=False)
         if len(values) and not values.min() > 0.0:
-            # A product may add up neighbouring prefixes in different orders, and so make a gap where a leaf is zero.
+            # A product may add up neighboring prefixes in different orders, and so make a gap where a leaf is zero.
             indices, values = self._descend(prefix_sums, is_exact=True)
         return indices, values
 
     def _descend(
         self, prefix_sums: NDArray[np.float64], *, is_exact: bool
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Go down from the top; `is_exact` adds in order, so a child that is zero has the prefix of the one before."""
+        """Descend from the top; `is_exact` adds in order, so a child that is zero has the prefix of the one before."""
         sums, top = self._top_sums(), self._levels[-1]
         rest = np.minimum(prefix_sums, np.nextafter(sums[-1], 0.0))
         np.maximum(rest, 0.0, out=rest)

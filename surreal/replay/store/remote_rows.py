@@ -107,7 +107,7 @@ logger = logging.getLogger(__name__)
 
 
 class _Plan(NamedTuple):
-    """How the rows of a batch that one shard has lie in its reply."""
+    """The places of a batch's rows in the reply of one shard."""
 
     shard: int  #: place of the shard among those that are followed
     num_given_up: int  #: how often all that its reader was asked for had been given up by then
@@ -123,7 +123,7 @@ class RemoteRows(Observations):
 
     Args:
         contract: what the streams hold; it must not be compressed.
-        streams: of the shards.
+        streams: the shards.
         stop: ends waits for Redis.
     """
 
@@ -229,7 +229,7 @@ class RemoteRows(Observations):
         return [stream.client.is_away for stream in self._streams]
 
     def _answer(self, plan: _Plan) -> RangeReply | None:
-        """What a shard answers; None if it does not, or if what was asked for was given up before."""
+        """Get a shard's answer; None if there is none, or if the request was given up before."""
         client, reader = self._streams[plan.shard].client, self._readers[plan.shard]
         if len(self._streams) == 1:
             return client.retry(reader.answer, what="read observations", stop=self._stop)
@@ -275,7 +275,7 @@ class RemoteRows(Observations):
             begin += rows.size
 
     def _plan(self, shard: int, rows: NDArray[np.int64], part: NDArray[np.int64] | None) -> tuple[_Plan, RangeRequest]:
-        """How to get a part of the wanted rows, all on one shard; None: all of them."""
+        """Plan how to get a part of the wanted rows, all on one shard; None: all of them."""
         chunks = self._chunks
         order = rows.argsort() if part is None else part[rows[part].argsort()]
         rows = rows[order]
@@ -308,7 +308,7 @@ class RemoteRows(Observations):
         return plan, RangeRequest(b"".join(commands.ravel().tolist()), lengths.ravel())
 
     def _places(self, i: int, plan: _Plan, reply: RangeReply) -> NDArray[np.int64]:
-        """Where the plan's rows of leaf `i` begin in the buffer."""
+        """Offsets in the buffer at which the plan's rows of leaf `i` begin."""
         if not self._sizes[i]:
             return plan.rows
         begin = self._fetched.index(i) * plan.num_ranges
@@ -322,7 +322,7 @@ class RemoteRows(Observations):
         self._last_texts[:] = [bulk(row * size - 1) for row in range(rows + 1)]
 
     def _note_gone(self, plan: _Plan, is_whole: NDArray[np.bool_]) -> None:
-        """Mark the chunks that were asked for in vain, and all that are older than the stream is now."""
+        """Mark the chunks that did not answer, and all that are older than the stream is now."""
         is_gone = (~is_whole).reshape(-1, plan.num_ranges).sum(axis=0) > 0
         rows = np.unique(plan.rows[is_gone[plan.range_of]])
         self.gone_rows += len(rows)

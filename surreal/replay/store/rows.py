@@ -126,7 +126,7 @@ class Observations(ABC):
         """Copies of the rows that were asked for first, for each array of them; None if some are gone."""
 
     def ask(self, wanted: Wanted) -> None:
-        """Say which rows will be collected."""
+        """Announce the rows that will be collected."""
 
     def fetch(self, rows: NDArray[np.int64]) -> Leaves:
         """Ask and collect at once: [*rows.shape, *leaf_shape] for each leaf; nothing else may be asked for.
@@ -154,11 +154,11 @@ class Observations(ABC):
         return False
 
     def are_gone(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which of these rows [B] are known to be gone."""
+        """Mark the rows [B] that are known to be gone."""
         return np.zeros(len(rows), np.bool_)
 
     def close(self) -> None:
-        """Give back connections."""
+        """Close connections."""
 
 
 class MirroredRows(Observations):
@@ -203,7 +203,7 @@ def rows_expected(capacity: int) -> int:
 
 #: Without lz4's frame around it: a row's size is known, and the frame takes six times as long as a row.
 _CODEC = "lz4_raw"
-#: Rows of a leaf that are smaller are kept as they are.
+#: Smaller rows of a leaf stay uncompressed.
 _LEAST_BYTES = 256
 
 

@@ -264,7 +264,7 @@ def stack_rows(row: NDArray[np.int64], depth: NDArray[np.int64], frames: int) ->
     Args:
         row: [B] of the newest frame.
         depth: [B] frames of its episode before it.
-        frames: of a stack.
+        frames: frames of a stack.
     """
     back = np.arange(frames - 1, -1, -1)
     return row[:, None] - np.minimum(back, depth[:, None])

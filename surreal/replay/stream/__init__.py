@@ -1,4 +1,4 @@
 """A replay's side of its streams: leases, bounds, eviction, the samples-per-insert limiter, counts over all shards.
 
-It knows `store`.
+It imports `store`.
 """

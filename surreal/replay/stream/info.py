@@ -1,4 +1,4 @@
-"""What a stream holds, for people and scripts: `surreal replay info`."""
+"""The contents of a stream, for people and scripts: `surreal replay info`."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 _URGENT_INTERVAL_S = 0.002
 _CREDIT_INTERVAL_S = 0.02
-#: How often the counts of a stream are read that are not ours to keep; several shards tell each other as often.
+#: Interval at which a follower reads the counts of a stream; several shards tell each other as often.
 _COUNTS_INTERVAL_S = 0.25
 _URGENT_COUNTS_INTERVAL_S = 0.02
 #: How often a shard is asked that did not answer, and whose stream is not read here.
@@ -42,11 +42,11 @@ class StreamKeeper:
         streams: the shards whose experience the replay uses.
         limiter: the samples-per-insert band, None for no limit.
         is_owner: whether the streams are to be owned.
-        max_bytes: accounted bytes to keep, in all shards together; None: what fits under Redis' memory limit. Of a
-            follower: of the chunks to keep an index of; None: no bound.
+        max_bytes: accounted bytes to keep, in all shards together; None: what fits under Redis' memory limit. For a
+            follower, bytes of the chunks in its index; None: no bound.
         lease_s: life of the leases, s.
         stop: ends waits.
-        mode: of the streams: "window", or "consume".
+        mode: mode of the streams, "window" or "consume".
         others: the run's other shards, whose env steps count as well.
     """
 
@@ -125,7 +125,7 @@ class StreamKeeper:
         return any(owner.is_full for owner in self.owners)
 
     def is_over(self, stored_bytes: Mapping[int, int]) -> bool:
-        """Whether so many bytes, by shard, are more than are to be kept."""
+        """Whether these bytes, by shard, are more than the replay may keep."""
         if not self.owners:
             return sum(stored_bytes.values()) > self._follower_max_bytes
         return any(number > self._by_number[shard].max_bytes for shard, number in stored_bytes.items())
@@ -156,7 +156,7 @@ class StreamKeeper:
             self.shards[0].steps = total
 
     def rebase(self, alive: int | None = None) -> None:
-        """Let the limiter count from here: the streams hold too few transitions to begin with.
+        """Make the limiter count from here: the streams hold too few transitions to begin with.
 
         Args:
             alive: how many; None: as many as they held when their env steps were counted, which differs from what has
@@ -173,13 +173,13 @@ class StreamKeeper:
     # -- chunks ------------------------------------------------------------------------------------------------------
 
     def evict(self, chunk: StoredChunk) -> None:
-        """Have a chunk removed from Redis, if it is ours."""
+        """Queue the removal of a chunk from Redis, if this replay owns its stream."""
         owner = self._by_number.get(chunk.shard)
         if owner is not None:
             owner.evict(chunk)
 
     def mark(self, chunk: StoredChunk, done: bytes) -> None:
-        """Have it stored which steps of a chunk were consumed, one bit a step."""
+        """Queue the mark of a chunk: its consumed steps, one bit per step."""
         self._by_number[chunk.shard].mark(chunk, done)
 
     def make_room_for(self, chunk: StoredChunk) -> None:
@@ -222,7 +222,7 @@ class StreamKeeper:
             if not held and any(owner.is_owner for owner in self.owners):
                 if self._steps:
                     alive = sum(owner.live_steps for owner in self.owners)
-                    what = "the replay of run %s goes on at %d env steps, of which it holds the last %d"
+                    what = "the replay of run %s continues at %d env steps, of which it holds the last %d"
                     logger.info(what, client.run, self._steps, alive)
                 return
             if held and waited_s > 2 * self._lease_s + 1:
@@ -264,7 +264,7 @@ class StreamKeeper:
         self._told_credit = credit
 
     def refresh(self) -> None:
-        """Tick now, whatever the time, so that the counts are exact: for who acts and learns in turn.
+        """Tick now, whatever the time, so that the counts are exact, as lockstep needs them.
 
         Raises:
             LeaseError, RedisUnavailableError, ValueError, StoppedError: as from `claim` and `renew`.

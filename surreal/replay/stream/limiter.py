@@ -27,7 +27,7 @@ _TURN_S = 0.1
 
 
 class Senders(NamedTuple):
-    """Those who insert, as far as is known before they do."""
+    """The processes that insert, as far as they are known before."""
 
     number: int  #: of them, >= 1
     chunk_steps: int  #: env steps of a chunk
@@ -41,7 +41,7 @@ class Senders(NamedTuple):
 
 
 class LeastTolerance(NamedTuple):
-    """What a band has to hold, in samples, each for itself."""
+    """The least tolerances of a band, in samples, each for its own reason."""
 
     in_flight: float  #: what one chunk of every sender entitles the learner to
     batch: float  #: a batch, and what a single env step entitles to
@@ -49,7 +49,7 @@ class LeastTolerance(NamedTuple):
 
 
 def least_tolerance(ratio: float, batch_size: int, senders: Senders) -> LeastTolerance:
-    """Say below which tolerances agents and learner would wait for each other.
+    """Compute the tolerances below which agents and learner would wait for each other.
 
     Args:
         ratio: transitions sampled for each env step inserted.
@@ -66,7 +66,7 @@ def least_tolerance(ratio: float, batch_size: int, senders: Senders) -> LeastTol
 def default_tolerance(ratio: float, batch_size: int, senders: Senders | None = None) -> float:
     """The tolerance where none is given: enough for two batches and two chunks of each sender.
 
-    Of senders of whom nothing is known, it takes chunks of 1024 steps in all, and leaves room for four batches.
+    If nothing is known of the senders, it assumes chunks of 1024 steps in total, and leaves room for four batches.
     """
     if senders is None:
         return max(4.0 * batch_size, 1024 * ratio)
@@ -136,7 +136,7 @@ class SamplesPerInsert:
         return sampled + batch_size <= self.ratio * (inserted - self.start_size) + self.tolerance
 
     def position(self, inserted: int, sampled: int) -> float:
-        """Where in the band sampling is: 0 at the edge where agents wait, 1 at the one where the learner waits."""
+        """Position in the band: 0 at the edge where agents wait, 1 at the edge where the learner waits."""
         ahead = sampled - self.ratio * (inserted - self.start_size)
         return min(max(0.5 + ahead / (2 * self.tolerance), 0.0), 1.0)
 
@@ -171,8 +171,8 @@ class Credit:
     def rebase(self, steps: int, samples: int) -> None:
         """Count from here.
 
-        So it is when a checkpoint meets an emptied Redis: by the old counts the agents might have no credit to fill
-        the replay again, and the learner would draw all that it "missed" from the little that is there.
+        This is for a checkpoint that meets an emptied Redis. By the old counts, the agents might have no credit to fill
+        the replay again, and the learner would sample all that it "missed" from the few steps that exist.
         """
         self.base_steps, self.base_samples = steps, samples
 
@@ -183,7 +183,7 @@ class Credit:
         return self.limiter.may_sample(steps - self.base_steps, samples - self.base_samples, number)
 
     def position(self, steps: int, samples: int) -> float | None:
-        """Where in the band sampling is, see `SamplesPerInsert`; None without a limiter."""
+        """Position in the band, see `SamplesPerInsert`; None without a limiter."""
         if self.limiter is None:
             return None
         return self.limiter.position(steps - self.base_steps, samples - self.base_samples)
@@ -206,7 +206,7 @@ class Credit:
         self._largest_chunk = max(self._largest_chunk, steps)
 
     def note_refusal(self, steps: int) -> None:
-        """Take note of a chunk that had to wait; a band that cannot hold it is widened, or it would wait for ever."""
+        """Record a chunk that had to wait; widen a band that cannot hold it, or it would wait forever."""
         self.note_chunk(steps)
         if self.limiter is not None and not self.limiter.fits(steps):
             band = self.limiter.widened(steps)
@@ -224,8 +224,8 @@ class Credit:
         the other has all of it. Credit counts as spent until the shard has confirmed that it has less.
 
         Args:
-            owner: of the shard.
-            owners: of all shards that this replay owns.
+            owner: owner of the shard.
+            owners: owners of all shards that this replay owns.
             samples: sampled so far.
         """
         total = self.total(samples)
@@ -236,7 +236,7 @@ class Credit:
         spent = 0
         for other in owners:
             if other is not owner:
-                # Of a shard that answers, what was spent is known with its next tick, however late that is.
+                # The next tick of a shard that answers tells what was spent, however late it is.
                 has_lapsed = other.stream.client.is_away and now_s - other.last_tick_s > 2 * self._lease_s
                 spent += other.steps if has_lapsed else max(other.steps, other.credit_steps or 0)
         live = [each for each in owners if not each.stream.client.is_away]

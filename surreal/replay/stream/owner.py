@@ -41,12 +41,12 @@ class StreamOwner:
             has none).
         lease_s: life of the lease, s.
         stop: ends waits.
-        mode: of the stream: "window", or "consume"; its first owner fixes it.
-        is_patient: whether calls wait until Redis answers; else they are given up, and made again with the next tick.
+        mode: mode of the stream, "window" or "consume"; its first owner fixes it.
+        is_patient: whether calls wait until Redis answers. Otherwise, the next tick repeats a call that failed.
 
     Attributes:
         steps: env steps of the shard, as last heard.
-        credit_steps: of them, those that the limiter was told to let in last; None if it lets in all.
+        credit_steps: env steps that the shard may reach, as stored last; None: no limit.
         largest_bytes: size of the largest chunk in the replay, for which room is kept below the stream's bound.
         last_tick_s: when Redis answered last, on `time.monotonic`'s clock.
         num_emptied: how often Redis came back empty.
@@ -93,7 +93,7 @@ class StreamOwner:
 
     @property
     def max_bytes(self) -> int:
-        """Accounted bytes to keep: some chunks less than the stream's bound, or a sender would wait for ever."""
+        """Accounted bytes to keep: some chunks less than the stream's bound, or a sender would wait forever."""
         if not self.bound_bytes:
             return _NO_BOUND  # the server has not answered yet
         return min(self._max_bytes, max(self.bound_bytes - _ROOM_CHUNKS * self.largest_bytes, 0))
@@ -199,15 +199,15 @@ class StreamOwner:
         self.epoch = ""
 
     def evict(self, chunk: StoredChunk) -> None:
-        """Have a chunk removed from Redis with the next tick; one that an emptied Redis lost is forgotten.
+        """Remove a chunk from Redis with the next tick; forget one that an emptied Redis lost.
 
-        A chunk of an epoch that the owner has not heard of yet came after Redis was emptied, and is removed.
+        A chunk of an epoch that the owner does not know yet came after Redis was emptied, and is removed.
         """
         if chunk.epoch not in self._past_epochs:
             self._pending.append(Eviction(chunk.entry_id, chunk.chunk_id, chunk.steps, chunk.stored_bytes, chunk.epoch))
 
     def mark(self, chunk: StoredChunk, done: bytes) -> None:
-        """Have it stored with the next tick which steps of a chunk were consumed, one bit a step."""
+        """Store a chunk's mark with the next tick: its consumed steps, one bit per step."""
         if chunk.epoch not in self._past_epochs:
             self._marks[chunk.entry_id] = Mark(chunk.entry_id, done, chunk.epoch)
 
@@ -255,7 +255,7 @@ class StreamOwner:
 
 
 def _bound_above(max_bytes: int) -> int:
-    """Where a stream takes nothing more, whose owner keeps so many bytes."""
+    """Append limit of a stream, given the byte budget of its owner."""
     return int(max(max_bytes / FILL_SHARE, max_bytes + ROOM_BYTES))
 
 

@@ -1,4 +1,4 @@
-"""Which step follows which across chunks: lanes, trajectories of fixed length, and the ledger of consumed steps.
+"""The order of steps across chunks: lanes, trajectories of fixed length, and the ledger of consumed steps.
 
-It knows `store`.
+It imports `store`.
 """

@@ -1,13 +1,17 @@
-"""Lanes: which step of which chunk follows which, so that trajectories can be read across chunks.
+"""Lanes: the order of steps across chunks, and how lanes are cut into trajectories.
 
-A *lane* is one environment of one sender, whose steps come in order, spread over chunks. Within a chunk the
+A *lane* is one environment of one sender, whose steps come in order, spread over chunks. Within a chunk, the
 steps that it owns stand lane after lane, so a lane's share of a chunk is a few *runs* of consecutive step numbers. A
 run continues its lane if it is certain that nothing lies between:
 
-* the sender's chunks came without a gap in their sequence numbers (one that was dropped or lost leaves one);
-* the run begins one step after the lane's last step, or at the first step of an episode, if that step ended one.
+* the sender's chunks came without a gap in their sequence numbers (a chunk that was dropped or lost leaves a gap);
+* the run begins one step after the lane's last step, or at the first step of an episode if that step ended one.
 
-Otherwise the lane begins anew, in the middle of an episode if need be.
+Otherwise the lane begins again, in the middle of an episode if necessary.
+
+`Cutter` cuts lanes into trajectories of T steps, each step in exactly one, in order. A trajectory begins after the last
+one, and ends of episodes do not shorten it: it has the T steps of its environment that one round of an agent consists
+of. A lane that breaks off leaves a shorter trajectory, whose last rows are filled.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ from numpy.typing import NDArray
 
 #: Sender, and the environment's number there.
 LaneKey = tuple[str, int]
+_UNKNOWN = np.iinfo(np.int64).max
 
 
 class Run(NamedTuple):
@@ -27,7 +32,7 @@ class Run(NamedTuple):
     lane: LaneKey
     begin: int  #: number of its first step
     end: int  #: number behind its last step
-    previous: int  #: number of the step it continues, -1 if the lane begins anew
+    previous: int  #: number of the step it continues, -1 if the lane begins again
 
 
 class _Tail(NamedTuple):
@@ -44,7 +49,7 @@ class _Sender:
 
 
 class Lanes:
-    """Remembers where each lane stands. Used by one thread."""
+    """The last step of each lane. Used by one thread."""
 
     def __init__(self) -> None:
         self._senders: dict[str, _Sender] = {}
@@ -95,7 +100,7 @@ class Lanes:
         return sender is not None and 0 <= sequence <= sender.sequence
 
     def break_off(self, lane: LaneKey) -> None:
-        """Let the lane begin anew with its next run."""
+        """Begin the lane again with its next run."""
         sender = self._senders.get(lane[0])
         if sender is not None:
             sender.tails.pop(lane[1], None)
@@ -111,3 +116,86 @@ def parse_chunk_id(chunk_id: str) -> tuple[str, int]:
     """Sender and sequence number of a chunk; -1 if the id has none."""
     name, _, number = chunk_id.rpartition("-")
     return (name, int(number)) if number.isascii() and number.isdigit() and len(number) < 19 else (chunk_id, -1)
+
+
+class Cut(NamedTuple):
+    """One trajectory."""
+
+    start: int  #: number of its first step
+    oldest_version: int  #: of its steps' parameter versions; -1 if none is known
+    steps: int  #: T; fewer where its lane broke off
+    chunk_id: str = ""  #: id of the chunk that completed it
+
+
+class _Piece:
+    """The open trajectory of a lane."""
+
+    def __init__(self, start: int) -> None:
+        self.start = start
+        self.steps = 0
+        self.oldest = _UNKNOWN
+        self.newest = -1
+        self.since_s = 0.0
+
+    def cut(self) -> Cut:
+        return Cut(self.start, -1 if self.oldest == _UNKNOWN else self.oldest, self.steps)
+
+
+class Cutter:
+    """The open trajectory of every lane.
+
+    Args:
+        length: T, steps of a trajectory, >= 1.
+        in_rounds: whether agents act with one version for T steps of each environment. A trajectory in which the
+            version changes has lost steps; it is filled up, and the next one begins with the new version.
+    """
+
+    def __init__(self, length: int, *, in_rounds: bool = False) -> None:
+        self.length = length
+        self._in_rounds = in_rounds
+        self._pieces: dict[LaneKey, _Piece] = {}
+
+    def __len__(self) -> int:
+        return len(self._pieces)
+
+    def add(self, run: Run, version: NDArray[np.integer], *, now_s: float = 0.0) -> list[Cut]:
+        """Add a run; return the trajectories that are complete now.
+
+        Args:
+            run: run of a lane.
+            version: [n] parameter version that acted in each of its steps, -1 if unknown.
+            now_s: time of its arrival.
+        """
+        piece = self._pieces.pop(run.lane, None)
+        cuts = []
+        if piece is not None and run.previous < 0:
+            cuts.append(piece.cut())
+            piece = None
+        known = np.where(version < 0, _UNKNOWN, version.astype(np.int64))
+        changes = np.flatnonzero(version[1:] != version[:-1]) + 1 if self._in_rounds else np.empty(0, np.int64)
+        begin, count = 0, len(version)
+        while begin < count:
+            if self._in_rounds and piece is not None and piece.newest != version[begin]:
+                cuts.append(piece.cut())
+                piece = None
+            piece = piece or _Piece(run.begin + begin)
+            end = min(count, begin + self.length - piece.steps)
+            if (place := int(np.searchsorted(changes, begin, side="right"))) < len(changes):
+                end = min(end, int(changes[place]))
+            piece.oldest = min(piece.oldest, int(known[begin:end].min()))
+            piece.newest = int(version[end - 1])
+            piece.steps += end - begin
+            begin = end
+            if piece.steps == self.length:
+                cuts.append(piece.cut())
+                piece = None
+        if piece is not None:
+            piece.since_s = now_s
+            self._pieces[run.lane] = piece
+        return cuts
+
+    def break_off(self, before_s: float) -> list[tuple[LaneKey, Cut]]:
+        """End the lanes that received nothing since then; return their trajectories, oldest first."""
+        idle = [lane for lane, piece in self._pieces.items() if piece.since_s < before_s]
+        idle.sort(key=lambda lane: self._pieces[lane].start)
+        return [(lane, self._pieces.pop(lane).cut()) for lane in idle]

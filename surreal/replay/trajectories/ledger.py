@@ -1,13 +1,16 @@
-"""Ledger: which steps of which chunks were consumed, for a stream where nothing may go before it was.
+"""The books of a replay that consumes its stream: `Ledger`, `Handed` and `Fullness`.
 
-A chunk may be removed from Redis when all of its steps were consumed, and those of its sender before it too (so that a
-replay that reads the stream again finds no gap in what is left of a sender). Of a chunk that has to stay, the *marks*
-say which steps were consumed: one bit a step, stored beside the stream.
+A chunk may be removed from Redis when all of its steps were consumed, and so were all earlier chunks of its sender.
+Otherwise, a replay that reads the stream again would find a gap in that sender's steps. If a chunk has to stay, its
+*mark* records the steps that were consumed, one bit per step, next to the stream.
 """
 
 from __future__ import annotations
 
+import logging
+import time
 from collections import deque
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -16,12 +19,21 @@ from numpy.typing import NDArray
 from surreal.replay.store.storage import StoredChunk
 from surreal.replay.trajectories.lanes import parse_chunk_id
 
+logger = logging.getLogger(__name__)
+
+#: Most senders to remember: those that sent last.
+_MOST_SENDERS = 1024
+#: Time that the stream may be full without a complete batch before open trajectories are ended, and before a warning
+#: reports that nothing was committed, s.
+_FULL_TIMEOUT_S = 2.0
+_COMMIT_TIMEOUT_S = 30.0
+
 
 class Settled(NamedTuple):
-    """What there is to tell Redis."""
+    """Changes that Redis does not know of."""
 
-    gone: list[StoredChunk]  #: to be removed
-    marks: list[tuple[StoredChunk, bytes]]  #: to be marked
+    gone: list[StoredChunk]  #: chunks to remove
+    marks: list[tuple[StoredChunk, bytes]]  #: chunks to mark
 
 
 class _Held:
@@ -36,7 +48,7 @@ class _Held:
 
 
 class Ledger:
-    """Used by one thread."""
+    """The consumed steps of each chunk. Used by one thread."""
 
     def __init__(self) -> None:
         self._held: list[_Held] = []  # in the order of their numbers
@@ -49,7 +61,7 @@ class Ledger:
         return len(self._held)
 
     def add(self, chunk: StoredChunk, is_consumed: NDArray[np.bool_]) -> None:
-        """Take in the newest chunk, of which these steps [chunk.steps] were consumed already."""
+        """Add the newest chunk; `is_consumed` [chunk.steps] marks the steps that were consumed before."""
         held = _Held(chunk, is_consumed)
         self._held.append(held)
         self._begins.append(held.begin)
@@ -59,7 +71,7 @@ class Ledger:
             self._checked.add(sender)
 
     def consume(self, numbers: NDArray[np.int64]) -> None:
-        """Note that these steps were consumed."""
+        """Record that these steps were consumed."""
         owners = np.searchsorted(np.array(self._begins), numbers, side="right") - 1
         for owner in np.unique(owners).tolist():
             held = self._held[owner]
@@ -69,7 +81,7 @@ class Ledger:
             self._checked.add(parse_chunk_id(held.chunk.chunk_id)[0])
 
     def settle(self) -> Settled:
-        """What changed since the last call."""
+        """Collect the changes since the last call."""
         gone = []
         for sender in self._checked:
             chunks = self._senders[sender]
@@ -86,7 +98,7 @@ class Ledger:
         return Settled(gone, marks)
 
     def free(self) -> StoredChunk | None:
-        """Forget the oldest chunks that are gone; returns the last of them."""
+        """Forget the oldest chunks that are gone; return the last of them."""
         count = 0
         while count < len(self._held) and self._held[count].is_gone:
             count += 1
@@ -98,12 +110,78 @@ class Ledger:
 
 
 def to_mark(is_consumed: NDArray[np.bool_]) -> bytes:
-    """One bit a step."""
+    """Pack one bit per step."""
     return np.packbits(is_consumed).tobytes()
 
 
 def from_mark(mark: bytes | None, steps: int) -> NDArray[np.bool_]:
-    """Which steps were consumed; none, if there is no mark or it is not one of so many steps."""
+    """Unpack the steps that were consumed; none if there is no mark, or if it has another number of steps."""
     if mark is None or len(mark) != (steps + 7) // 8:
         return np.zeros(steps, np.bool_)
     return np.unpackbits(np.frombuffer(mark, np.uint8), count=steps).astype(np.bool_)
+
+
+class Handed:
+    """The last chunk of each sender that was handed out whole, so that its agent knows when to act again.
+
+    An agent that acts in rounds sends its trajectories, and waits until parameters have learned from them. It knows the
+    number of its last chunk. The learner publishes, with the parameters, the number `through` which all trajectories of
+    the sender were handed out. Used by the replay's thread.
+    """
+
+    def __init__(self) -> None:
+        self._newest: dict[str, int] = {}
+
+    def note(self, chunk_id: str) -> None:
+        """Record a chunk that was inserted."""
+        sender, sequence = parse_chunk_id(chunk_id)
+        self._newest[sender] = max(sequence, self._newest.pop(sender, -1))  # moves it to the end
+        if len(self._newest) > _MOST_SENDERS:
+            del self._newest[next(iter(self._newest))]
+
+    def through(self, waiting: Iterable[str]) -> dict[str, int]:
+        """Return, for each sender, the number of its last chunk of which no complete trajectory waits.
+
+        Args:
+            waiting: ids of the chunks that completed the trajectories which will be handed out next; none if they are
+                too few for a batch. Otherwise, agents would wait for each other.
+        """
+        found = dict(self._newest)
+        for chunk_id in waiting:
+            sender, sequence = parse_chunk_id(chunk_id)
+            if sender in found:
+                found[sender] = min(found[sender], sequence - 1)
+        return found
+
+
+class Fullness:
+    """The time that agents have waited for room in a full stream while a batch waits for their steps.
+
+    Used by the replay's thread.
+    """
+
+    def __init__(self) -> None:
+        self._since_s: float | None = None
+        self._has_warned = False
+
+    def lasts(self, is_full: bool, *, uncommitted: int) -> bool:
+        """Whether the stream has been full for so long that only the replay itself can end it.
+
+        Args:
+            is_full: whether the stream is full and no batch is complete.
+            uncommitted: batches handed out whose commit would make room; a warning reports them when they are late.
+        """
+        now_s = time.monotonic()
+        if not is_full:
+            self._since_s = None
+        elif self._since_s is None:
+            self._since_s = now_s
+        elif not uncommitted:
+            return now_s - self._since_s >= _FULL_TIMEOUT_S
+        elif now_s - self._since_s >= _COMMIT_TIMEOUT_S and not self._has_warned:
+            self._has_warned = True
+            logger.warning(
+                "the stream is full, and %d batches were handed out and not committed: call commit() after each"
+                " broadcast, broadcast more often, or raise max_bytes", uncommitted,
+            )  # fmt: skip
+        return False

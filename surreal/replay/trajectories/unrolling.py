@@ -11,12 +11,12 @@ sequence of a replay), or a number of steps; then a batch has as many rows as th
     reward     r1     r2     r3     0      r5     r6     r7   |
     discount   g      g      g (*)  0      g      g      g    |
 
-The episode ended with s2: o3' is its true final observation, in a row of its own from which no action was taken. So
-obs[t + 1] is what came of step t, always: bootstrap values, models of the dynamics and recurrent states need no special
-case. (*) gamma if the episode was truncated, 0 if it terminated; never merged. Where a lane breaks off, the rest of the
-rows are such rows too, all with the last observation.
+The episode ended with s2: o3' is its true final observation, in a separate row from which no action was taken. So
+obs[t + 1] is always the result of step t: bootstrap values, models of the dynamics and recurrent states need no special
+case. (*) gamma if the episode was truncated, 0 if it terminated; never merged. If a lane breaks off, its remaining rows
+are such rows too, all with the last observation.
 
-With mask in it, every recursion over time is right at these rows by itself. Delta and generalised advantage
+With the mask, every recursion over time is right at these rows without special cases. Delta and generalized advantage
 (arXiv:1506.02438), V-trace (arXiv:1802.01561), and the discounted return:
 
     delta_t = mask_t * (r_t + discount_t * V(obs[t+1]) - V(obs[t]))
@@ -48,7 +48,7 @@ _FORGET_INTERVAL = 256
 
 
 class Unrolled(NamedTuple):
-    """Which step stands in which row."""
+    """The step in each row."""
 
     number: NDArray[np.int64]  #: [T, B] of the step; of the step before it, where the row is none
     is_step: NDArray[np.bool_]  #: [T, B] False: a final observation
@@ -139,7 +139,7 @@ class TrajectoryStore(TransitionStore):
         Args:
             starts: numbers of the first steps.
             length: rows; at least, where `steps` is given.
-            steps: of each, [B]: where it has them, the rest of its rows are filled. None: as many as the rows hold.
+            steps: [B] steps of each trajectory; the rows after them are filled. None: as many as the rows hold.
         """
         number: list[NDArray[np.int64]] = []
         is_step: list[NDArray[np.bool_]] = []
@@ -213,7 +213,7 @@ class TrajectoryStore(TransitionStore):
         return None if found is None else gathered._replace(obs=found[0])
 
     def _observation_rows(self, unrolled: Unrolled) -> NDArray[np.int64]:
-        """Observation rows [T + 1, B] or [T + 1, B, stack]: what stands in each row, and what came of the last one."""
+        """Observation rows [T + 1, B] or [T + 1, B, stack]: those of each row, and the result of the last one."""
         rows = self._here_and_after(unrolled, "row", "next_row")
         if self.contract.stack == 1:
             return rows

@@ -14,7 +14,7 @@ from surreal.base.errors import ContractError, ReplayFullError
 from surreal.base.types import TrajectoryBatch
 from surreal.distributed.experience.sender import ExpSender
 from surreal.replay import FIFOReplay, UniformReplay
-from surreal.replay.trajectories import fullness
+from surreal.replay.trajectories import ledger
 
 Trajectory = list[int]
 
@@ -366,7 +366,7 @@ def test_a_full_stream_of_open_trajectories_goes_on(
     run: Any, make_fifo: Callable[..., FIFOReplay], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Agents wait for room, the batch waits for steps: what is open is filled up."""
-    monkeypatch.setattr(fullness, "_FULL_TIMEOUT_S", 0.0)
+    monkeypatch.setattr(ledger, "_FULL_TIMEOUT_S", 0.0)
     replay = make_fifo(batch_size=2, trajectory_steps=1000, max_bytes=20_000)
     replay.step(timeout_s=0)
     sender, pool = run.sender(chunk_steps=64), Pool(3, 1, 0.5, is_dict=False)
@@ -385,7 +385,7 @@ def test_a_full_stream_of_open_trajectories_goes_on(
 def test_a_byte_bound_that_cannot_hold_a_batch_is_an_error_not_a_silence(
     run: Any, make_fifo: Callable[..., FIFOReplay], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fullness, "_FULL_TIMEOUT_S", 0.0)
+    monkeypatch.setattr(ledger, "_FULL_TIMEOUT_S", 0.0)
     replay = make_fifo(batch_size=8, trajectory_steps=1000, max_bytes=20_000)
     replay.step(timeout_s=0)
     sender = run.sender(chunk_steps=64)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from surreal.replay.stream import ages
-from surreal.replay.stream.ages import Ages
+from surreal.replay import state
+from surreal.replay.state import Ages
 
 
 class Server:
@@ -51,7 +51,7 @@ def test_a_server_that_is_away_makes_nothing_old_and_is_asked_again_later(monkey
     assert not found.is_old(server.chunk(0, 5000))
     server.is_away = False
     assert found.is_old(server.chunk(0, 5000))
-    monkeypatch.setattr(ages, "_ASK_INTERVAL_S", 0.0)
+    monkeypatch.setattr(state, "_ASK_INTERVAL_S", 0.0)
     server.ahead_s -= 3000.0  # its clock was set
     assert not found.is_old(server.chunk(0, 900))
     assert server.asked == 2

@@ -188,7 +188,7 @@ class StreamKeeper:
         if owner is None:
             return
         owner.largest_bytes = max(owner.largest_bytes, chunk.stored_bytes)
-        self._limits.note_chunk(chunk.steps)
+        self._limits.largest_chunk = max(self._limits.largest_chunk, chunk.steps)
 
     # -- leases ------------------------------------------------------------------------------------------------------
 

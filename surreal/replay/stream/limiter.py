@@ -158,14 +158,15 @@ class Credit:
         lease_s: life of what a shard was granted, s.
 
     Attributes:
-        limiter: the band as it is now: one that cannot hold a chunk that comes is widened.
+        limiter: the current band; one that cannot hold a chunk is widened.
+        largest_chunk: env steps of the largest chunk so far.
     """
 
     def __init__(self, limiter: SamplesPerInsert | None, *, lease_s: float) -> None:
         self.base_steps = self.base_samples = 0
         self.limiter = limiter
         self._lease_s = lease_s
-        self._largest_chunk = 0
+        self.largest_chunk = 0
         self._turn, self._turn_since_s = 0, 0.0
 
     def rebase(self, steps: int, samples: int) -> None:
@@ -201,13 +202,9 @@ class Credit:
             return None
         return self.base_steps + self.limiter.credit_steps(samples - self.base_samples)
 
-    def note_chunk(self, steps: int) -> None:
-        """Take note of a chunk's size."""
-        self._largest_chunk = max(self._largest_chunk, steps)
-
     def note_refusal(self, steps: int) -> None:
         """Record a chunk that had to wait; widen a band that cannot hold it, or it would wait forever."""
-        self.note_chunk(steps)
+        self.largest_chunk = max(self.largest_chunk, steps)
         if self.limiter is not None and not self.limiter.fits(steps):
             band = self.limiter.widened(steps)
             logger.warning(
@@ -241,7 +238,7 @@ class Credit:
                 spent += other.steps if has_lapsed else max(other.steps, other.credit_steps or 0)
         live = [each for each in owners if not each.stream.client.is_away]
         share = left // max(len(live), 1)
-        if share < self._largest_chunk:
+        if share < self.largest_chunk:
             share = left if self._is_turn_of(owner, live, now_s) else 0
         return min(total - spent, owner.steps + share)
 

@@ -89,7 +89,7 @@ class Examination:
         from surreal.plugins.doctor.server.rights import rights
 
         if not self._subject.addresses:
-            yield Check("servers", lambda: [ok("none is named: a run starts its own, which is as it should be")])
+            yield Check("servers", lambda: [ok("none is named, so a run starts its own")])
         for address, client in self._clients(stack):
             yield Check(f"Redis at {client.address}", partial(self._reach, address, client))
             if address not in self._away:

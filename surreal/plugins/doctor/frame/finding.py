@@ -15,8 +15,8 @@ from surreal.run.process.ending import error_line
 class Severity(IntEnum):
     """Severity of a finding."""
 
-    OK = 0  #: as it should be
-    HINT = 1  #: works; something could be better, or is unusual
+    OK = 0  #: works
+    HINT = 1  #: works, but could be better, or is unusual
     WARNING = 2  #: works badly, or will fail later
     ERROR = 3  #: does not work
 
@@ -97,26 +97,26 @@ def worst(findings: Iterable[Finding]) -> Severity:
 FAILED = Fault(
     "check-failed",
     Severity.ERROR,
-    "A check ended with its own error, so what it looks at is not as it should be, or not known.",
+    "A check raised an error, so its result is unknown.",
     "the sentence names the exception and its place",
 )
 HANGS = Fault(
     "check-hangs",
     Severity.ERROR,
-    "A check did not end in its time: what it looks at (an environment, a model, a file system) hangs.",
-    "look at the call that is named; an environment needs its own timeout where it waits for something",
+    "A check exceeded its time limit: an environment, a model or a file system hangs.",
+    "check the named call; an environment needs its own timeout when it waits for something",
 )
 DIED = Fault(
     "check-died",
     Severity.ERROR,
-    "The process in which environment and model are tried ended in the middle of a check.",
-    "env.pool: subproc keeps an environment that crashes away from the agent, env.on_error: restart makes it again",
+    "The process that tries environment and model ended during a check.",
+    "env.pool: subproc isolates an environment that crashes from the agent, env.on_error: restart makes it again",
 )
 NOT_DONE = Fault(
     "check-not-done",
     Severity.HINT,
-    "Checks were left out, because one before them failed.",
-    "mend what is said above, and ask again",
+    "Checks were skipped, because an earlier one failed.",
+    "fix the errors above, and run doctor again",
 )
 
 

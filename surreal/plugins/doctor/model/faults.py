@@ -7,61 +7,61 @@ _HINT, _WARNING, _ERROR = Severity.HINT, Severity.WARNING, Severity.ERROR
 CANNOT_RUN = Fault(
     "cannot-run",
     _ERROR,
-    "What the configuration names cannot be made, or does not go together: `surreal run` would refuse it.",
+    "Parts of the configuration cannot be made, or do not fit together: `surreal run` would refuse it.",
     "the sentence names the change",
 )
 ACTING_FAILS = Fault(
     "acting-fails",
     _ERROR,
-    "The agent or its model raises while it acts, or gives actions that the environment does not take.",
+    "The agent or its model raises while it acts, or returns actions that the environment does not accept.",
     "the sentence names the class and the line",
 )
 NOT_FINITE = Fault(
     "model-not-finite",
     _ERROR,
-    "The model computes NaN or infinity from observations that are finite.",
-    "look at the part that is named: a logarithm or root without a bound, a division, or parameters that begin broken",
+    "The model computes NaN or infinity from finite observations.",
+    "check the named part: a logarithm or root without a bound, a division, or broken initial parameters",
 )
 NO_BATCH = Fault(
     "no-batch",
     _HINT,
-    "The rehearsal did not fill a single batch in its time, so learning was not tried.",
-    "without --quick it has more time; else the environment is slow, or learner.batch_size large",
+    "The rehearsal did not fill one batch in its time, so learning was not tried.",
+    "leave out --quick for more time; otherwise the environment is slow, or learner.batch_size is large",
 )
 LEARNING_FAILS = Fault(
     "learning-fails",
     _ERROR,
     "An update raises.",
-    "the sentence names the line; see whether learner.class and model.class fit: docs/algorithms.md",
+    "the sentence names the line; check that learner.class and model.class fit: docs/algorithms.md",
 )
 LOSS_NOT_FINITE = Fault(
     "loss-not-finite",
     _ERROR,
-    "Loss or gradients of the first updates are NaN or infinite, so such updates are skipped.",
-    "lower initial_learning_rate, scale rewards and observations, or see what the model computes",
+    "Losses or gradients of the first updates are NaN or infinite, so these updates are skipped.",
+    "lower initial_learning_rate, scale rewards and observations, or check the model's computation",
 )
 NOTHING_MOVES = Fault(
     "nothing-learns",
     _ERROR,
-    "Updates change no parameter at all.",
-    "see whether the learning rate is 0, and whether the output of the model still hangs on its parameters "
+    "Updates do not change any parameter.",
+    "check whether the learning rate is 0, and whether the model's output depends on its parameters "
     "(no .detach(), no torch.no_grad() in forward)",
 )
 DEAD_PARAMETERS = Fault(
     "dead-parameters",
     _WARNING,
     "Some parameters get no gradient: the loss does not depend on them.",
-    "use them in forward, or remove them; a .detach() too early, or a layer that no output comes from, is the cause",
+    "use them in forward, or remove them; the cause is an early .detach(), or a layer without effect on the output",
 )
 IGNORES_OBS = Fault(
     "model-ignores-obs",
     _WARNING,
-    "The model gives the same output for observations that differ.",
-    "see what forward does with obs; units that are all dead (relu of large negative numbers) do this too: scale obs",
+    "The model returns the same output for different observations.",
+    "check how forward uses obs; it may also have only dead units (relu of large negative numbers): scale obs",
 )
 TOO_LARGE = Fault(
     "parameters-too-large",
     _WARNING,
-    "Parameters do not fit three times next to the experience into Redis' memory, as a publication needs for a moment.",
+    "Redis' memory does not fit the experience and three copies of the parameters, which a publication needs briefly.",
     "raise redis.maxmemory, lower replay.max_bytes, or give parameters their own server: redis.parameter_address",
 )

@@ -7,7 +7,7 @@ _HINT, _WARNING, _ERROR = Severity.HINT, Severity.WARNING, Severity.ERROR
 OVER = Fault(
     "run-over",
     _HINT,
-    "No process of the run is alive, and it was told to end: there is nothing to look at.",
+    "The run was asked to end, and none of its processes is alive: there is nothing to check.",
     "`surreal run --resume --run NAME` continues it",
 )
 FAILED = Fault(
@@ -19,8 +19,8 @@ FAILED = Fault(
 KILLED = Fault(
     "run-killed",
     _ERROR,
-    "The run's launcher ended without writing how: it was killed, or the machine went down.",
-    "see the system's log (dmesg) for memory that ran out; `surreal run --resume --run NAME` continues the run",
+    "The run's launcher did not record its end: it was killed, or the machine went down.",
+    "check the system's log (dmesg) for lack of memory; `surreal run --resume --run NAME` continues the run",
 )
 UNTRAINED = Fault(
     "run-untrained",
@@ -38,158 +38,158 @@ COLLAPSED = Fault(
     "policy-collapsed",
     _WARNING,
     "The last policy is much worse than the best one.",
-    "play eval/best.safetensors, which holds the best; lower initial_learning_rate, or anneal it",
+    "use eval/best.safetensors, the best policy; lower initial_learning_rate, or anneal it",
 )
 NO_LEARNER = Fault(
     "learner-dead",
     _ERROR,
-    "The learner was killed, or lost its connection, and was not started again. Agents wait for it.",
-    "start it again with --resume: `surreal learner --run NAME --resume`; its last error is in logs/learner.log",
+    "The learner was killed, or lost its connection, and was not restarted. Agents wait for it.",
+    "restart it with --resume: `surreal learner --run NAME --resume`; its last error is in logs/learner.log",
 )
 DEAD = Fault(
     "process-dead",
     _WARNING,
-    "A process was killed, or lost its connection, and was not started again.",
-    "start it again with the same --index; on machines without `surreal run`, have a process manager do that",
+    "A process was killed, or lost its connection, and was not restarted.",
+    "restart it with the same --index; on machines without `surreal run`, use a process manager for that",
 )
 RESTARTS = Fault(
     "process-restarts",
     _WARNING,
     "A process was started more than once in the last ten minutes.",
-    "see the end of its log for what killed it; the system's log (dmesg) tells of memory that ran out",
+    "its log has the cause at the end; the system's log (dmesg) reports lack of memory",
 )
 HANGS = Fault(
     "process-hangs",
     _ERROR,
-    "A loop of a process does not turn; its watchdog names the call.",
-    "look at that call; run.on_hang: restart has such a process started again, env.pool: subproc keeps it apart",
+    "A loop of a process hangs; its watchdog names the call.",
+    "check that call; run.on_hang: restart restarts such a process, env.pool: subproc isolates an environment",
 )
 STALLED = Fault(
     "run-stalled",
     _ERROR,
     "Processes are alive, but there was neither an env step nor an update for a while.",
-    "see what they wait for; of user classes, whether _act and learn return",
+    "check what they wait for, and whether _act and learn of your classes return",
 )
 LOGGED = Fault(
     "errors-logged",
     _WARNING,
-    "Processes have logged errors in the last minute.",
+    "Processes logged errors in the last minute.",
     "logs/NAME.log in the run's folder has them with their tracebacks",
 )
 STARVED = Fault(
     "learner-starved",
     _HINT,
-    "The learner waits for experience most of the time: the agents are the slower side.",
-    "more agents: agent.count, or `surreal agent` on other machines; more steps from each: env.num_envs",
+    "The learner waits for experience most of the time: the agents are the bottleneck.",
+    "use more agents (agent.count, or `surreal agent` on other machines), or more steps from each (env.num_envs)",
 )
 AGENTS_WAIT = Fault(
     "agents-wait-for-credit",
     _HINT,
-    "Agents wait most of the time, since the learner has not yet sampled what they sent often enough "
-    "(replay.samples_per_insert): the learner is the slower side.",
-    "fewer agents (agent.count) lose nothing; a lower replay.samples_per_insert, or device: cuda, lets them act more",
+    "Agents wait most of the time, because the learner has not yet sampled their experience often enough "
+    "(replay.samples_per_insert): the learner is the bottleneck.",
+    "use fewer agents (agent.count) at no loss, or let them act more: lower replay.samples_per_insert, or device: cuda",
 )
 SERVERS_WAITED_FOR = Fault(
     "agents-wait-for-servers",
     _HINT,
-    "Agents wait most of the time for parameters that results from their gradients.",
-    "fewer agents (agent.count), more of parameter_server.servers, or a smaller learner.num_gradients",
+    "Agents wait most of the time for the parameters after their gradients.",
+    "use fewer agents (agent.count), more parameter_server.servers, or a smaller learner.num_gradients",
 )
 AGENTS_BLOCKED = Fault(
     "agents-wait-for-room",
     _WARNING,
     "Agents wait most of the time, because the replay is full.",
-    "raise Redis' maxmemory and replay.max_bytes, and see whether the learner evicts or commits at all",
+    "raise Redis' maxmemory and replay.max_bytes, and check whether the learner evicts or commits",
 )
 WAITS_FOR_REDIS = Fault(
     "waits-for-redis",
     _WARNING,
     "A process waits for Redis, which does not answer it.",
-    "see network and server from that process's machine: surreal doctor --only redis --redis ADDRESS",
+    "check network and server from that process's machine: surreal doctor --only redis --redis ADDRESS",
 )
 WAITS_LONG = Fault(
     "waits-for-others",
     _HINT,
-    "A process waits for something that others of the run have to do.",
+    "A process waits for other processes of the run.",
     "the sentence names them; check whether they run",
 )
 STALE = Fault(
     "parameters-stale",
     _WARNING,
-    "A process acts with parameters that are far behind what the learner has published.",
-    "see its log and network: the listener cannot fetch them, or the process is stopped or overloaded",
+    "A process acts with parameters that are far behind the published ones.",
+    "check its log and network: the listener cannot fetch them, or the process is stopped or overloaded",
 )
 LAG = Fault(
     "policy-lag",
     _HINT,
-    "Experience is old when it arrives: the parameters that acted were published more than 30 s ago.",
+    "Experience is old when it arrives: its parameters were published more than 30 s earlier.",
     "lower sender.chunk_steps, sender.max_delay_s and broadcast.interval_updates",
 )
 TOO_OLD = Fault(
     "trajectories-stale",
     _WARNING,
     "The replay drops trajectories, because their parameters are too far behind.",
-    "raise replay.args.max_version_lag or broadcast.interval_updates, or set agent.round_steps, so that agents wait",
+    "raise replay.args.max_version_lag or broadcast.interval_updates, or set agent.round_steps so that agents wait",
 )
 SPI = Fault(
     "samples-per-insert-off",
     _WARNING,
-    "Sampling and inserting are further apart than the limiter's band.",
-    "if it does not come back by itself, restart the learner; in a user's replay, see steps_per_sample",
+    "Samples and inserts differ by more than the limiter's band allows.",
+    "if this continues, restart the learner; in a user's replay, see steps_per_sample",
 )
 UNUSED = Fault(
     "experience-unused",
     _HINT,
-    "Most env steps leave the replay without ever being sampled.",
-    "fewer agents, larger batches, or replay.samples_per_insert: 4, which lets agents wait for the learner",
+    "Most env steps are evicted before they are sampled.",
+    "use fewer agents, larger batches, or replay.samples_per_insert: 4, which makes agents wait for the learner",
 )
 OVERUSED = Fault(
     "experience-overused",
     _HINT,
     "Each env step is sampled hundreds of times, which overfits to few transitions.",
-    "more agents, or replay.samples_per_insert: 32, which lets the learner wait for them",
+    "use more agents, or replay.samples_per_insert: 32, which makes the learner wait for them",
 )
 BOUND = Fault(
     "replay-bound-by-bytes",
     _HINT,
-    "The replay is at replay.max_bytes with less than half of its capacity, so it is smaller than it was meant to be.",
-    "raise replay.max_bytes (and redis.maxmemory), or sender.compression: lz4; or set replay.capacity to what fits",
+    "The replay has reached replay.max_bytes at less than half of its capacity, so it is smaller than intended.",
+    "raise replay.max_bytes (and redis.maxmemory), or sender.compression: lz4; or lower replay.capacity",
 )
 FILLS_UP = Fault(
     "redis-fills-up",
     _WARNING,
-    "Redis will be full before the replay has reached its bound: other keys have taken its room.",
+    "Redis will be full before the replay reaches its limit, because other keys use its memory.",
     "raise maxmemory, lower replay.max_bytes, or remove runs that are over: `surreal stop NAME --delete`",
 )
 DROPPED = Fault(
     "steps-dropped",
     _WARNING,
-    "Agents drop experience that the replay does not take.",
-    "sender.on_full: wait (rlx.on_full for RLX servers), fewer agents, or a larger replay.max_bytes",
+    "Agents drop experience because the replay does not accept it.",
+    "set sender.on_full: wait (rlx.on_full for RLX servers), use fewer agents, or raise replay.max_bytes",
 )
 DROPPED_BY_RLX = Fault(
     "rlx-steps-dropped",
     _HINT,
-    "RLX servers drop experience that the replay does not take, as rlx.on_full says, so that no client has to wait.",
-    "rlx.on_full: wait holds clients up instead; a lower replay.samples_per_insert lets more in",
+    "RLX servers drop experience that the replay does not accept (rlx.on_full: drop), so that no client waits.",
+    "rlx.on_full: wait delays clients instead; a lower replay.samples_per_insert accepts more",
 )
 REFUSED = Fault(
     "chunks-refused",
     _WARNING,
-    "The replay skips chunks that are damaged, or hold impossible numbers.",
-    "its log names the sender and the column; processes of different versions are one cause",
+    "The replay skips chunks that are damaged or contain impossible numbers.",
+    "its log names the sender and the column; one cause is processes of different versions",
 )
 LOST_EPISODES = Fault(
     "episodes-lost",
     _WARNING,
-    "Environments raise exceptions or show impossible numbers, so their episodes are cut.",
-    "surreal doctor --only environment, with the run's configuration",
+    "Environments raise exceptions or return impossible numbers, so their episodes are cut.",
+    "run surreal doctor --only environment with the run's configuration",
 )
 WORKERS = Fault(
     "workers-restarted",
     _WARNING,
-    "Worker processes of environments end and are started again.",
-    "the agent's log has their exit codes; surreal doctor --only environment, with the run's configuration",
+    "Worker processes of environments end and are restarted.",
+    "the agent's log has their exit codes; run surreal doctor --only environment with the run's configuration",
 )
 SKIPPED = Fault(
     "updates-skipped",
@@ -212,31 +212,31 @@ NOT_LOADED = Fault(
 UPLOADS = Fault(
     "uploads-fail",
     _WARNING,
-    "Checkpoints do not arrive in one of checkpoint.stores.",
-    "see place and credentials; learning continues, but only the run's folder has the newest checkpoint",
+    "Uploads to one of checkpoint.stores fail.",
+    "check address and credentials; learning continues, but only the run's folder has the newest checkpoint",
 )
 SHARDS = Fault(
     "shards-away",
     _WARNING,
-    "A server of the experience does not answer; its agents send elsewhere.",
-    "start it again: it is used as soon as it is back",
+    "A server of the experience does not answer; its agents send to another one.",
+    "restart it: it is used as soon as it is back",
 )
 TELEMETRY = Fault(
     "telemetry-dropped",
     _HINT,
     "Lines of logs and metrics were dropped, because Redis was away or too slow.",
-    "log_level: warning writes less",
+    "set log_level: warning to write less",
 )
 PROCESS_CLOCK = Fault(
     "process-clock-skew",
     _WARNING,
-    "The clock of a process's machine differs from the others by more than 5 s. Metrics are corrected for it, but logs "
-    "and ages of files are not.",
+    "The clock of a process's machine differs from the others by more than 5 s. Metrics are corrected for this, but "
+    "logs and ages of files are not.",
     "set that machine's clock by NTP: timedatectl set-ntp true",
 )
 CLOCK_JUMPS = Fault(
     "clock-jumps",
     _WARNING,
-    "A clock was set, or a machine slept, in the last minute: times before and after do not fit together.",
-    "let NTP slew in place of stepping; a virtual machine must not be suspended during a run",
+    "A clock was set, or a machine slept, in the last minute, so times before and after are inconsistent.",
+    "let NTP slew the clock instead of stepping it; do not suspend a virtual machine during a run",
 )

@@ -8,61 +8,61 @@ AWAY = Fault(
     "redis-away",
     _ERROR,
     "Redis does not answer, refuses user or password, or is older than 6.2.",
-    "see address, port, password and firewall; `surreal redis` starts a server",
+    "check address, port, password and firewall; `surreal redis` starts a server",
 )
 READ_ONLY = Fault(
     "redis-read-only",
     _ERROR,
-    "The server is a replica, which takes no writes.",
-    "give the address of its primary",
+    "The server is a replica, which does not accept writes.",
+    "use the address of its primary",
 )
 EVICTS = Fault(
     "redis-evicts",
     _ERROR,
-    "When it is full, Redis would remove keys by itself: experience and parameters would vanish from a run.",
-    "redis-cli CONFIG SET maxmemory-policy noeviction, and in redis.conf; in a managed Redis, in its parameters",
+    "Redis removes keys when it is full, so a run would lose experience and parameters.",
+    "redis-cli CONFIG SET maxmemory-policy noeviction, and in redis.conf, or in the settings of a managed Redis",
 )
 EVICTED = Fault(
     "redis-has-evicted",
     _WARNING,
-    "Redis has removed keys by itself since it started, perhaps those of runs.",
-    "set maxmemory-policy to noeviction; runs of that time should start again",
+    "Redis has evicted keys since it started, perhaps those of runs.",
+    "set maxmemory-policy to noeviction, and restart the runs of that time",
 )
 UNBOUNDED = Fault(
     "redis-unbounded",
     _HINT,
-    "Redis has no maxmemory, so the system ends it when memory runs out.",
-    "redis-cli CONFIG SET maxmemory 8gb, some less than the machine has, and in redis.conf",
+    "Redis has no maxmemory, so the system kills it when memory runs out.",
+    "redis-cli CONFIG SET maxmemory 8gb, less than the machine's memory, and in redis.conf",
 )
 NEARLY_FULL = Fault(
     "redis-nearly-full",
     _WARNING,
-    "More than 92 % of maxmemory is used. Beyond it agents wait, and parameters are not published.",
+    "More than 92 % of maxmemory is used. When Redis is full, agents wait and parameters are not published.",
     "raise maxmemory, or remove runs that are over: `surreal stop NAME --redis ADDRESS --delete`",
 )
 FULL = Fault(
     "redis-full",
     _ERROR,
-    "Redis is at its maxmemory: it refuses what agents and learner write.",
+    "Redis has reached its maxmemory: it refuses writes of agents and learner.",
     "raise maxmemory, or remove runs that are over: `surreal stop NAME --redis ADDRESS --delete`",
 )
 TOO_SMALL = Fault(
     "redis-too-small",
     _WARNING,
-    "maxmemory does not hold `replay.max_bytes` of experience next to the rest.",
+    "maxmemory has no room for `replay.max_bytes` of experience in addition to other data.",
     "raise maxmemory, or lower replay.max_bytes",
 )
 CANNOT_SAVE = Fault(
     "redis-cannot-save",
     _ERROR,
     "Redis could not write its data to disk, and refuses writes (MISCONF) until it can.",
-    "see disk and permissions of its folder; without snapshots: redis-cli CONFIG SET save ''",
+    "check disk and permissions of its folder; or turn off snapshots: redis-cli CONFIG SET save ''",
 )
 SNAPSHOTS = Fault(
     "redis-snapshots",
     _HINT,
-    "Redis writes snapshots (RDB): each copies what changes meanwhile, up to twice the memory, and stalls agents.",
-    "redis-cli CONFIG SET save ''; what has to survive a restart does so with appendonly yes",
+    "Redis writes snapshots (RDB). Each copies changed memory, up to twice the size, and stalls agents.",
+    "redis-cli CONFIG SET save ''; use appendonly yes to keep data over a restart",
 )
 SLOW_APPENDS = Fault(
     "redis-fsync-always",
@@ -73,14 +73,14 @@ SLOW_APPENDS = Fault(
 LATENCY = Fault(
     "redis-latency",
     _WARNING,
-    "A round trip to Redis takes more than 20 ms; each chunk, and each batch of a remote replay, pays for it.",
-    "bring Redis and the processes of the run together; meanwhile larger chunks: sender.chunk_steps",
+    "A round trip to Redis takes more than 20 ms, which delays each chunk and each batch of a remote replay.",
+    "move Redis closer to the processes of the run, or send larger chunks: sender.chunk_steps",
 )
 SOME_LATENCY = Fault(
     "redis-latency-some",
     _HINT,
     "A round trip to Redis takes more than 3 ms.",
-    "a server nearer by, or less next to it on its machine",
+    "use a closer server, or reduce the load on its machine",
 )
 RIGHTS = Fault(
     "redis-rights",
@@ -91,19 +91,19 @@ RIGHTS = Fault(
 CONNECTIONS = Fault(
     "redis-connections",
     _WARNING,
-    "Redis has almost as many connections as it takes; each process of a run has some.",
+    "Redis has nearly reached its maximum number of connections; each process of a run needs some.",
     "redis-cli CONFIG SET maxclients 10000, and raise the open files of the server (ulimit -n)",
 )
 REPLY_LIMIT = Fault(
     "redis-reply-limit",
     _WARNING,
-    "client-output-buffer-limit cuts ordinary connections whose reply is larger: parameters and batches are.",
+    "client-output-buffer-limit closes normal connections with large replies, such as parameters and batches.",
     "redis-cli CONFIG SET client-output-buffer-limit 'normal 0 0 0'",
 )
 VALUE_LIMIT = Fault(
     "redis-value-limit",
     _WARNING,
-    "proto-max-bulk-len is below 64 MiB, the size of the parts that parameters go in.",
+    "proto-max-bulk-len is below 64 MiB, the size in which parts of the parameters are stored.",
     "redis-cli CONFIG SET proto-max-bulk-len 512mb",
 )
 CLOCK = Fault(

@@ -13,6 +13,7 @@ DONE = frozenset(
     {
         "README.md",
         "docs",
+        "docs, generated",
         "surreal/agent",
         "surreal/cli",
         "surreal/config",

@@ -165,13 +165,13 @@ class Campaign:
             expected = self.expected - (hit - {recovery.target})
             if not recovery.is_over and recovery.look(self.now_s, self.audit.standing, expected):
                 took = f"after {recovery.took_s:.1f} s" if recovery.took_s else "at once"
-                self._say(f"{self.now_s:7.1f} s  {recovery.number:3}  itself again {took}")
+                self._say(f"{self.now_s:7.1f} s  {recovery.number:3}  recovered {took}")
             if recovery.is_late(self.now_s, self._options.within_s) and recovery.number not in self._late:
                 self._late.add(recovery.number)
                 within = f"within {self._options.within_s:g} s"
                 self._complaints.add(
-                    f"after disturbance {recovery.number} ({recovery.kind} {recovery.target}) the run was not itself "
-                    f"again {within}: {recovery.missing or 'Redis did not answer'}"
+                    f"after disturbance {recovery.number} ({recovery.kind} {recovery.target}) the run did not recover "
+                    f"{within}: {recovery.missing or 'Redis did not answer'}"
                 )
 
     def _is_settled(self) -> bool:

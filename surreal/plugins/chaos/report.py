@@ -91,7 +91,7 @@ class Report:
             f"| {verdict.name} | {'held' if verdict.holds else '**broken**'} | {_cell(verdict)} |"
             for verdict in self.verdicts
         ]
-        lines += ["", "| disturbance | how often | lasted, s | until the run was itself again, s: median, longest |"]
+        lines += ["", "| disturbance | how often | lasted, s | until the run recovered, s: median, longest |"]
         lines += ["|---|---|---|---|", *(_row(kind, target, found) for (kind, target), found in self._groups())]
         lines += _downtimes(self.recoveries)
         lines += ["", f"On Python {platform.python_version()}, {platform.system()} {platform.machine()}."]
@@ -120,9 +120,7 @@ class Report:
         broken = sum(not verdict.holds for verdict in self.verdicts)
         number = len(self.recoveries)
         took = [recovery.took_s for recovery in self.recoveries if recovery.took_s is not None]
-        times = (
-            f", itself again after {statistics.median(took):.1f} s (median), {max(took):.1f} at most" if took else ""
-        )
+        times = f", recovered after {statistics.median(took):.1f} s (median), {max(took):.1f} at most" if took else ""
         state = "all invariants held" if not broken else f"{broken} of {len(self.verdicts)} invariants are broken"
         count = "1 disturbance" if number == 1 else f"{number} disturbances"
         return f"{self.title}, {count} in {self.time_s:.0f} s with seed {self.seed}{times}; {state}."
@@ -179,7 +177,7 @@ def _downtimes(recoveries: Sequence[Recovery]) -> list[str]:
     titles = ["killed", "how often", "the run", "the process", *parts]
     lines = [
         "",
-        "Seconds after a kill, median and 95th percentile: until the run was itself again, until the process worked",
+        "Seconds after a kill, median and 95th percentile: until the run recovered, until the process worked",
     ]
     lines += ["again, and the parts of that time.", "", f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
     for role, found in sorted(by_role.items()):

@@ -94,7 +94,7 @@ def test_report_says_what_was_done_how_long_it_took_and_what_held(tmp_path: Path
     assert "| nothing is doubled | held | 5 chunks<br>not promised: one was sent again |" in page
     assert "| pause agent-0 | 1 | 1.5 .. 1.5 | 1.0, 1.0 |" in page
     assert (
-        "1 disturbance in 60 s with seed 3, itself again after 1.0 s (median), 1.0 at most; all invariants held."
+        "1 disturbance in 60 s with seed 3, recovered after 1.0 s (median), 1.0 at most; all invariants held."
         in (good.lines()[0])
     )
 

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surreal.base.liveness.wait_notice import WaitNotice
+from surreal.base.ranges import NonNegativeInt, Positive, PositiveInt, Share, checked
 from surreal.base.specs import ObsSpec
 from surreal.base.system.threads import Supervisor
 from surreal.base.types import Batch, SampleInfo
@@ -52,20 +53,20 @@ class Replay(ABC, Generic[B]):
 
     Args:
         client: the replay server; or the `ReplayShards`, if there are several.
-        batch_size: transitions of a batch, >= 1.
+        batch_size: transitions of a batch.
         capacity: transitions kept. Whole chunks leave, oldest first, so up to one chunk fewer may be alive, or one more
             if the rest would be less than `start_size`.
         max_bytes: bytes kept in Redis; None: what fits under Redis' memory limit. For a follower, bytes in Redis of the
             chunks in its index; None: no bound.
-        max_age_s: age at which experience is dropped, s, > 0, as long as `start_size` transitions remain; None: no
+        max_age_s: age at which experience is dropped, s, as long as `start_size` transitions remain; None: no
             bound.
         start_size: transitions required before the first batch, 1 .. capacity.
-        gamma: discount factor of one step, 0..1.
+        gamma: discount factor of one step.
         n_step: steps summed in a transition's reward, 1 .. lookahead of the stream + 1.
         samples_per_insert: transitions sampled for each env step; None: no limiter. Agents whose senders are limited
             wait for it, and so does the learner.
         samples_per_insert_tolerance: half the width of the limiter's band, samples; default: what fits 4 batches.
-        prefetch: batches gathered ahead, >= 1; None: 2 to 8, as many as fit into 16 MiB.
+        prefetch: batches gathered ahead; None: 2 to 8, as many as fit into 16 MiB.
         observations: "mirrored" downloads them once into this process. "compressed" also does, and compresses each row
             of 256 bytes or more. "remote" fetches the observations of a batch from Redis when it is made. "auto" is
             "mirrored" if they fit into `mirror_max_bytes`, and "remote" otherwise.
@@ -102,34 +103,31 @@ class Replay(ABC, Generic[B]):
         """Yield what a run sets and this class cannot work with: key, and a sentence that begins with its value."""
         yield from conflicts(plan, steps_per_sample=cls.count_steps_per_sample(**plan.arguments))
 
+    @checked
     def __init__(
         self,
         client: RedisClient | ReplayShards,
         *,
-        batch_size: int = 64,
-        capacity: int = 100_000,
-        max_bytes: int | None = None,
-        max_age_s: float | None = None,
-        start_size: int = 1000,
-        gamma: float = 0.99,
-        n_step: int = 1,
-        samples_per_insert: float | None = None,
-        samples_per_insert_tolerance: float | None = None,
-        prefetch: int | None = None,
+        batch_size: PositiveInt = 64,
+        capacity: PositiveInt = 100_000,
+        max_bytes: PositiveInt | None = None,
+        max_age_s: Positive | None = None,
+        start_size: PositiveInt = 1000,
+        gamma: Share = 0.99,
+        n_step: PositiveInt = 1,
+        samples_per_insert: Positive | None = None,
+        samples_per_insert_tolerance: Positive | None = None,
+        prefetch: PositiveInt | None = None,
         observations: Mode = "auto",
         mirror_max_bytes: int = 4 << 30,
         is_owner: bool = True,
         pin_memory: bool = False,
-        lease_s: float = 5.0,
-        seed: int | None = None,
+        lease_s: Positive = 5.0,
+        seed: NonNegativeInt | None = None,
         shards: Sequence[int] | None = None,
     ) -> None:
-        if batch_size < 1 or (prefetch is not None and prefetch < 1) or n_step < 1:
-            raise ValueError("batch_size, prefetch and n_step must be >= 1")
-        if not 1 <= start_size <= capacity:
+        if start_size > capacity:
             raise ValueError(f"start_size is {start_size}; it must be 1 .. capacity = {capacity}")
-        if not 0.0 <= gamma <= 1.0:
-            raise ValueError(f"gamma is {gamma}; it must be 0 .. 1")
         self.batch_size = batch_size
         self.capacity = capacity
         self.start_size = start_size

@@ -23,6 +23,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from surreal.base.ranges import NonNegativeInt, Positive, PositiveInt, Share, checked
 from surreal.base.types import TrajectoryBatch
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.codec import Chunk
@@ -45,13 +46,13 @@ class FIFOReplay(TrajectoryReplay):
 
     Args:
         client: the replay server; or the `ReplayShards`, if there are several.
-        batch_size: trajectories of a batch, >= 1.
-        trajectory_steps: T, steps of a trajectory, >= 1. Each end of an episode in it takes another row, so a batch has
+        batch_size: trajectories of a batch.
+        trajectory_steps: T, steps of a trajectory. Each end of an episode in it takes another row, so a batch has
             T rows and as many more as the trajectory with the most ends needs. Raising it bootstraps later, and makes
             steps older when they are used.
-        gamma: discount factor of one step, 0..1.
+        gamma: discount factor of one step.
         max_version_lag: a trajectory is dropped (and counted) when the newest parameter version is ahead of one that
-            acted in it by more than this, >= 0; None keeps all. One batch is made ahead, so the lag at the learner can
+            acted in it by more than this; None keeps all. One batch is made ahead, so the lag at the learner can
             be one broadcast more.
         in_rounds: whether agents act with one version for T steps of each environment (`agent.round_steps`). If a lane
             breaks off or loses a part, its open trajectory is dropped (and counted), and the next one begins with the
@@ -71,25 +72,22 @@ class FIFOReplay(TrajectoryReplay):
     stream_mode = "consume"
     steps_per_sample = 0  # `aggregate_batch` counts them: not every row is a step
 
+    @checked
     def __init__(
         self,
         client: RedisClient | ReplayShards,
         *,
-        batch_size: int = 16,
-        trajectory_steps: int = 128,
-        gamma: float = 0.99,
-        max_version_lag: int | None = None,
+        batch_size: PositiveInt = 16,
+        trajectory_steps: PositiveInt = 128,
+        gamma: Share = 0.99,
+        max_version_lag: NonNegativeInt | None = None,
         in_rounds: bool = False,
-        piece_timeout_s: float | None = 60.0,
-        max_bytes: int | None = None,
+        piece_timeout_s: Positive | None = 60.0,
+        max_bytes: PositiveInt | None = None,
         pin_memory: bool = False,
-        lease_s: float = 5.0,
+        lease_s: Positive = 5.0,
         shards: Sequence[int] | None = None,
     ) -> None:
-        if trajectory_steps < 1:
-            raise ValueError(f"trajectory_steps is {trajectory_steps}; it must be >= 1")
-        if max_version_lag is not None and max_version_lag < 0:
-            raise ValueError(f"max_version_lag is {max_version_lag}; it must be >= 0, or None")
         super().__init__(
             client,
             batch_size=batch_size,

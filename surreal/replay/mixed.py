@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surreal.base.errors import ContractError
+from surreal.base.ranges import NonNegative, NonNegativeInt, PositiveInt, Share, checked
 from surreal.base.types import Batch, TrajectoryBatch
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.codec import Chunk
@@ -40,10 +41,10 @@ class MixedReplay(Replay[Batch]):
 
     Args:
         client: the replay server; or the `ReplayShards`, if there are several.
-        on_policy_fraction: share of the on-policy rows, 0 .. 1.
-        on_policy_window: newest transitions that may be on-policy, >= 1. Raising it repeats fewer rows, and takes older
+        on_policy_fraction: share of the on-policy rows.
+        on_policy_window: newest transitions that may be on-policy. Raising it repeats fewer rows, and takes older
             ones where versions do not tell.
-        max_version_lag: versions that an on-policy row may be behind, >= 0. Steps of unknown version (-1) are behind
+        max_version_lag: versions that an on-policy row may be behind. Steps of unknown version (-1) are behind
             all that are known.
         options: arguments of `Replay`.
 
@@ -51,19 +52,16 @@ class MixedReplay(Replay[Batch]):
         ValueError: an argument is out of range.
     """
 
+    @checked
     def __init__(
         self,
         client: RedisClient | ReplayShards,
         *,
-        on_policy_fraction: float = 0.5,
-        on_policy_window: int = 4096,
-        max_version_lag: int = 1,
+        on_policy_fraction: Share = 0.5,
+        on_policy_window: PositiveInt = 4096,
+        max_version_lag: NonNegativeInt = 1,
         **options: Any,
     ) -> None:
-        if not 0.0 <= on_policy_fraction <= 1.0:
-            raise ValueError(f"on_policy_fraction is {on_policy_fraction}; it must be 0 .. 1")
-        if on_policy_window < 1 or max_version_lag < 0:
-            raise ValueError("on_policy_window must be >= 1, and max_version_lag >= 0")
         super().__init__(client, **options)
         self.on_policy_rows = round(on_policy_fraction * self.batch_size)
         self._window = on_policy_window
@@ -116,14 +114,14 @@ class MixedTrajectoryReplay(TrajectoryReplay):
 
     Args:
         client: the replay server; or the `ReplayShards`, if there are several.
-        batch_size: fresh trajectories of a batch, >= 1.
-        trajectory_steps: T, steps of a trajectory, >= 1; each end of an episode inside takes a further row.
-        replay_ratio: replayed trajectories for each fresh one, >= 0; raising it learns more off-policy from each step.
+        batch_size: fresh trajectories of a batch.
+        trajectory_steps: T, steps of a trajectory; each end of an episode inside takes a further row.
+        replay_ratio: replayed trajectories for each fresh one; raising it learns more off-policy from each step.
         max_version_lag: a trajectory is not on-policy any more (and counted) when the newest parameter version is ahead
-            of one that acted in it by more than this, >= 0; None: never.
+            of one that acted in it by more than this; None: never.
         in_rounds: whether agents act in rounds, as in `FIFOReplay`.
-        start_size: transitions that must be there before the first batch, >= 1.
-        prefetch: batches gathered ahead, >= 1; raising it replays older ones, and hands out fresh ones later.
+        start_size: transitions that must be there before the first batch.
+        prefetch: batches gathered ahead; raising it replays older ones, and hands out fresh ones later.
         options: arguments of `Replay`, without `n_step` and `samples_per_insert`.
 
     Raises:
@@ -132,25 +130,20 @@ class MixedTrajectoryReplay(TrajectoryReplay):
 
     hands_out = "mixed"
 
+    @checked
     def __init__(
         self,
         client: RedisClient | ReplayShards,
         *,
-        batch_size: int = 16,
-        trajectory_steps: int = 16,
-        replay_ratio: float = 1.0,
-        max_version_lag: int | None = 4,
+        batch_size: PositiveInt = 16,
+        trajectory_steps: PositiveInt = 16,
+        replay_ratio: NonNegative = 1.0,
+        max_version_lag: NonNegativeInt | None = 4,
         in_rounds: bool = False,
-        start_size: int = 1,
-        prefetch: int | None = 1,
+        start_size: PositiveInt = 1,
+        prefetch: PositiveInt | None = 1,
         **options: Any,
     ) -> None:
-        if trajectory_steps < 1 or not replay_ratio >= 0.0:
-            raise ValueError(
-                f"trajectory_steps is {trajectory_steps} and replay_ratio {replay_ratio}; they must be >= 1 and >= 0"
-            )
-        if max_version_lag is not None and max_version_lag < 0:
-            raise ValueError(f"max_version_lag is {max_version_lag}; it must be >= 0, or None")
         for name, value, reason in _refused(options):
             raise ValueError(f"{name} is {value}, but {reason}")
         self.fresh_columns = self.drawn_once = batch_size

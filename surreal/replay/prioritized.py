@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surreal.base.errors import ContractError
+from surreal.base.ranges import PositiveInt, PositiveShare, Share, checked
 from surreal.base.types import Batch, SampleInfo
 from surreal.base.values import LARGEST
 from surreal.distributed.connection.client import RedisClient
@@ -44,12 +45,12 @@ class Prioritized(Replay[B]):
 
     Args:
         client: the replay server; or the `ReplayShards`, if there are several.
-        priority_exponent: alpha, 0 .. 1; 0 draws uniformly, raising it favors large errors more.
-        importance_exponent: beta at the start, 0 .. 1; 1 corrects the bias of the sampling fully, 0 not at all.
-        importance_exponent_end: beta at the end of the annealing, 0 .. 1.
-        importance_exponent_steps: batches sampled in the whole run (so: updates) until beta is at its end, >= 1; None
+        priority_exponent: alpha; 0 draws uniformly, raising it favors large errors more.
+        importance_exponent: beta at the start; 1 corrects the bias of the sampling fully, 0 not at all.
+        importance_exponent_end: beta at the end of the annealing.
+        importance_exponent_steps: batches sampled in the whole run (so: updates) until beta is at its end; None
             keeps it at `importance_exponent`. The count survives a restart.
-        priority_epsilon: added to |TD error|, > 0; raising it draws transitions without error more often.
+        priority_epsilon: added to |TD error|; raising it draws transitions without error more often.
         options: arguments of `Replay`.
 
     Raises:
@@ -58,29 +59,18 @@ class Prioritized(Replay[B]):
 
     wants_priorities = True
 
+    @checked
     def __init__(
         self,
         client: RedisClient | ReplayShards,
         *,
-        priority_exponent: float = 0.6,
-        importance_exponent: float = 0.4,
-        importance_exponent_end: float = 1.0,
-        importance_exponent_steps: int | None = 100_000,
-        priority_epsilon: float = 1e-6,
+        priority_exponent: Share = 0.6,
+        importance_exponent: Share = 0.4,
+        importance_exponent_end: Share = 1.0,
+        importance_exponent_steps: PositiveInt | None = 100_000,
+        priority_epsilon: PositiveShare = 1e-6,
         **options: Any,
     ) -> None:
-        exponents = {
-            "priority_exponent": priority_exponent,
-            "importance_exponent": importance_exponent,
-            "importance_exponent_end": importance_exponent_end,
-        }
-        for name, value in exponents.items():
-            if not 0.0 <= value <= 1.0:
-                raise ValueError(f"{name} is {value}; it must be 0 .. 1")
-        if importance_exponent_steps is not None and importance_exponent_steps < 1:
-            raise ValueError(f"importance_exponent_steps is {importance_exponent_steps}; it must be >= 1")
-        if not 0.0 < priority_epsilon <= 1.0:
-            raise ValueError(f"priority_epsilon is {priority_epsilon}; it must be > 0 and <= 1")
         super().__init__(client, **options)
         self.priority_exponent = priority_exponent
         self.priority_epsilon = priority_epsilon

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from surreal.base.ranges import NonNegativeInt, PositiveInt, checked
 from surreal.base.types import TrajectoryBatch
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.codec import Chunk
@@ -38,7 +39,7 @@ class SequenceReplay(TrajectoryReplay):
 
     Args:
         client: the replay server; or the `ReplayShards`, if there are several.
-        sequence_length: L, rows of a sequence, burn-in included, >= 1.
+        sequence_length: L, rows of a sequence, burn-in included.
         burn_in: rows at the start that are not to be learned from, 0 .. L - 1; more of them make up for recorded states
             that are out of date.
         options: arguments of `Replay`, without `n_step`. `batch_size` counts sequences, and `samples_per_insert` counts
@@ -51,15 +52,16 @@ class SequenceReplay(TrajectoryReplay):
     hands_out = "sequences"
     counts_rows = True
 
+    @checked
     def __init__(
         self,
         client: RedisClient | ReplayShards,
         *,
-        sequence_length: int = _LENGTH,
-        burn_in: int = _BURN_IN,
+        sequence_length: PositiveInt = _LENGTH,
+        burn_in: NonNegativeInt = _BURN_IN,
         **options: Any,
     ) -> None:
-        if sequence_length < 1 or not 0 <= burn_in < sequence_length:
+        if burn_in >= sequence_length:
             raise ValueError(
                 f"sequence_length is {sequence_length} and burn_in {burn_in}; they must be >= 1 and 0 .. length - 1"
             )

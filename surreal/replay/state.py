@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Generic, Literal, Self
 
+from surreal.base.ranges import Positive, checked
 from surreal.distributed.connection.retry import parse_entry_id
 from surreal.distributed.experience.pointer_queue import ShardedPointerQueue
 from surreal.distributed.experience.shards import ReplayShards
@@ -113,15 +114,11 @@ class Ages:
 
     Args:
         streams: the shards of the chunks.
-        max_age_s: bound of the time since a chunk was stored, s, > 0.
-
-    Raises:
-        ValueError: max_age_s is out of range.
+        max_age_s: bound of the time since a chunk was stored, s.
     """
 
-    def __init__(self, streams: Sequence[Stream], max_age_s: float) -> None:
-        if max_age_s <= 0:
-            raise ValueError(f"max_age_s is {max_age_s}; it must be > 0, or None")
+    @checked
+    def __init__(self, streams: Sequence[Stream], max_age_s: Positive) -> None:
         self._max_age_s = max_age_s
         self._streams = {stream.shard: stream for stream in streams}
         self._ahead_s: dict[int, float] = {}  # of each server's clock, before `time.monotonic`

@@ -10,7 +10,7 @@ from surreal.base.errors import ContractError
 from surreal.distributed.experience.codec import Contract
 from surreal.distributed.experience.stream import Stream
 from surreal.replay.store.remote_rows import RemoteRows
-from surreal.replay.store.rows import MODES, CompressedRows, MirroredRows, Mode, Observations, Place, rows_expected
+from surreal.replay.store.rows import CompressedRows, MirroredRows, Mode, Observations, Place, rows_expected
 
 logger = logging.getLogger(__name__)
 
@@ -22,14 +22,9 @@ class ObservationPlace:
         mode: what was asked for.
         capacity: transitions kept.
         mirror_max_bytes: most that "auto" mirrors.
-
-    Raises:
-        ValueError: there is no such mode.
     """
 
     def __init__(self, mode: Mode, *, capacity: int, mirror_max_bytes: int) -> None:
-        if mode not in MODES:
-            raise ValueError(f"observations is {mode!r}; it must be one of {', '.join(MODES)}")
         self._mode = mode
         self._capacity = capacity
         self._mirror_max_bytes = mirror_max_bytes

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from surreal.base.checkpoint import load_checkpoint, save_checkpoint
 from surreal.base.errors import CheckpointError
+from surreal.base.ranges import PositiveInt, checked
 
 _SHIFT = 4
 _FAN_OUT = 1 << _SHIFT
@@ -39,12 +40,11 @@ class SumTree:
     """Float64 values >= 0 of a fixed number of leaves, all zero at first. One thread at a time uses it.
 
     Args:
-        capacity: number of leaves, >= 1; any number, it need not be a power of two.
+        capacity: number of leaves: any number, it need not be a power of two.
     """
 
-    def __init__(self, capacity: int) -> None:
-        if capacity < 1:
-            raise ValueError(f"capacity is {capacity}; it must be >= 1")
+    @checked
+    def __init__(self, capacity: PositiveInt) -> None:
         self.capacity = capacity
         self._levels: list[NDArray[np.float64]] = []  # from the leaves to the top; blocks [n, 16], but for the top
         size = capacity

@@ -81,7 +81,6 @@ logger = logging.getLogger(__name__)
 
 Place = Literal["mirrored", "compressed", "remote"]
 Mode = Literal["mirrored", "compressed", "remote", "auto"]
-MODES: tuple[Mode, ...] = ("mirrored", "compressed", "remote", "auto")
 
 #: Arrays of rows' sequence numbers, of any shape: those of observations, [B] or [B, stack], those of the next ones, ...
 Wanted = Sequence[NDArray[np.int64]]

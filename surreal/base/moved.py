@@ -88,7 +88,9 @@ MODULES = {
     "surreal.utils.pytorch": "surreal.base.pytorch",
 }
 #: Single names by their earlier path, where a module was split or a name changed as well -> where they are now.
-NAMES: dict[str, str] = {}
+NAMES: dict[str, str] = {
+    "surreal.replay.engine.sampling.sample_uniform": "surreal.replay.store.rows.sample_uniform",
+}
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _MODULES = {*MODULES, *(path.rpartition(".")[0] for path in NAMES)}

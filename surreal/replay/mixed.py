@@ -20,9 +20,8 @@ from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.codec import Chunk
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.replay.base import Replay
-from surreal.replay.batches import sample_uniform
 from surreal.replay.conflicts import ReplayPlan
-from surreal.replay.sequences import StartIndex
+from surreal.replay.store.rows import sample_uniform
 from surreal.replay.store.storage import Gathered
 from surreal.replay.trajectories.lanes import Cut, Cutter
 from surreal.replay.trajectories.ledger import Handed
@@ -129,6 +128,7 @@ class MixedTrajectoryReplay(TrajectoryReplay):
     """
 
     hands_out = "mixed"
+    indexes_starts = True
 
     @checked
     def __init__(
@@ -155,7 +155,6 @@ class MixedTrajectoryReplay(TrajectoryReplay):
                 f"capacity, {self.capacity}; lower it or raise capacity"
             )
         self.trajectory_steps = trajectory_steps
-        self.starts: StartIndex | None = None
         self._cutter = Cutter(trajectory_steps, in_rounds=in_rounds)
         self._least_steps = trajectory_steps if in_rounds else 1
         self._fresh: deque[Cut] = deque()
@@ -186,7 +185,7 @@ class MixedTrajectoryReplay(TrajectoryReplay):
 
     def start_sample_condition(self) -> bool:
         """Whether there are enough fresh trajectories, and `start_size` transitions to sample others from."""
-        if not super().start_sample_condition() or self.starts is None:
+        if not super().start_sample_condition():
             return False
         self._drop_stale()
         starts = self._free_starts()
@@ -197,26 +196,16 @@ class MixedTrajectoryReplay(TrajectoryReplay):
     def _insert(self, table: Chunk) -> range:
         _check_columns(table)
         store = self.trajectories
-        if self.starts is None:
-            self.starts = StartIndex(self.trajectory_steps, store.transitions.size)
         numbers = super()._insert(table)
         self._progress.note(table.chunk_id)
-        self.starts.append(len(numbers))
         version = table.columns["version"][table.own]
         if self._told_version < 0:  # what the learner publishes is true; experience is believed only until then
             self._version = max(self._version, int(version.max(initial=-1)))
         for run in store.runs:
-            self.starts.add(run, store.has_ended(run.begin, run.end))
             part = slice(run.begin - numbers.start, run.end - numbers.start)
             cuts = self._cutter.add(run, version[part])
             self._fresh += [cut._replace(chunk_id=table.chunk_id) for cut in cuts]
         return numbers
-
-    def _evict(self) -> int:
-        number = super()._evict()
-        if number and self.starts is not None:
-            self.starts.free_until(self.chunks[number - 1].end)
-        return number
 
     def _sample(self, batch_size: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """First steps [B] of trajectories; those that are on-policy first, which are not offered again."""
@@ -241,8 +230,6 @@ class MixedTrajectoryReplay(TrajectoryReplay):
         }
 
     def _add_replayed(self, fresh: NDArray[np.int64], batch_size: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        if self.starts is None:
-            raise ValueError("nothing was inserted yet")
         probability = np.ones(batch_size)
         probability[len(fresh) :] = 1.0 / self.starts.count
         return np.concatenate([fresh, self.starts.sample(batch_size - len(fresh), self.rng)]), probability

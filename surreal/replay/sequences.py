@@ -17,16 +17,12 @@ from numpy.typing import NDArray
 from surreal.base.ranges import NonNegativeInt, PositiveInt, checked
 from surreal.base.types import TrajectoryBatch
 from surreal.distributed.connection.client import RedisClient
-from surreal.distributed.experience.codec import Chunk
 from surreal.distributed.experience.shards import ReplayShards
-from surreal.replay.batches import sample_uniform
 from surreal.replay.conflicts import ReplayPlan
 from surreal.replay.prioritized import Prioritized
-from surreal.replay.store.rows import Ring
-from surreal.replay.trajectories.lanes import Run
 from surreal.replay.trajectory_replay import TrajectoryReplay
 
-#: Tries per sequence before all starts are listed.
+#: How often sequences are drawn before all starts are listed.
 _MAX_TRIES = 8
 _LENGTH, _BURN_IN = 80, 40
 
@@ -51,6 +47,7 @@ class SequenceReplay(TrajectoryReplay):
 
     hands_out = "sequences"
     counts_rows = True
+    indexes_starts = True
 
     @checked
     def __init__(
@@ -71,7 +68,6 @@ class SequenceReplay(TrajectoryReplay):
         super().__init__(client, **options)
         self.trajectory_steps = sequence_length
         self.burn_in = burn_in
-        self.starts: StartIndex | None = None
 
     @classmethod
     def count_steps_per_sample(cls, *, sequence_length: int = _LENGTH, burn_in: int = _BURN_IN, **_: Any) -> int:
@@ -93,33 +89,15 @@ class SequenceReplay(TrajectoryReplay):
         return self.trajectory_steps
 
     def start_sample_condition(self) -> bool:
-        """Whether `start_size` transitions are there, and a sequence can begin somewhere."""
-        return super().start_sample_condition() and self.starts is not None and self.starts.count > 0
-
-    def _insert(self, table: Chunk) -> range:
-        store = self.trajectories
-        if self.starts is None:
-            self.starts = StartIndex(self.sequence_length, store.transitions.size)
-        numbers = super()._insert(table)
-        self.starts.append(len(numbers))
-        for run in store.runs:
-            self.starts.add(run, store.has_ended(run.begin, run.end))
-        return numbers
-
-    def _evict(self) -> int:
-        number = super()._evict()
-        if number and self.starts is not None:
-            self.starts.free_until(self.chunks[number - 1].end)
-        return number
+        """Whether there are `start_size` transitions, and a sequence can begin somewhere."""
+        return super().start_sample_condition() and self.starts.count > 0
 
     def _sample(self, batch_size: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """First steps [B] of sequences."""
-        if self.starts is None:
-            raise ValueError("nothing was inserted yet")
         return self.starts.sample(batch_size, self.rng), np.full(batch_size, 1.0 / self.starts.count)
 
     def metrics(self) -> dict[str, float]:
-        return super().metrics() | {"replay/sequence_starts_count": self.starts.count if self.starts is not None else 0}
+        return super().metrics() | {"replay/sequence_starts_count": self.starts.count if self.store is not None else 0}
 
 
 class PrioritizedSequenceReplay(Prioritized[TrajectoryBatch], SequenceReplay):
@@ -135,7 +113,7 @@ class PrioritizedSequenceReplay(Prioritized[TrajectoryBatch], SequenceReplay):
 
     def _draw(self, number: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Draw starts. The tree has a leaf for each step, but the newest steps of a lane begin no sequence yet."""
-        if self.starts is None or not self.starts.count:
+        if not self.starts.count:
             raise ValueError("no sequence can begin anywhere")
         found, probability = super()._draw(number)
         missing = np.flatnonzero(~self.starts.are_starts(found))
@@ -153,79 +131,3 @@ class PrioritizedSequenceReplay(Prioritized[TrajectoryBatch], SequenceReplay):
         chosen = self.rng.choice(len(starts), len(missing), p=chances / chances.sum())
         found[missing], probability[missing] = starts[chosen], chances[chosen]
         return found, probability
-
-
-class StartIndex:
-    """The steps that begin a whole sequence.
-
-    Args:
-        length: L, rows of a sequence.
-        size: steps expected to be alive.
-
-    Attributes:
-        count: how many there are.
-    """
-
-    def __init__(self, length: int, size: int) -> None:
-        self.length = length
-        self.count = 0
-        self._ring = Ring({"is_start": ((), np.bool_)}, size)
-        # By the last step of each lane: the steps that need further rows, and the number of rows from each to the end.
-        self._waiting: dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
-
-    def append(self, steps: int) -> None:
-        """Make room for the steps of a chunk."""
-        self._ring.append({"is_start": np.zeros(steps, np.bool_)}, steps)
-
-    def add(self, run: Run, has_ended: NDArray[np.bool_]) -> None:
-        """Take in a run of a chunk for whose steps there is room.
-
-        Args:
-            run: run of a lane.
-            has_ended: [n] whether an episode ended with each of its steps.
-        """
-        rows = 1 + has_ended.astype(np.int64)
-        behind = np.cumsum(rows)
-        numbers, ahead = np.arange(run.begin, run.end), behind[-1] - (behind - rows)
-        before = self._waiting.pop(run.previous, None)
-        if before is not None:
-            numbers = np.concatenate([before[0], numbers])
-            ahead = np.concatenate([before[1] + behind[-1], ahead])
-        is_whole = ahead >= self.length
-        whole = numbers[is_whole]
-        whole = whole[whole >= self._ring.tail]
-        self._ring.columns["is_start"][whole % self._ring.size] = True
-        self.count += len(whole)
-        self._waiting[run.end - 1] = numbers[~is_whole], ahead[~is_whole]
-
-    def free_until(self, oldest: int) -> None:
-        """Forget everything before this step."""
-        if oldest <= self._ring.tail:
-            return
-        gone = np.arange(self._ring.tail, oldest)
-        self.count -= int(np.count_nonzero(self._ring.take("is_start", gone)))
-        self._ring.free_until(oldest)
-        for last in [last for last in self._waiting if last < oldest]:
-            del self._waiting[last]
-
-    def are_starts(self, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Tell which of these steps [n], all alive, begin a whole sequence."""
-        found: NDArray[np.bool_] = self._ring.take("is_start", numbers)
-        return found
-
-    def sample(self, number: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """That many of the starts, uniformly, with replacement.
-
-        Raises:
-            ValueError: there is none.
-        """
-        if not self.count:
-            raise ValueError("no sequence can begin anywhere")
-        found = np.empty(0, np.int64)
-        for _ in range(_MAX_TRIES):
-            tried = sample_uniform(rng, self._ring.tail, self._ring.head, 2 * number)
-            found = np.concatenate([found, tried[self._ring.take("is_start", tried)]])
-            if len(found) >= number:
-                return found[:number]
-        alive = np.arange(self._ring.tail, self._ring.head)
-        return rng.choice(alive[self._ring.take("is_start", alive)], number)

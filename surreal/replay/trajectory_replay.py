@@ -13,6 +13,7 @@ from surreal.distributed.experience.codec import Contract
 from surreal.replay.base import Replay
 from surreal.replay.batches import HandsOut, to_trajectory_batch
 from surreal.replay.store.rows import Observations
+from surreal.replay.trajectories.starts import StartIndex
 from surreal.replay.trajectories.unrolling import GatheredTrajectories, TrajectoryStore
 
 
@@ -22,12 +23,14 @@ class TrajectoryReplay(Replay[TrajectoryBatch]):
     Attributes:
         trajectory_steps: T of a trajectory, >= 1; a subclass sets it.
         counts_rows: whether T counts rows, ends of episodes included; otherwise, it counts steps.
+        indexes_starts: whether the store finds the steps at which a whole trajectory begins.
         burn_in: rows at the start that only bring the recurrent state up to date.
     """
 
     hands_out: ClassVar[HandsOut] = "trajectories"
     trajectory_steps: int
     counts_rows: ClassVar[bool] = False
+    indexes_starts: ClassVar[bool] = False
     burn_in: int = 0
 
     @property
@@ -40,6 +43,17 @@ class TrajectoryReplay(Replay[TrajectoryBatch]):
         if not isinstance(self.store, TrajectoryStore):
             raise ValueError("nothing was inserted yet")
         return self.store
+
+    @property
+    def starts(self) -> StartIndex:
+        """The steps at which a whole trajectory begins.
+
+        Raises:
+            ValueError: nothing was inserted yet, or the class has no such index.
+        """
+        if (starts := self.trajectories.starts) is None:
+            raise ValueError(f"{type(self).__name__} does not index starts")
+        return starts
 
     @property
     def makes_own_batches(self) -> bool:
@@ -56,5 +70,6 @@ class TrajectoryReplay(Replay[TrajectoryBatch]):
             gamma=self.gamma,
             length=self.trajectory_steps,
             counts_rows=self.counts_rows,
+            indexes_starts=self.indexes_starts,
             observations=observations,
         )

@@ -38,6 +38,7 @@ from surreal.distributed.experience.codec import Chunk, Contract
 from surreal.replay.store.rows import Observations, Ring
 from surreal.replay.store.storage import Request, StoredChunk, TransitionStore, stack_rows
 from surreal.replay.trajectories.lanes import Lanes, Run
+from surreal.replay.trajectories.starts import StartIndex
 
 #: Extras with this name, or with names that begin with it and a dot, are recurrent state before the step.
 STATE_COLUMN = "state"
@@ -81,10 +82,12 @@ class TrajectoryStore(TransitionStore):
         gamma: discount factor of one step.
         length: T of the trajectories to gather, >= 1.
         counts_rows: whether T counts rows, ends of episodes included; otherwise, it counts steps.
+        indexes_starts: whether to keep `starts`.
         observations: the observation rows; None: mirrored here.
 
     Attributes:
         runs: runs of the chunk that was inserted last.
+        starts: steps after which T rows follow.
     """
 
     def __init__(
@@ -95,6 +98,7 @@ class TrajectoryStore(TransitionStore):
         gamma: float,
         length: int = 1,
         counts_rows: bool = False,
+        indexes_starts: bool = False,
         observations: Observations | None = None,
     ) -> None:
         super().__init__(contract, capacity=capacity, n_step=1, gamma=gamma, observations=observations)
@@ -104,6 +108,7 @@ class TrajectoryStore(TransitionStore):
         self.links = Ring(links, self.transitions.size)
         self.lanes = Lanes()
         self.runs: list[Run] = []
+        self.starts = StartIndex(length, self.transitions.size) if indexes_starts else None
         self._evicted = 0
 
     def insert(self, chunk: Chunk) -> range:
@@ -118,20 +123,21 @@ class TrajectoryStore(TransitionStore):
         for run in self.runs:
             if run.previous >= self.links.tail:
                 self.links.columns["next"][run.previous % self.links.size] = run.begin
+        if self.starts is not None:
+            self.starts.append(len(numbers))
+            for run in self.runs:
+                self.starts.add(run, flags[run.begin - numbers.start : run.end - numbers.start] != 0)
         return numbers
 
     def evict(self, chunk: StoredChunk) -> None:
         """Free everything up to the end of this chunk, which has the oldest that are left."""
         super().evict(chunk)
         self.links.free_until(chunk.end)
+        if self.starts is not None:
+            self.starts.free_until(chunk.end)
         self._evicted += 1
         if self._evicted % _FORGET_INTERVAL == 0:
             self.lanes.forget(self.links.tail)
-
-    def has_ended(self, begin: int, end: int) -> NDArray[np.bool_]:
-        """[end - begin] whether an episode ended with each of these steps."""
-        flags = self.links.take("flags", np.arange(begin, end))
-        return flags.astype(np.bool_)
 
     def unroll(self, starts: NDArray[np.int64], length: int, steps: NDArray[np.int64] | None = None) -> Unrolled:
         """Follow the links from these steps [B].

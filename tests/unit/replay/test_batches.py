@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from surreal.base.errors import UserCodeError
-from surreal.replay.batches import ExpFetcherQueue, check_sampled, sample_uniform
+from surreal.replay.batches import ExpFetcherQueue, check_sampled
+from surreal.replay.store.rows import sample_uniform
 
 
 class Fixed:

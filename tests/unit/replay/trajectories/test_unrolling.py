@@ -16,9 +16,9 @@ from surreal.base.types import Action, StepBatch, StepKind, TrajectoryBatch
 from surreal.distributed.experience.codec import Chunk, Contract, decode
 from surreal.distributed.experience.row_log import RowLog
 from surreal.replay.batches import to_trajectory_batch
-from surreal.replay.sequences import StartIndex
 from surreal.replay.store.storage import StoredChunk
 from surreal.replay.trajectories.lanes import Cut, Cutter, Lanes, parse_chunk_id
+from surreal.replay.trajectories.starts import StartIndex
 from surreal.replay.trajectories.unrolling import TrajectoryStore, Unrolled
 from tests.examples import examples
 
@@ -305,8 +305,11 @@ def compare_starts(store: TrajectoryStore, index: StartIndex, expected: dict[int
 @examples(60)
 @given(data=st.data(), world=worlds, length=st.integers(1, 6))
 def test_sequences_begin_wherever_a_whole_one_was_seen(data: st.DataObject, world: World, length: int) -> None:
-    store = TrajectoryStore(world.contract, capacity=8, gamma=GAMMA)
-    index = StartIndex(length, 8)
+    store = TrajectoryStore(
+        world.contract, capacity=8, gamma=GAMMA, length=length, counts_rows=True, indexes_starts=True
+    )
+    index = store.starts
+    assert index is not None
     received = Received(world)
     chunks: deque[StoredChunk] = deque()
     number_of: dict[int, int] = {}
@@ -321,14 +324,10 @@ def test_sequences_begin_wherever_a_whole_one_was_seen(data: st.DataObject, worl
                 continue
             numbers = store.insert(chunk)
             number_of |= dict(zip(chunk.columns["action"][chunk.own].tolist(), numbers, strict=True))
-            index.append(len(numbers))
-            for run in store.runs:
-                index.add(run, store.has_ended(run.begin, run.end))
             received.add(chunk)
             chunks.append(StoredChunk(b"", "", "", len(numbers), 0, numbers.stop, store.observations.head))
         while len(chunks) > 2 and data.draw(st.booleans()):
             store.evict(chunks.popleft())
-            index.free_until(store.transitions.tail)
         alive = range(store.transitions.tail, store.transitions.head)
         starts = {number_of[action]: rows for action, rows in naive_starts(received, length).items()}
         compare_starts(store, index, {start: rows for start, rows in starts.items() if start in alive})

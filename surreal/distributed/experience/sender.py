@@ -27,7 +27,6 @@ from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.codec import MAX_STACK, Contract
 from surreal.distributed.experience.data_contract import MASK_COLUMN, NEXT_MASK_COLUMN, extra_specs, frame_spec
 from surreal.distributed.experience.outbox import make_outbox
-from surreal.distributed.experience.payload import COMPRESSIONS
 from surreal.distributed.experience.row_log import RowLog
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.distributed.experience.single_steps import SingleSteps
@@ -84,10 +83,6 @@ class ExpSender:
         shard: int = 0,
         stop: threading.Event | None = None,
     ) -> None:
-        if on_full not in ("wait", "drop"):
-            raise ValueError(f"on_full is {on_full!r}; it must be 'wait' or 'drop'")
-        if compression not in (None, *COMPRESSIONS):
-            raise ValueError(f"compression is {compression!r}; it must be None or one of {', '.join(COMPRESSIONS)}")
         self.outbox = make_outbox(
             ReplayShards.of(client), shard, drops_when_full=on_full == "drop", max_stream_bytes=max_stream_bytes
         )

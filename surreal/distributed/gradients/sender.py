@@ -29,7 +29,6 @@ from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.retry import delays_s, pause
 from surreal.distributed.connection.wire import ScriptChannel
 from surreal.distributed.gradients.encoding import (
-    DTYPES,
     Groups,
     are_finite,
     assign_parameters,
@@ -85,12 +84,8 @@ class GradientSender:
         part_bytes: Annotated[int, Ge(1), Le(_MAX_PART_BYTES)] = 64 << 20,
         num_replay_shards: int = 1,
     ) -> None:
-        if dtype not in DTYPES:
-            raise ValueError(f"dtype is {dtype!r}; it must be one of {', '.join(DTYPES)}")
         if shards > 1 and parameters is None:
             raise ValueError(f"shards is {shards}; more than one need `parameters`")
-        if on_full not in ("wait", "drop"):
-            raise ValueError(f"on_full is {on_full!r}; it must be 'wait' or 'drop'")
         self.sender_id = uuid.uuid4().hex[:20]
         self._store = GradientStore(client, policy, num_replay_shards)
         self._channel = ScriptChannel(self._store.client)

@@ -18,6 +18,8 @@ from pathlib import Path
 
 import psutil
 
+from surreal.base.ranges import PositiveInt, checked
+
 _CGROUP = Path("/sys/fs/cgroup")
 #: How old a measurement may be, s: one takes a millisecond.
 _MEASURE_INTERVAL_S = 0.5
@@ -38,17 +40,16 @@ class Admission:
         clock: seconds, monotonic.
     """
 
+    @checked
     def __init__(
         self,
-        max_sessions: int | None = None,
+        max_sessions: PositiveInt | None = None,
         reserve_bytes: int = 64 << 20,
         *,
         read_used: Callable[[], int] | None = None,
         read_available: Callable[[], int] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        if max_sessions is not None and max_sessions < 1:
-            raise ValueError(f"max_sessions is {max_sessions}; it must be >= 1")
         self._max_sessions = max_sessions
         self._reserve = reserve_bytes
         self._read_used = read_used or used_bytes

@@ -8,12 +8,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from annotated_types import Ge
 from numpy.typing import NDArray
 
 from surreal.base.errors import CodecError
+from surreal.base.ranges import Positive, checked
 from surreal.run.self_play.ratings import FIRST_RATING, expected_score, rate
 
 #: How opponents are drawn: see `League.weights`.
@@ -49,13 +51,12 @@ class League:
     """Past versions, oldest first, and the learner's own rating.
 
     Args:
-        size: versions that are kept, >= 2; more are a longer memory.
+        size: versions that are kept; more are a longer memory.
         rating_step: see `ratings.rate`.
     """
 
-    def __init__(self, *, size: int = 10, rating_step: float = 4.0) -> None:
-        if size < 2 or rating_step <= 0:
-            raise ValueError(f"size is {size} and rating_step {rating_step:g}; they must be >= 2 and > 0")
+    @checked
+    def __init__(self, *, size: Annotated[int, Ge(2)] = 10, rating_step: Positive = 4.0) -> None:
         self.size = size
         self.rating = FIRST_RATING
         self.games = 0  #: counted in all

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from surreal.base.checkpoint import save_checkpoint
 from surreal.base.errors import FolderError
+from surreal.base.ranges import PositiveInt, checked
 from surreal.base.system.files import parse_json, write_whole
 from surreal.run.build.checkpoints import round_lines
 from surreal.run.evaluation import EvaluationRound
@@ -43,15 +44,14 @@ class RoundFile:
 
     Args:
         folder: `eval` in the run's folder; made if missing.
-        keep: how many of the best policies to keep, >= 1.
+        keep: how many of the best policies to keep.
 
     Attributes:
         newest_lines: newest lines of the round that was added last, as they are in the file.
     """
 
-    def __init__(self, folder: Path, *, keep: int = 1) -> None:
-        if keep < 1:
-            raise ValueError(f"best_checkpoints_to_keep is {keep}; it must be >= 1")
+    @checked
+    def __init__(self, folder: Path, *, keep: PositiveInt = 1) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self._keep = keep

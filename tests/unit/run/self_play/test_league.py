@@ -122,5 +122,5 @@ def test_a_league_survives_json_and_anything_else_is_refused() -> None:
 
 
 def test_impossible_settings_are_refused() -> None:
-    with pytest.raises(ValueError, match="size is 1 and rating_step 4"):
+    with pytest.raises(ValueError, match="size is 1; it must be >= 2"):
         League(size=1)

@@ -1,14 +1,4 @@
-"""The base of all learners.
-
-A training loop calls it like this:
-
-    learner = DQNLearner(model, replay)
-    replay.start_threads()
-    for i, batch in replay.batch_iterator():
-        learner.optimize(i, batch)
-        if i % 10 == 0:
-            broadcaster.broadcast(model)
-"""
+"""The base of all learners; `surreal.base.contracts` shows the loop that calls them."""
 
 from __future__ import annotations
 
@@ -95,14 +85,11 @@ class Learner(ABC, Generic[ModelT, BatchT]):
         self._kept: dict[str, tuple[Kept, Callable[[], dict[str, Tensor]] | None]] = {}
 
     def optimize(self, i: int, batch: Batch | TrajectoryBatch) -> dict[str, float]:
-        """Run one update.
+        """Run one update; returns its metrics, {} if they were not read (`metrics_interval`).
 
         Args:
             i: number of the batch, as `batch_iterator` gives it.
             batch: B transitions, or B trajectories [T, B], on any device.
-
-        Returns:
-            The metrics of this update, {} if they were not read (`metrics_interval`).
 
         Raises:
             DivergedError: too many updates in a row were skipped.
@@ -122,11 +109,7 @@ class Learner(ABC, Generic[ModelT, BatchT]):
         return self.reading
 
     def finish_update(self, metrics: Mapping[str, Tensor | float]) -> None:
-        """Read the metrics of an update, if they are due, and count it; `optimize` calls it.
-
-        Raises:
-            DivergedError: too many updates in a row were skipped.
-        """
+        """Read the metrics of an update, if they are due, and count it; `optimize` calls it."""
         is_due = self.is_metrics_due
         found = {**self.common_metrics(), **metrics} if is_due else {}
         self.updates += 1
@@ -138,11 +121,7 @@ class Learner(ABC, Generic[ModelT, BatchT]):
         return 0
 
     def check_learned(self) -> None:
-        """Check at the end of a run that anything was learned.
-
-        Raises:
-            DivergedError: all updates were skipped.
-        """
+        """Raise `DivergedError` at the end of a run if all of its updates were skipped."""
 
     @abstractmethod
     def learn(self, i: int, batch: BatchT) -> Mapping[str, Tensor | float]:
@@ -181,10 +160,7 @@ class Learner(ABC, Generic[ModelT, BatchT]):
         self.is_ready = True
 
     def build(self) -> None:
-        """Make optimizers and further networks. It is called when the model has its shape and is on its device.
-
-        Only `rebuild` calls it again.
-        """
+        """Make optimizers and further networks, once the model has its shape and is on its device; see `rebuild`."""
 
     def rebuild(self) -> None:
         """Make optimizers and further networks again, from the model as it is now: after a divergence."""
@@ -214,10 +190,7 @@ class Learner(ABC, Generic[ModelT, BatchT]):
         return {MODEL: dict(self.model.named_parameters())}
 
     def policy_values(self, batch: Any) -> Mapping[str, Tensor]:
-        """Return values [B, ...] or [T, B, ...] to make histograms of, along with observations and actions.
-
-        Called only after an update that histograms are made of, without gradients.
-        """
+        """Return values [B, ...] or [T, B, ...] for histograms, without gradients, after an update that has some."""
         return {}
 
     @property

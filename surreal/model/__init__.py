@@ -1,8 +1,8 @@
 """Networks: they compute, and know nothing of exploration, losses or Redis.
 
-A model is composed: a torso (`torso`) from observations to features, perhaps a recurrent core, and heads (`heads`,
-`distributions`), all of `layers`. `base` has what all models share, `off_policy` the models that learn off-policy,
-`policy` the actor-critic. Imported by agents and learners.
+A model is composed: a torso (`torso`) from observations to features, perhaps a recurrent core (`recurrent`), and heads
+(`heads`, `distributions`). `base` has what all models share, `actor_critic` the model for on-policy learners, and
+`off_policy` the models for the others. Imported by agents and learners.
 """
 
 from surreal.model.activations import ACTIVATIONS, KAF, KafSettings, get_activation
@@ -10,7 +10,7 @@ from surreal.model.actor_critic import ActorCritic, PolicyValue
 from surreal.model.base import LazyModel, Model
 from surreal.model.composed import ComposedModel
 from surreal.model.conv import CONVOLUTIONS, Convolution, ConvTorso, ResidualStage
-from surreal.model.distributions import Categorical, Distribution, Normal
+from surreal.model.distributions import Bernoulli, Categorical, Distribution, MultiCategorical, Normal
 from surreal.model.mlp import MLP
 from surreal.model.off_policy.action_range import SquashedNormal
 from surreal.model.off_policy.actor_critics import (
@@ -27,7 +27,6 @@ from surreal.model.off_policy.q_function import (
     QFunction,
     QuantileQFunction,
 )
-from surreal.model.policy_head import Bernoulli, MultiCategorical
 from surreal.model.recurrent import Core, DilatedLSTMCore, LSTMCore
 from surreal.model.torso import Torso, flatten_obs
 

@@ -18,8 +18,7 @@ from surreal.model.base import make_generator
 from surreal.model.composed import ComposedModel
 from surreal.model.distributions import Distribution
 from surreal.model.filters import ObsFilter, ReturnFilter
-from surreal.model.heads import ValueHead
-from surreal.model.policy_head import LogSigma, SigmaSettings, make_policy_head
+from surreal.model.heads import LogSigma, SigmaSettings, ValueHead, make_policy_head
 
 HIDDEN_GAIN = math.sqrt(2.0)
 POLICY_GAIN = 0.01

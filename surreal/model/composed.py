@@ -15,9 +15,8 @@ from surreal.base.types import Obs
 from surreal.model.activations import ActivationName, read_activation
 from surreal.model.base import LazyModel, make_generator
 from surreal.model.conv import ConvStage, read_convolutions
-from surreal.model.images import ImageAxes
 from surreal.model.recurrent import Core, DilatedLSTMCore, LSTMCore
-from surreal.model.torso import Torso
+from surreal.model.torso import ImageAxes, Torso
 
 
 class ComposedModel(LazyModel):

@@ -23,8 +23,8 @@ from surreal.base.types import Obs
 from surreal.model.activations import ActivationName, read_activation
 from surreal.model.conv import ConvStage, read_convolutions
 from surreal.model.distributions import Distribution
+from surreal.model.heads import make_policy_head
 from surreal.model.mlp import MLP
-from surreal.model.policy_head import make_policy_head
 from surreal.model.torso import Torso
 
 

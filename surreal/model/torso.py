@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -14,9 +15,11 @@ from surreal.base.specs import ArraySpec, ObsSpec
 from surreal.base.types import Obs
 from surreal.model.activations import ActivationName
 from surreal.model.conv import ConvStage, ConvTorso, count_conv_features
-from surreal.model.images import ImageLayout, image_layout, to_channels_first
 from surreal.model.mlp import MLP
 
+ImageAxes = Literal["auto", "channels_first", "channels_last"]
+#: Channels of gray and of RGB images.
+_COLORS = (1, 3)
 #: Least height and width of a leaf that counts as an image next to a larger one.
 _LEAST_PIXELS = 8
 
@@ -29,10 +32,9 @@ class Torso(nn.Module):
 
     Args:
         obs_spec: kind of one observation. Leaves are concatenated with dict keys sorted and tuple items in place.
-        convolutions: see `surreal.model.conv`; images go through them, each leaf through its own. A leaf of 2, 3
-            or 4 axes is an image, see `surreal.model.images`. Next to an image, a leaf that is too small for
-            them, or less than 8 pixels high or wide (a stack of one-hot actions), is flattened. None flattens images,
-            too.
+        convolutions: see `surreal.model.conv`; images go through them, each leaf through its own. A leaf of 2, 3 or 4
+            axes is an image, see `image_layout`. Next to an image, a leaf that is too small for them, or less than 8
+            pixels high or wide (a stack of one-hot actions), is flattened. None flattens images, too.
         image_axes: channels_first, channels_last, or auto, which tells from the shape.
         hiddens: units of the dense layers, each >= 1; none leaves the features as they are.
         activation: after each dense layer.
@@ -47,7 +49,7 @@ class Torso(nn.Module):
         obs_spec: ObsSpec,
         *,
         convolutions: Sequence[ConvStage] | None = None,
-        image_axes: str = "auto",
+        image_axes: ImageAxes = "auto",
         hiddens: Sequence[int] = (),
         activation: ActivationName = "relu",
         generator: torch.Generator | None = None,
@@ -100,7 +102,9 @@ class Torso(nn.Module):
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
 
 
-def _find_images(leaves: Sequence[ArraySpec], convolutions: Sequence[ConvStage] | None, image_axes: str) -> list[bool]:
+def _find_images(
+    leaves: Sequence[ArraySpec], convolutions: Sequence[ConvStage] | None, image_axes: ImageAxes
+) -> list[bool]:
     """Tell which leaves go through convolutions: large ones that fit, else those that fit, else all with image axes."""
     if convolutions is None:
         return [False] * len(leaves)
@@ -186,3 +190,61 @@ def flatten_obs(obs: Obs) -> Tensor:
     """
     parts = [read_leaf(leaf, tuple(leaf.shape[1:])) for leaf in tree.leaves(obs)]
     return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
+
+
+class ImageLayout(NamedTuple):
+    """Memory layout of the images in one leaf."""
+
+    channels: int  #: of the whole stack
+    height: int
+    width: int
+    is_last: bool  #: whether the channels are the last axis
+
+
+def image_layout(shape: Sequence[int], axes: ImageAxes = "auto") -> ImageLayout:
+    """Find the channels of an image.
+
+    Args:
+        shape: [height, width], [channels, height, width] or [height, width, channels]; the latter two may be stacked,
+            in a further axis before these.
+        axes: channels_first, channels_last, or auto: of three axes two are equal, or the channels are 1, 3, or at most
+            half of each other axis.
+
+    Raises:
+        ValueError: the shape leaves auto in doubt.
+    """
+    if len(shape) == 2:
+        return ImageLayout(1, shape[0], shape[1], False)
+    stack, (first, middle, last) = (shape[0] if len(shape) == 4 else 1), shape[-3:]
+    if axes == "channels_last" or (axes == "auto" and _are_last(first, middle, last)):
+        return ImageLayout(stack * last, first, middle, True)
+    return ImageLayout(stack * first, middle, last, False)
+
+
+@checked
+def check_image_axes(image_axes: ImageAxes) -> ImageAxes:
+    """Check a setting; copies of earlier models call it."""
+    return image_axes
+
+
+def to_channels_first(images: Tensor, is_last: bool) -> Tensor:
+    """Return [B, channels, height, width] from images [B, ...] of any layout, stacks merged; a view where possible."""
+    if images.dim() == 3:
+        return images.unsqueeze(1)
+    if is_last:
+        images = images.movedim(-1, -3)
+    return images if images.dim() == 4 else images.flatten(1, 2)
+
+
+def _are_last(first: int, middle: int, last: int) -> bool:
+    if middle == last:  # [channels, n, n]
+        return False
+    if first == middle:  # [n, n, channels]
+        return True
+    for channels, other, is_last in ((first, last, False), (last, first, True)):
+        if channels in _COLORS or 2 * channels <= min(other, middle):
+            return is_last
+    raise ValueError(
+        f"observations of shape {[first, middle, last]} may be images [channels, height, width], [height, width, "
+        "channels], or none; set image_axes to channels_first or channels_last, or leave convolutions out"
+    )

@@ -16,8 +16,7 @@ from surreal.base.pytorch import Module
 from surreal.base.ranges import NonNegativeInt, Positive, PositiveInt, PositiveShare, checked
 from surreal.base.types import Batch
 from surreal.learner.gradients import GradientLearner
-from surreal.learner.losses import chosen_q, huber_loss
-from surreal.learner.returns import q_target
+from surreal.learner.losses import chosen_q, huber_loss, q_target
 from surreal.learner.target import TargetNetwork, UpdateNoise
 from surreal.model import NoisyQFunction
 

@@ -12,9 +12,8 @@ from torch.nn import functional
 from surreal.base.contracts import ReplayView
 from surreal.base.pytorch import Module
 from surreal.base.types import Batch
-from surreal.learner.losses import check_rank
+from surreal.learner.losses import among_legal, check_rank
 from surreal.learner.off_policy.dqn import DQNLearner
-from surreal.learner.returns import among_legal
 from surreal.model import QuantileQFunction
 
 

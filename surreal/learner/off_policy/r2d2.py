@@ -20,8 +20,7 @@ from surreal.base.pytorch import Module
 from surreal.base.ranges import Positive, PositiveInt, PositiveShare, checked
 from surreal.base.types import TrajectoryBatch
 from surreal.learner.gradients import GradientLearner
-from surreal.learner.losses import check_rank
-from surreal.learner.returns import among_legal
+from surreal.learner.losses import among_legal, check_rank
 from surreal.learner.target import TargetNetwork
 
 _RESCALING_EPSILON = 1e-3

@@ -2,6 +2,6 @@
 
 Each algorithm is one file whose main method reads like its paper: `policy_gradient`, `a2c`, `vtrace`, `ppo`, `trpo`.
 What they share: `base` has the options of a loss of policy, value and entropy, `evaluating` calls the model,
-`advantages` and `policy_losses` are pure functions, `minibatches` splits batches. It knows the files of `learner`,
+`policy_losses` are pure functions, `minibatches` splits batches. It knows the files of `learner`,
 which do not know it.
 """

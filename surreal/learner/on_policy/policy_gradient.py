@@ -14,6 +14,7 @@ from torch import Tensor
 
 from surreal.base.contracts import ReplayView
 from surreal.base.types import TrajectoryBatch
+from surreal.learner.losses import bootstrapped_returns
 from surreal.learner.on_policy.base import ActorCriticLearner
 from surreal.learner.on_policy.evaluating import evaluate
 from surreal.learner.on_policy.policy_losses import (
@@ -21,7 +22,6 @@ from surreal.learner.on_policy.policy_losses import (
     policy_gradient_loss,
     value_loss,
 )
-from surreal.learner.returns import bootstrapped_returns
 from surreal.model.base import Model
 
 

@@ -1,6 +1,6 @@
 """IMPALA's learner, which corrects for agents whose policy lags: Espeholt et al. 2018, arXiv:1802.01561.
 
-The whole algorithm is `VTraceLearner.learn`; V-trace itself is in `advantages`.
+The whole algorithm is `VTraceLearner.learn`; V-trace itself is `losses.vtrace`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from torch import Tensor
 from surreal.base.contracts import ReplayView
 from surreal.base.ranges import NonNegative, Positive, Share, checked
 from surreal.base.types import TrajectoryBatch
+from surreal.learner.losses import vtrace
 from surreal.learner.on_policy.base import ActorCriticLearner
 from surreal.learner.on_policy.evaluating import evaluate, recorded
 from surreal.learner.on_policy.policy_losses import (
@@ -21,7 +22,6 @@ from surreal.learner.on_policy.policy_losses import (
     policy_gradient_loss,
     value_loss,
 )
-from surreal.learner.returns import vtrace
 from surreal.model.base import Model
 
 

@@ -26,6 +26,13 @@ from surreal.learner.stepping.ranks import Ranks, Reducer
 from surreal.learner.stepping.reports import Histograms
 from surreal.model.filters import RunningMoments
 
+#: Pairs of name and parameter.
+NamedTensors = Iterable[tuple[str, Tensor]]
+#: How to make gradients finite.
+_REMEDY = (
+    "lower the learning rate, clip gradients (gradients_norm_clipping), or look at what observations and rewards hold"
+)
+
 
 class ParameterGroups:
     """The parameters that a learner moves: groups of them, each with its optimizer. All steps end in `step`.
@@ -63,9 +70,7 @@ class ParameterGroups:
         self._rate_factors: dict[str, float] = {}
         self._norms: dict[str, Tensor] = {}  # of the running update
 
-    def add(
-        self, group: str, parameters: Iterable[tuple[str, Tensor]], learning_rate: float | None = None
-    ) -> Optimizer:
+    def add(self, group: str, parameters: NamedTensors, learning_rate: float | None = None) -> Optimizer:
         """Add an optimizer of a group; arguments as in `GradientLearner.optimize_group`."""
         initial = self._settings.learning_rate if learning_rate is None else learning_rate
         optimizer = Optimizer(parameters, replace(self._settings, learning_rate=initial))
@@ -93,18 +98,9 @@ class ParameterGroups:
         self.skipped.note(group, norm)
 
     def end_update(self, *, is_checked: bool) -> None:
-        """Count the update.
-
-        Args:
-            is_checked: whether to look at the count, which waits for a GPU.
-
-        Raises:
-            DivergedError: too many updates in a row were skipped.
-        """
+        """Count the update, see `SkipCounter.end_update`."""
         self._norms.clear()
-        self.skipped.end_update()
-        if is_checked:
-            self.skipped.check()
+        self.skipped.end_update(is_checked=is_checked)
 
     def named(self) -> Mapping[str, Mapping[str, Tensor]]:
         """The parameters, as `{group: {name: parameter}}`."""
@@ -133,9 +129,7 @@ class LocalStepper(Stepper):
     def __init__(self, groups: ParameterGroups) -> None:
         self.groups = groups
 
-    def add_group(
-        self, group: str, parameters: Iterable[tuple[str, Tensor]], learning_rate: float | None = None
-    ) -> Optimizer | None:
+    def add_group(self, group: str, parameters: NamedTensors, learning_rate: float | None = None) -> Optimizer | None:
         return self.groups.add(group, parameters, learning_rate)
 
     def step(self, gradients: Sequence[Gradients]) -> None:
@@ -230,9 +224,7 @@ class PartStepper(LocalStepper):
         self._names = names
         groups.optimizers.clear()
 
-    def add_group(
-        self, group: str, parameters: Iterable[tuple[str, Tensor]], learning_rate: float | None = None
-    ) -> Optimizer | None:
+    def add_group(self, group: str, parameters: NamedTensors, learning_rate: float | None = None) -> Optimizer | None:
         own = [(name, tensor) for name, tensor in parameters if f"{group}/{name}" in self._names]
         return super().add_group(group, own, learning_rate) if own else None
 
@@ -271,17 +263,19 @@ class SkipCounter:
         self._before = max(self._before, total - int(self._total))
 
     def note(self, group: str, norm: Tensor) -> None:
-        """Take note of a step.
-
-        Args:
-            group: group of parameters.
-            norm: norm of its gradients, a scalar: if it is not finite, the step was skipped.
-        """
+        """Record a step of a group by the norm of its gradients, a scalar: if it is not finite, it was skipped."""
         is_finite = norm.isfinite() if norm.is_cuda else math.isfinite(norm)
         self._finite[group] = self._finite.get(group, False) | is_finite
 
-    def end_update(self) -> None:
-        """Count the update whose steps were noted."""
+    def end_update(self, *, is_checked: bool) -> None:
+        """Count the update whose steps were noted.
+
+        Args:
+            is_checked: whether to look at the count, which waits for a GPU.
+
+        Raises:
+            DivergedError: the limit of skipped updates in a row is reached.
+        """
         is_skipped: Tensor | bool = False
         for group, is_finite in self._finite.items():
             self._streaks[group] = (self._streaks.get(group, 0) + 1) * (is_finite ^ True)
@@ -289,20 +283,9 @@ class SkipCounter:
         self._updates += bool(self._finite)
         self._total = self._total + is_skipped
         self._finite.clear()
-
-    def check(self) -> None:
-        """Read how many were skipped last.
-
-        Raises:
-            DivergedError: the limit of skipped updates in a row is reached.
-        """
-        streak = max((int(each) for each in self._streaks.values()), default=0)
-        if streak >= self._limit:
+        if is_checked and (streak := max((int(each) for each in self._streaks.values()), default=0)) >= self._limit:
             self._streaks.clear()  # a learner that went back begins to count again
-            raise DivergedError(
-                f"the gradients of {streak} updates in a row are not finite: lower the learning rate, clip gradients"
-                " (gradients_norm_clipping), or look at what observations and rewards hold"
-            )
+            raise DivergedError(f"the gradients of {streak} updates in a row are not finite: {_REMEDY}")
 
     def check_all(self) -> None:
         """Look at all updates of this process.
@@ -311,7 +294,4 @@ class SkipCounter:
             DivergedError: there were some, and all of them were skipped.
         """
         if self._updates and int(self._total) == self._updates:
-            raise DivergedError(
-                f"none of {self._updates} updates had finite gradients: lower the learning rate, clip gradients"
-                " (gradients_norm_clipping), or look at what observations and rewards hold"
-            )
+            raise DivergedError(f"none of {self._updates} updates had finite gradients: {_REMEDY}")

@@ -19,10 +19,10 @@ from surreal.model.activations import ActivationName, read_activation
 from surreal.model.base import LazyModel, make_generator
 from surreal.model.conv import ConvStage, read_convolutions
 from surreal.model.heads import count_actions
-from surreal.model.images import ImageAxes
 from surreal.model.off_policy.action_range import ActionRange
 from surreal.model.off_policy.actors import CategoricalActor, DeterministicActor, SquashedNormalActor
 from surreal.model.off_policy.critics import ContinuousCritics, Critics, DiscreteCritics
+from surreal.model.torso import ImageAxes
 
 
 class OffPolicyActorCritic(LazyModel):

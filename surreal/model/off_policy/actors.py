@@ -15,7 +15,7 @@ from surreal.model.conv import ConvStage
 from surreal.model.distributions import Categorical, Distribution
 from surreal.model.mlp import Dense
 from surreal.model.off_policy.action_range import ActionRange, SquashedNormal
-from surreal.model.torso import Torso
+from surreal.model.torso import ImageAxes, Torso
 
 #: Bounds of the logarithm of a squashed normal's standard deviation: values outside are cut (arXiv:1801.01290).
 MIN_LOG_SIGMA, MAX_LOG_SIGMA = -20.0, 2.0
@@ -42,7 +42,7 @@ class ActorBody(nn.Module):
         *,
         hiddens: Sequence[int],
         convolutions: Sequence[ConvStage] | None = None,
-        image_axes: str = "auto",
+        image_axes: ImageAxes = "auto",
         activation: ActivationName = "relu",
         layer_norm: bool = False,
         generator: torch.Generator | None = None,

@@ -18,7 +18,7 @@ from surreal.base.types import Obs
 from surreal.model.activations import KAF, ActivationName, KafSettings, get_activation, inputs_per_unit, read_activation
 from surreal.model.conv import ConvStage
 from surreal.model.off_policy.action_range import ActionRange
-from surreal.model.torso import Torso
+from surreal.model.torso import ImageAxes, Torso
 
 
 class EnsembleDense(nn.Module):
@@ -144,7 +144,7 @@ class Critics(Module):
         count: int,
         hiddens: Sequence[int],
         convolutions: Sequence[ConvStage] | None = None,
-        image_axes: str = "auto",
+        image_axes: ImageAxes = "auto",
         activation: ActivationName = "relu",
         layer_norm: bool = False,
         generator: torch.Generator | None = None,

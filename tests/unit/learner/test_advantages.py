@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from surreal.learner.returns import generalised_advantages, vtrace
+from surreal.learner.losses import generalised_advantages, vtrace
 
 GAMMA = 0.9
 

@@ -203,15 +203,13 @@ def test_one_group_of_parameters_that_never_moves_is_a_divergence(make_batch: Ma
     for _ in range(5):  # some steps of each update are good
         for norm in (nan, one, nan):
             counter.note("model", norm)
-        counter.end_update()
-        counter.check()
+        counter.end_update(is_checked=True)
     assert counter.total == 0
     with pytest.raises(DivergedError, match="3 updates in a row"):
         for _ in range(3):
             counter.note("critic", nan)
             counter.note("actor", one)
-            counter.end_update()
-            counter.check()
+            counter.end_update(is_checked=True)
     assert counter.total == 3
 
 

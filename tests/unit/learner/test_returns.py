@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from surreal.learner.returns import bootstrapped_returns, q_target
+from surreal.learner.losses import bootstrapped_returns, q_target
 
 
 @pytest.mark.parametrize("masked", [False, True])

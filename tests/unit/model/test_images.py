@@ -7,8 +7,7 @@ import torch
 
 from surreal.base.specs import ArraySpec, ObsSpec
 from surreal.model.conv import read_convolutions
-from surreal.model.images import image_layout, to_channels_first
-from surreal.model.torso import Torso
+from surreal.model.torso import Torso, image_layout, to_channels_first
 
 CONVOLUTIONS = ({"type": "convolution", "n_filters": 4, "filter_size": [3, 3], "stride": [2, 1], "border": "same"},)
 

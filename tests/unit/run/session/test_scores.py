@@ -134,5 +134,5 @@ def test_further_policies_are_the_best_ones(tmp_path: Path) -> None:
 
 def test_best_of_a_run_folder_without_evaluation_is_none(tmp_path: Path) -> None:
     assert read_best(tmp_path) is None
-    with pytest.raises(ValueError, match="best_checkpoints_to_keep"):
+    with pytest.raises(ValueError, match=r"^keep is 0"):
         RoundFile(tmp_path, keep=0)

@@ -13,8 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from surreal.plugins.clusters.slurm.options import JobOptions
-from surreal.plugins.clusters.slurm.script import render
+from surreal.plugins.clusters.slurm.script import JobOptions, render
 from surreal.run.process.ending import ExitCode
 
 #: In the place of `surreal`: notes what it was called with, and then is what the test says of its role.

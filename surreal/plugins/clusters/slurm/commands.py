@@ -103,7 +103,7 @@ def render(
     ] = None,
 ) -> None:
     """Write the batch script of a run, for sbatch: Redis and learner on one node, agents on others."""
-    from surreal.plugins.clusters.slurm.options import JobOptions
+    from surreal.plugins.clusters.slurm.script import JobOptions
     from surreal.plugins.clusters.slurm.script import render as render_script
 
     options = JobOptions(

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 
 from surreal.base.errors import ConfigError
 from surreal.cli.program import main
-from surreal.plugins.clusters.slurm.options import JobOptions
 from surreal.plugins.clusters.slurm.redis import address_of
-from surreal.plugins.clusters.slurm.script import render
+from surreal.plugins.clusters.slurm.script import JobOptions, render
 
 PRESET = "cartpole-dqn"
 

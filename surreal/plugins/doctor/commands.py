@@ -23,7 +23,7 @@ def doctor(
     ] = None,
     only: Annotated[
         list[str] | None,
-        typer.Option("--only", metavar="SECTION", help="Installation, redis, clocks, environment, model or run."),
+        typer.Option("--only", metavar="SECTION", help="One of installation, redis, clocks, environment, model, run."),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Skip slow checks.")] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Exit 1 for warnings too.")] = False,

@@ -38,7 +38,6 @@ class DeterministicAgent(Agent):
         noise_theta: pull of Ornstein-Uhlenbeck noise toward 0 in each step.
         random_steps: env steps of the run in which rows that explore take uniformly random actions.
         rng: draws all of it; None seeds one from the operating system.
-        obs_spec: see `Agent`.
     """
 
     @checked

@@ -30,7 +30,6 @@ class PolicyAgent(Agent):
         model: gives the policy and the value.
         noise_correlation: see `Sampler`; raising it explores what takes several steps in one direction.
         rng: seeds the samples; None seeds them from the operating system.
-        obs_spec: see `Agent`.
     """
 
     @checked
@@ -67,7 +66,6 @@ class SamplingAgent(Agent):
         action_space: Discrete from 0, or a Box with finite bounds.
         random_steps: env steps of the run in which rows that explore take uniformly random actions.
         rng: draws the actions; None seeds one from the operating system.
-        obs_spec: see `Agent`.
     """
 
     @checked

@@ -29,7 +29,6 @@ class QAgent(Agent):
             number or one for each environment. The step is the run's global env step if it is known, else the
             agent's own. None never explores. Default: linear, from 1 to 0.05 over 10,000 steps.
         rng: draws the exploration; None seeds one from the operating system.
-        obs_spec: see `Agent`.
     """
 
     def __init__(
@@ -82,7 +81,6 @@ class NoisyQAgent(QAgent):
         exploration: probability of a random action in addition to the noise, as in `QAgent`; None: none, as in the
             paper.
         rng: draws all of it; None seeds one from the operating system.
-        obs_spec: see `Agent`.
     """
 
     def __init__(

@@ -53,8 +53,6 @@ class GradientLearner(Learner[ModelT, BatchT]):
         stepper: does the steps.
 
     Args:
-        model: see `Learner`.
-        replay: see `Learner`.
         optimizer: adam, rmsprop, or rmsprop_tf: RMSProp whose mean of squares begins at one, with epsilon inside its
             root.
         initial_learning_rate: raising it learns faster until it becomes unstable.
@@ -70,9 +68,6 @@ class GradientLearner(Learner[ModelT, BatchT]):
             large errors move the parameters further.
         compile: run the networks through torch.compile. The start takes seconds or minutes longer, and updates of large
             networks on a GPU become faster. If compiling fails, learning continues without it after one warning.
-        device: see `Learner`.
-        metrics_interval: see `Learner`.
-        histogram_interval: see `Learner`.
     """
 
     only_steps_down_gradients: ClassVar[bool] = True

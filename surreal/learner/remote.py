@@ -20,7 +20,6 @@ class RemoteLearner(Learner):
 
     Args:
         model: what agents share.
-        options: options of `Learner`.
     """
 
     takes: ClassVar[frozenset[str]] = frozenset({"transitions", "trajectories", "sequences"})

@@ -75,7 +75,6 @@ class ActorCritic(ComposedModel):
         normalize_obs: shift and scale real observations to mean 0 and deviation 1, by running statistics over all steps
             that were learned from.
         normalize_rewards: scale rewards by the running deviation of discounted returns, in the learner.
-        options: see `ComposedModel`.
     """
 
     @checked

@@ -45,7 +45,6 @@ class MixedReplay(Replay[Batch]):
             ones where versions do not tell.
         max_version_lag: versions that an on-policy row may be behind. Steps of unknown version (-1) are behind
             all that are known.
-        options: arguments of `Replay`.
 
     Raises:
         ValueError: an argument is out of range.

@@ -51,7 +51,6 @@ class Prioritized(Replay[B]):
         importance_exponent_steps: batches sampled in the whole run (so: updates) until beta is at its end; None
             keeps it at `importance_exponent`. The count survives a restart.
         priority_epsilon: added to |TD error|; raising it draws transitions without error more often.
-        options: arguments of `Replay`.
 
     Raises:
         ValueError: an argument is out of range, or the settings cannot work together.

@@ -43,9 +43,7 @@ class DDPGLearner(GradientLearner[DeterministicActorCritic, Batch]):
             raising it smooths the values over more actions. 0: none.
         smoothing_clip: bound of that noise.
         l2_coeff: weight of the sum of the critics' squared weights in their loss; raising it keeps them smaller.
-        gradients_norm_clipping: see `GradientLearner`.
         seed: seed of the noise.
-        options: see `GradientLearner`.
     """
 
     takes = frozenset({"transitions"})

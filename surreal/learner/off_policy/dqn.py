@@ -31,9 +31,7 @@ class DQNLearner(GradientLearner[Module, Batch]):
         huber_delta: error from which on the loss grows linearly; raising it lets large errors weigh more.
         target_update_period: updates between two copies to the target network.
         target_update_tau: follow softly instead, at every update; None copies by period.
-        initial_learning_rate: see `GradientLearner`.
         seed: seed of the noise of a `NoisyQFunction`.
-        options: see `GradientLearner`.
     """
 
     takes = frozenset({"transitions"})

@@ -49,8 +49,6 @@ class R2D2Learner(GradientLearner[Module, TrajectoryBatch]):
         huber_delta: error from which on the loss grows linearly.
         target_update_period: updates between two copies to the target network.
         target_update_tau: follow softly instead, at every update; None copies by period.
-        initial_learning_rate: see `GradientLearner`.
-        options: see `GradientLearner`.
 
     Raises:
         ValueError: the model has no recurrent state, or an option is out of range.

@@ -51,7 +51,6 @@ class SACLearner(GradientLearner[SoftModel, Batch]):
     Args:
         model: a `SoftActorCritic`, or a `DiscreteSoftActorCritic`.
         replay: gives the batches; gets |TD error|, the mean over the critics, as priorities if it wants them.
-        initial_learning_rate: see `GradientLearner`.
         critic_learning_rate: learning rate of the critics; None: `initial_learning_rate`, which is always the
             actor's.
         temperature: what a nat of entropy is worth, in reward; raising it explores more. Where it is learned, it begins
@@ -61,9 +60,7 @@ class SACLearner(GradientLearner[SoftModel, Batch]):
         target_entropy: in nats, of actions scaled to [-1, 1]; raising it keeps the policy more random. None: minus the
             number of an action's components; 0.98 log(n) of n discrete actions, which many tasks want lower.
         target_update_tau: how far the target critics follow in each update; raising it makes them follow faster.
-        gradients_norm_clipping: see `GradientLearner`.
         seed: seed of the actions drawn.
-        options: see `GradientLearner`.
     """
 
     takes = frozenset({"transitions"})

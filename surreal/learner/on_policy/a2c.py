@@ -40,8 +40,6 @@ class A2CLearner(ActorCriticLearner):
     """Learns a policy and its value, one update for each batch of short trajectories.
 
     Args:
-        model: see `ActorCriticLearner`.
-        replay: see `ActorCriticLearner`.
         gae_lambda: lambda of generalized advantages; 1 is A3C's n-step advantage, lowering it has less variance and
             trusts the value more.
         policy_clip: for agents that lag: weight each action by how much likelier it has become, but no further than
@@ -51,9 +49,7 @@ class A2CLearner(ActorCriticLearner):
         icm: intrinsic curiosity, reward for what could not be foreseen, as `{reward_scale, forward_share,
             learning_rate, hidden_sizes, convolutions, activation, units}`; see `surreal.learner.curiosity`. {} takes
             all defaults. None: none.
-        initial_learning_rate: see `GradientLearner`.
         seed: seed of the initial parameters of curiosity's networks.
-        options: see `ActorCriticLearner`.
     """
 
     @checked

@@ -48,9 +48,6 @@ class ActorCriticLearner(GradientLearner[ModelT, TrajectoryBatch]):
             any number of components. One discrete choice has one component.
         critic_learning_rate: learning rate of the value, if the model has its own network for it
             (`value_hidden_sizes`). None: `initial_learning_rate`, which is always the policy's.
-        gradients_norm_clipping: see `GradientLearner`.
-        metrics_interval: see `Learner`.
-        options: see `GradientLearner`.
     """
 
     takes = frozenset({"trajectories"})

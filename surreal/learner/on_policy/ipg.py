@@ -69,7 +69,6 @@ class IPGLearner(ActorCriticLearner[ActorCritic]):
         mini_batch: steps of a minibatch of the critics; None: the whole batch.
         target_update_tau: how far the target critics follow after each minibatch.
         seed: seed of the critics' initial parameters, the order of minibatches and the actions drawn.
-        options: see `ActorCriticLearner`.
     """
 
     takes = frozenset({"mixed", "trajectories"})

@@ -29,11 +29,8 @@ class PolicyGradientLearner(ActorCriticLearner):
     """Learns a policy from the discounted rewards that followed each action.
 
     Args:
-        model: see `ActorCriticLearner`.
-        replay: see `ActorCriticLearner`.
         baseline: subtract the value of the state from the return, and train it (less variance); else the model's value
             is not used.
-        options: see `ActorCriticLearner`.
     """
 
     def __init__(

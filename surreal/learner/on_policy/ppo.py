@@ -45,8 +45,6 @@ class PPOLearner(ActorCriticLearner):
     """Learns a policy and its value by several epochs over each batch, and keeps the policy near the one that acted.
 
     Args:
-        model: see `ActorCriticLearner`.
-        replay: see `ActorCriticLearner`.
         policy_iterations: epochs over a batch; raising it learns more from each env step, and goes further.
         value_func_iterations: epochs of the value, if the model has its own network for it
             (`value_hidden_sizes`). None: as many as of the policy.
@@ -63,9 +61,7 @@ class PPOLearner(ActorCriticLearner):
         vf_clipped_loss: clip the value's loss too, by the same range.
         gae_lambda: lambda of generalized advantages; raising it has more variance and less bias.
         l2_coeff: weight of the squares of the value's parameters; raising it keeps values smoother.
-        initial_learning_rate: see `GradientLearner`.
         seed: seed of the order of minibatches.
-        options: see `ActorCriticLearner`.
     """
 
     takes_several_steps = True

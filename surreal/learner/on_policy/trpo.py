@@ -75,9 +75,7 @@ class TRPOLearner(GradientLearner[Model, TrajectoryBatch]):
         mini_batch: steps of a minibatch of the value; None: the whole batch.
         gae_lambda: lambda of generalized advantages; raising it has more variance and less bias.
         normalize_advantage: shift and scale the advantages of a batch to mean 0 and deviation 1.
-        metrics_interval: see `Learner`.
         seed: seed of the order of minibatches.
-        options: see `GradientLearner`.
     """
 
     takes = frozenset({"trajectories"})

@@ -115,9 +115,6 @@ class DeterministicActorCritic(OffPolicyActorCritic):
     """An actor that gives one action, and critics, for DDPG and TD3 (arXiv:1509.02971, arXiv:1802.09477).
 
     Actions are a Box of one axis, float32, with finite bounds.
-
-    Args:
-        options: see `OffPolicyActorCritic`.
     """
 
     def _read_space(self, action_space: gymnasium.Space[Any]) -> None:
@@ -165,9 +162,6 @@ class SoftActorCritic(SoftModel):
 
     Actions are a Box of one axis, float32, with finite bounds. What a policy does is one drawn action, and its
     log-probability is that of the action scaled to [-1, 1], so that the units of the environment do not matter.
-
-    Args:
-        options: see `OffPolicyActorCritic`.
     """
 
     def expect(
@@ -192,9 +186,6 @@ class DiscreteSoftActorCritic(SoftModel):
     """A policy over discrete actions and critics (Christodoulou 2019, arXiv:1910.07207).
 
     What a policy does is summed over all actions, so nothing is drawn.
-
-    Args:
-        options: see `OffPolicyActorCritic`.
     """
 
     def expect(

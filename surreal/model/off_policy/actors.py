@@ -76,7 +76,6 @@ class DeterministicActor(nn.Module):
     Args:
         obs_spec: kind of one observation.
         bounds: bounds of the actions.
-        options: see `ActorBody`.
     """
 
     def __init__(self, obs_spec: ObsSpec, bounds: ActionRange, **options: Any) -> None:
@@ -95,7 +94,6 @@ class SquashedNormalActor(nn.Module):
     Args:
         obs_spec: kind of one observation.
         bounds: bounds of the actions.
-        options: see `ActorBody`.
     """
 
     def __init__(self, obs_spec: ObsSpec, bounds: ActionRange, **options: Any) -> None:
@@ -115,7 +113,6 @@ class CategoricalActor(nn.Module):
     Args:
         obs_spec: kind of one observation.
         num_actions: >= 1.
-        options: see `ActorBody`.
     """
 
     def __init__(self, obs_spec: ObsSpec, num_actions: int, **options: Any) -> None:

@@ -173,7 +173,6 @@ class ContinuousCritics(Critics):
     Args:
         obs_spec: kind of one observation.
         bounds: bounds of the actions.
-        options: see `Critics`.
     """
 
     def __init__(self, obs_spec: ObsSpec, bounds: ActionRange, **options: Any) -> None:
@@ -198,7 +197,6 @@ class DiscreteCritics(Critics):
     Args:
         obs_spec: kind of one observation.
         num_actions: >= 1.
-        options: see `Critics`.
     """
 
     def __init__(self, obs_spec: ObsSpec, num_actions: int, **options: Any) -> None:

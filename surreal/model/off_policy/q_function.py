@@ -29,7 +29,6 @@ class QFunction(ComposedModel):
         action_space: number of actions (>= 1), or a Discrete space from 0.
         dueling: split the output into the state's value and the actions' advantages, Q = V + A - mean(A)
             (Wang et al. 2016 eq. 9, arXiv:1511.06581).
-        options: see `ComposedModel`.
     """
 
     def __init__(
@@ -69,7 +68,6 @@ class ConvQFunction(QFunction):
     Args:
         hiddens: units of the dense layers between the convolutions and the values; more fit more.
         convolutions: `nature`, `a3c`, `universe`, `impala`, or a list; see `ComposedModel`.
-        options: see `QFunction`.
     """
 
     def __init__(
@@ -172,7 +170,6 @@ class NoisyQFunction(QFunction):
         hiddens: units of the dense layers; more units fit more and compute longer.
         noise_sigma: initial size of the noise; raising it explores more, until learning has found what it is
             good for.
-        options: see `QFunction`.
     """
 
     @checked
@@ -235,7 +232,6 @@ class QuantileQFunction(QFunction):
     Args:
         hiddens: units of the dense layers; more units fit more and compute longer.
         num_quantiles: number of quantiles of each action; more resolve the distribution finer and compute longer.
-        options: see `QFunction`.
     """
 
     @checked

@@ -74,7 +74,7 @@ class Option(NamedTuple):
     default: Any  #: `inspect.Parameter.empty` if there is none
     is_positional: bool
     meaning: str  #: "" if it is not described
-    described_by: type[object]  #: the class whose docstring describes it; the class itself if none does
+    shown_by: type[object]  #: the class itself if its docstring describes the option, else the one that declares it
 
 
 def render() -> str:
@@ -83,7 +83,7 @@ def render() -> str:
     for module, recipe in _PARTS:
         parts.append(f"## {recipe.section}\n")
         titles = {cls: f"`{module.__name__}.{cls.__name__}`" for cls in public_classes(module, recipe.base)}
-        bases = dict.fromkeys(option.described_by for cls in titles for option in options_of(cls))
+        bases = dict.fromkeys(option.shown_by for cls in titles for option in options_of(cls))
         titles = {base: f"Options of `{base.__name__}`" for base in bases if base not in titles} | titles
         for cls, title in titles.items():
             parts += [f"### {title}\n", *class_text(cls, recipe, titles)]
@@ -104,12 +104,12 @@ def options_of(cls: type[object]) -> list[Option]:
     for name, is_positional in accepted_names(cls).items():
         owner = next(owner for owner in cls.__mro__ if name in _parameters(owner))
         parameter = _parameters(owner)[name]
-        by = next((owner for owner in cls.__mro__ if name in _described(owner)), cls)
         annotation = parameter.annotation
         if not isinstance(annotation, str):
             annotation = "" if annotation is parameter.empty else inspect.formatannotation(annotation)
-        meaning = _described(by).get(name, "")
-        found.append(Option(name, _shown(annotation, owner), parameter.default, is_positional, meaning, by))
+        meaning = next((texts[name] for each in cls.__mro__ if name in (texts := _described(each))), "")
+        shown_by = cls if name in _described(cls) else owner
+        found.append(Option(name, _shown(annotation, owner), parameter.default, is_positional, meaning, shown_by))
     return found
 
 
@@ -124,7 +124,7 @@ def class_text(cls: type[object], recipe: Recipe[Any], titles: Mapping[type[obje
     options = options_of(cls)
     collaborators = [option.name for option in options if option.is_positional][: recipe.collaborators]
     options = [option for option in options if option.name not in collaborators]
-    own = {option.name for option in options if option.described_by is cls or option.name in _parameters(cls)}
+    own = {option.name for option in options if option.shown_by is cls or option.name in _parameters(cls)}
     if not inspect.isabstract(cls):
         yield f"{summary(cls)} In Python: `{cls.__name__}({', '.join([*collaborators, '...'])})`.\n"
     aliases = {name: alias for alias, name in (recipe.renamed or {}).items()}
@@ -138,8 +138,8 @@ def class_text(cls: type[object], recipe: Recipe[Any], titles: Mapping[type[obje
         rows.sort(key=lambda row: _MARKS.index(row[1]))
         yield table(("option", "in `args`", "type", "default", "meaning"), rows)
     inherited = [option for option in options if option.name not in own]
-    for base in dict.fromkeys(option.described_by for option in inherited):
-        names = ", ".join(f"`{option.name}`" for option in inherited if option.described_by is base)
+    for base in dict.fromkeys(option.shown_by for option in inherited):
+        names = ", ".join(f"`{option.name}`" for option in inherited if option.shown_by is base)
         anchor = re.sub(r"[^\w-]", "", titles[base].lower().replace(" ", "-"))
         yield f"Inherited, see [{titles[base]}](#{anchor}): {names}.\n"
     rest = _described(cls).get("options", "")

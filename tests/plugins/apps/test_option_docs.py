@@ -74,8 +74,8 @@ def test_an_option_declared_anew_is_shown_with_its_own_default_and_the_meaning_o
 def test_inherited_options_are_found_with_the_class_that_describes_them() -> None:
     found = {option.name: option for option in options_of(Open)}
     assert list(found) == ["model", "sizes", "device", "seed"]
-    assert found["device"].meaning == "cpu or cuda." and found["device"].described_by is Base
-    assert found["seed"].meaning == "another meaning." and found["seed"].described_by is Open
+    assert found["device"].meaning == "cpu or cuda." and found["device"].shown_by is Base
+    assert found["seed"].meaning == "another meaning." and found["seed"].shown_by is Open
     assert found["sizes"].annotation == "Sequence[int]" and found["sizes"].default == (64, 64)
 
 

@@ -25,6 +25,7 @@ from surreal.base.schedules import LinearSchedule
 from surreal.base.types import Gradients
 from surreal.base.values import checked_count
 from surreal.learner.base import BatchT, Learner, ModelT
+from surreal.learner.option_checks import check_schedule
 from surreal.learner.stepping.devices import NetworkCompiler
 from surreal.learner.stepping.optimizers import MODEL, OptimizerSettings
 from surreal.learner.stepping.ranks import Ranks
@@ -98,7 +99,7 @@ class GradientLearner(Learner[ModelT, BatchT]):
             model, replay, device=device, metrics_interval=metrics_interval, histogram_interval=histogram_interval
         )
         self.max_global_step = max_global_step
-        self._schedules_by_updates = schedule_step == "update"
+        self._schedule_step = schedule_step
         rate = None
         if use_linear_schedule:
             rate = self.make_schedule("use_linear_schedule", initial_learning_rate, learning_rate_end)
@@ -125,19 +126,14 @@ class GradientLearner(Learner[ModelT, BatchT]):
         Raises:
             ValueError: the schedule has no end; names the setting that gives it one.
         """
-        length = self.max_global_step
-        if length is None or length < 1:
-            limit = "learner.max_updates" if self._schedules_by_updates else "run.max_env_steps"
-            raise ValueError(
-                f"max_global_step is {length}; {option} needs it to be >= 1. Set it, or {limit}, which it defaults to"
-            )
+        length = check_schedule(option, self.max_global_step, self._schedule_step)
         schedule = LinearSchedule(start, end, length)
         return lambda: schedule(self.schedule_position)
 
     @property
     def schedule_position(self) -> int:
         """Position of all schedules: env steps or updates, as `schedule_step` says."""
-        return self.updates if self._schedules_by_updates else self.global_step
+        return self.updates if self._schedule_step == "update" else self.global_step
 
     def build(self) -> None:
         """Make the optimizer of all of the model's parameters."""

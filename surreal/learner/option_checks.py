@@ -1,4 +1,4 @@
-"""Checks that copies of earlier learners call. The built-in learners declare the ranges of their arguments."""
+"""Check of what a schedule needs; the other checks are for copies of earlier learners, before arguments had ranges."""
 
 from __future__ import annotations
 
@@ -19,11 +19,16 @@ check_not_negative = partial(_check, NonNegative)
 check_positive = partial(_check, Positive)
 
 
-def check_schedule(option: str, max_global_step: int | None, schedule_step: str) -> None:
-    """Refuse an option that asks for a schedule when `max_global_step`, its end, is not set."""
+def check_schedule(option: str, max_global_step: int | None, schedule_step: str) -> int:
+    """Return `max_global_step`, the length of a schedule.
+
+    Raises:
+        ValueError: the schedule that `option` asks for has no end; names the setting that gives it one.
+    """
     if max_global_step is None or max_global_step < 1:
         limit = "learner.max_updates" if schedule_step == "update" else "run.max_env_steps"
         raise ValueError(
             f"max_global_step is {max_global_step}; {option} needs it to be >= 1. Set it, or {limit},"
             " which it defaults to"
         )
+    return max_global_step

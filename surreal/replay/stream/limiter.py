@@ -177,12 +177,6 @@ class Credit:
         """
         self.base_steps, self.base_samples = steps, samples
 
-    def may_sample(self, steps: int, samples: int, number: int) -> bool:
-        """Whether the learner may draw that many transitions."""
-        if self.limiter is None:
-            return True
-        return self.limiter.may_sample(steps - self.base_steps, samples - self.base_samples, number)
-
     def position(self, steps: int, samples: int) -> float | None:
         """Position in the band, see `SamplesPerInsert`; None without a limiter."""
         if self.limiter is None:

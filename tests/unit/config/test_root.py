@@ -85,7 +85,7 @@ RAW = ("env.observation_space=raw", "env.action_space={type: discrete, n: 2}")
             "self_play.enabled",
             "the run's first learner keeps the versions",
         ),
-        (["env.num_workers=2"], "env.num_workers", "only subproc has workers"),
+        (["env.num_workers=2"], "env.num_workers", "only subproc and envpool have workers"),
         (["env.num_workers=9", "env.pool=subproc"], "env.num_workers", "it must be <= env.num_envs, 8"),
         (["env.pool=vector", "env.wrappers=[{name: reward_clip}]"], "env.pool", "takes no env.wrappers"),
         (["eval.enabled=false"], "run.stop_at_return", "nothing would measure the return"),

@@ -15,11 +15,11 @@ In an agent process (`surreal.agent.AgentLoop`):
                 agent.model.wait_for_version(agent.model.version + 1, timeout_s)                        # ModelView
             parameters.hold()
 
-In a learner process (`surreal.run.roles.learner`):
+In a learner process (`surreal.run.session.learner`):
 
-    source.start_threads()                                          # BatchSource: a replay
+    intake.take_in()                                                # BatchIntake
     while not stop.is_set():
-        batch = source.dequeue(timeout_s=0.2)
+        batch = intake.next_batch(timeout_s=0.2)
         if batch is not None:
             learner.optimize(i, batch)                              # LearnerView; within it:
                 stepper.share_counts()                              # Stepper: here, with other ranks, or elsewhere
@@ -28,7 +28,7 @@ In a learner process (`surreal.run.roles.learner`):
                 replay.update_priorities(batch.sample_info, p)      # ReplayView: the replay, seen by its learner
         if it is time:
             broadcaster.broadcast(model, message)                   # Broadcaster
-            source.commit(broadcaster.version)
+            source.commit(broadcaster.version)                      # BatchSource: a replay
         broadcaster.maintain()
 
 Contracts within one package stay there: games and their opponents (`surreal.envs.players`), the hooks of a replay
@@ -217,7 +217,7 @@ class StepSender(Protocol):
 
 
 class RoundParameters(Protocol):
-    """Source of newer parameters, for agents that act in rounds (`surreal.run.session.rounds.ListenedParameters`)."""
+    """Source of newer parameters, for agents that act in rounds (`surreal.run.session.acting.ListenedParameters`)."""
 
     def hold(self) -> None:
         """Keep the parameters as they are."""
@@ -247,6 +247,22 @@ class ReplayView(Protocol):
         """Take new priorities [B] for a batch that was used."""
 
 
+class BatchIntake(Protocol):
+    """Where a learner's loop takes its batches from (`surreal.run.session.intake`).
+
+    Attributes:
+        is_stepped: whether batches come only from what `take_in` brought, so that None means: agents must act first.
+    """
+
+    is_stepped: bool
+
+    def take_in(self) -> None:
+        """Bring in the experience that was sent since the last call, or start the threads that do so."""
+
+    def next_batch(self, timeout_s: float) -> Any:
+        """Return the next batch, None if none came in time; raises `ThreadFailedError` if a thread died."""
+
+
 class BatchSource(Protocol):
     """The source of a learner's updates: a replay, or the gradients that a parameter server gets.
 
@@ -269,12 +285,6 @@ class BatchSource(Protocol):
     @property
     def is_starved(self) -> bool:
         """Whether the next batch needs more from the agents."""
-
-    def start_threads(self) -> None:
-        """Begin."""
-
-    def dequeue(self, timeout_s: float) -> Any:
-        """Return the next batch, None if none came in time; raises `ThreadFailedError` if a thread died."""
 
     def commit(self, version: int | None = None) -> None:
         """Record the broadcast of a version that includes all that was handed out; never waits."""

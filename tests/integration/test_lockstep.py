@@ -66,10 +66,10 @@ def run(redis_server: Any, run_id: str, tmp_path: Path, monkeypatch: pytest.Monk
             with ExitStack() as stack:
                 session = LockstepSession(process, stack, lambda: False)
                 session.begin()
-                stretch = session._learner
-                assert stretch is not None
+                interval = session._learner
+                assert interval is not None
                 if stop_at:
-                    optimize, updates = type(stretch.learner).optimize, [0]
+                    optimize, updates = type(interval.learner).optimize, [0]
 
                     def count(*args: Any) -> Any:
                         updates[0] += 1
@@ -77,7 +77,7 @@ def run(redis_server: Any, run_id: str, tmp_path: Path, monkeypatch: pytest.Monk
                             stop.set()
                         return optimize(*args)
 
-                    monkeypatch.setattr(type(stretch.learner), "optimize", count)
+                    monkeypatch.setattr(type(interval.learner), "optimize", count)
                     with pytest.raises(StoppedError):
                         session.run()
                     monkeypatch.undo()
@@ -104,7 +104,7 @@ def are_equal(ours: Checkpoint, theirs: Checkpoint) -> bool:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_run_that_was_interrupted_ends_like_one_that_was_not(run: Run, kind: str) -> None:
     whole = run(kind, "whole")
-    assert whole.step > 24, "the run has three stretches"
+    assert whole.step > 24, "the run has three checkpoint intervals"
     interrupted = run(kind, "cut", stop_at=19)
     assert interrupted.step < 19, "it goes on from a checkpoint before the interruption"
     resumed = run(kind, "cut", resume=True)

@@ -38,7 +38,7 @@ from surreal.config import Config
 from surreal.plugins.export.checking import check_alike
 from surreal.plugins.export.formats import require_onnx, to_onnx, to_torchscript
 from surreal.plugins.export.module import PolicyModule
-from surreal.run.build.wrapping import wrapper_specs
+from surreal.run.build.environments import wrapper_specs
 from surreal.run.process.registry import plain_config
 
 _WRITERS: dict[str, Callable[[PolicyModule, dict[str, Tensor], str], bytes]] = {

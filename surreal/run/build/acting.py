@@ -1,10 +1,11 @@
-"""Models, agents, senders and listeners, from a configuration."""
+"""Models, agents, senders, listeners and both ends of self-play, from a configuration."""
 
 from __future__ import annotations
 
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 import gymnasium
@@ -23,11 +24,16 @@ from surreal.distributed.experience.sender import ExpSender
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.distributed.parameters.listener import TorchListener
 from surreal.envs import EnvPool
-from surreal.run.build.checkpoints import OWN_WORDS
+from surreal.run.build.checkpoints import OWN_CHECKPOINTS
 from surreal.run.build.construct import Recipe, Setting, construct, refused
-from surreal.run.build.environments import Spaces
+from surreal.run.build.environments import Spaces, build_spaces
 from surreal.run.build.saved_policy import policy_file, policy_header, policy_tensors
 from surreal.run.evaluation import Evaluator
+from surreal.run.process.registry import plain_config
+from surreal.run.self_play.exchange import LeagueExchange
+from surreal.run.self_play.keeper import FOLDER_NAME, LeagueKeeper
+from surreal.run.self_play.league import League
+from surreal.run.self_play.opponents import Drawing, PastSelves
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +61,7 @@ def restore_model(config: Config, model: Module) -> None:
     It is a start only: the learner's parameters, which begin with the same file, replace it.
     """
     path = config.checkpoint.restore
-    if path is None or path in OWN_WORDS:
+    if path is None or path in OWN_CHECKPOINTS:
         return
     try:
         checkpoint = open_checkpoint(policy_file(path))
@@ -120,9 +126,8 @@ def build_evaluator(
     config: Config, agent: Agent, envs: Sequence[gymnasium.Env[Any, Any]], *, rng: np.random.Generator
 ) -> Evaluator:
     """Make what plays whole episodes as `eval` says. An exported policy is always greedy: it has no sampler."""
-    settings = config.eval
-    is_sampled = settings.sample and agent.sampler is not None
-    return Evaluator(agent, envs, rng=rng, max_episode_steps=settings.max_episode_steps, sample=is_sampled)
+    is_sampled = config.eval.sample and agent.sampler is not None
+    return Evaluator(agent, envs, rng=rng, max_episode_steps=config.eval.max_episode_steps, sample=is_sampled)
 
 
 def build_sender(
@@ -185,3 +190,41 @@ def build_remote_server(config: Config, client: RedisClient, stop: threading.Eve
 def build_listener(config: Config, client: RedisClient, model: Module) -> TorchListener:
     """Make the agents' and the evaluation's side of the parameters."""
     return TorchListener(client, model, policy=config.broadcast.policy, shards=config.num_servers)
+
+
+def build_keeper(config: Config, client: RedisClient, run_dir: Path, stop: threading.Event) -> LeagueKeeper | None:
+    """Make what keeps the versions of a learner; None without self-play."""
+    settings = config.self_play
+    if not settings.enabled:
+        return None
+    return LeagueKeeper(
+        LeagueExchange(client, config.broadcast.policy),
+        League(size=settings.versions, rating_step=settings.rating_step),
+        run_dir / FOLDER_NAME,
+        every_env_steps=settings.every_env_steps,
+        every_updates=settings.every_updates,
+        metadata={"run": client.run, "config": plain_config(config)},
+        stop=stop,
+    )
+
+
+def build_opponents(config: Config, client: RedisClient, *, index: int, rng: np.random.Generator) -> PastSelves | None:
+    """Make what plays against agent number `index`; None without self-play."""
+    settings = config.self_play
+    if not settings.enabled:
+        return None
+    spaces = build_spaces(config)
+
+    def make_agent() -> Agent:
+        own_rng = np.random.default_rng(rng.integers(2**63))
+        return build_agent(config, build_model(config, spaces), spaces, index=index, rng=own_rng)
+
+    drawing = Drawing(
+        settings.newest_share,
+        settings.learns_both,
+        settings.sampling,
+        settings.pfsp_exponent,
+        settings.opponents_explore,
+        settings.opponents_at_once,
+    )
+    return PastSelves(LeagueExchange(client, config.broadcast.policy), make_agent, drawing, rng=rng)

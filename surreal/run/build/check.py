@@ -17,7 +17,7 @@ from surreal.learner.stepping.devices import resolve_device
 from surreal.replay import Replay
 from surreal.run.build.acting import AGENT, MODEL
 from surreal.run.build.construct import check, refused
-from surreal.run.build.environments import check_env
+from surreal.run.build.environments import check_env, check_wrappers
 from surreal.run.build.learning import (
     LEARNER,
     check_gradients,
@@ -26,7 +26,6 @@ from surreal.run.build.learning import (
 )
 from surreal.run.build.lockstep import gradients_config, lockstep_config
 from surreal.run.build.rlx_server import pages_folder
-from surreal.run.build.wrapping import check_wrappers
 from surreal.run.observers.making import check_observers
 
 _SHOWN: dict[str, Callable[[Config], bool]] = {

@@ -73,7 +73,7 @@ def round_lines(path: Path, *, warns: bool = True) -> list[dict[str, Any]]:
 
 
 #: In `checkpoint.restore`: of the run itself, and so nothing that a run without checkpoints could begin with.
-OWN_WORDS = ("latest", "best")
+OWN_CHECKPOINTS = ("latest", "best")
 
 
 def earlier_checkpoint(config: Config, run_dir: Path) -> str | None:

@@ -23,12 +23,12 @@ _CHECKPOINTS = 4
 
 
 def lockstep_config(config: Config, *, begun_updates: int = 0) -> Config:
-    """Return the settings for one part of a run in lockstep.
+    """Return the settings for one checkpoint interval of a deterministic run.
 
     Args:
         config: config of the run.
-        begun_updates: updates of the checkpoint that this part of the run begins with, 0 without one. The seed comes
-            from the run's and this number, so that no stretch repeats the random numbers of another.
+        begun_updates: updates of the checkpoint that the interval begins with, 0 without one. The seed comes
+            from the run's and this number, so that no interval repeats the random numbers of another.
 
     Raises:
         ConfigError: the replay could sample as often as it likes, so the order would be undefined.
@@ -96,18 +96,18 @@ def _in_turn(config: Config) -> Config:
     return config.model_copy(update={name: _changed(config, name, section) for name, section in changes.items()})
 
 
-def turn_rows(config: Config) -> int:
-    """Rows of each environment after which the learner has its turn: a round, or a chunk."""
+def turn_steps(config: Config) -> int:
+    """Steps of each environment after which the learner has its turn: a round, or a chunk."""
     return config.agent.round_steps or max(1, config.chunk_steps // config.env.num_envs)
 
 
 def turn_trajectories(config: Config) -> int:
-    """Return the rows that sessions play before the learner's turn, for any number of sessions: a batch, or a chunk."""
+    """Return how many trajectories of all sessions make a turn: a batch, or one that is as long as a chunk."""
     return 1 if config.agent.round_steps is None else config.learner.batch_size
 
 
-def stretch_progress(config: Config, updates: int, env_steps: int) -> float:
-    """Return the done share of a part of a run, 0..1, by the updates and env steps since its checkpoint."""
+def interval_progress(config: Config, updates: int, env_steps: int) -> float:
+    """Return the done share of a checkpoint interval, 0..1, by the updates and env steps since its checkpoint."""
     if not updates:
         return 0.0
     if config.checkpoint.interval_updates is not None:

@@ -16,7 +16,7 @@ from surreal.rlx.pool.pool import RlxEnvPool
 from surreal.rlx.pool.states import RewardReader, StateReader
 from surreal.rlx.server.admission import Admission
 from surreal.rlx.server.settings import MetricSink, ServerSettings, load_tls, message_limits
-from surreal.run.build.wrapping import EnvSpaces, client_specs, explicit_spaces, remote_wrappers, value_limits
+from surreal.run.build.environments import EnvSpaces, client_specs, explicit_spaces, remote_wrappers, value_limits
 
 
 @dataclass(frozen=True)

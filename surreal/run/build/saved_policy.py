@@ -30,7 +30,7 @@ _MODEL_PREFIX = "model/"
 
 
 @dataclass(frozen=True)
-class Policy:
+class SavedPolicy:
     """A policy file's content."""
 
     config: Config
@@ -41,7 +41,7 @@ class Policy:
     exported: ExportedFile | None = None  #: then there are no tensors
 
 
-def load_policy(source: str | os.PathLike[str], *, trust: bool = False) -> Policy:
+def load_policy(source: str | os.PathLike[str], *, trust: bool = False) -> SavedPolicy:
     """Read a policy.
 
     Args:
@@ -59,12 +59,12 @@ def load_policy(source: str | os.PathLike[str], *, trust: bool = False) -> Polic
     if Path(path).suffix in FORMATS:
         file = ExportedFile(path)
         version = int(file.metadata["policy"]["version"])
-        return Policy(_read_config(path, file.metadata, trust=trust), {}, {}, version, path, file)
+        return SavedPolicy(_read_config(path, file.metadata, trust=trust), {}, {}, version, path, file)
     checkpoint = open_checkpoint(path)
     tensors = policy_tensors(checkpoint)
     version = int(checkpoint.metadata.get("version", 0))
     config = _read_config(path, checkpoint.metadata, trust=trust)
-    return Policy(config, tensors, policy_header(checkpoint), version, path)
+    return SavedPolicy(config, tensors, policy_header(checkpoint), version, path)
 
 
 def policy_file(source: str | os.PathLike[str]) -> str:

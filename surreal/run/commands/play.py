@@ -18,7 +18,7 @@ from surreal.envs import record_video
 from surreal.envs.terminal import Screen, TerminalView, choose_mode
 from surreal.run.build.acting import build_evaluator
 from surreal.run.build.environments import build_env, env_spaces
-from surreal.run.build.saved_policy import Policy, load_policy
+from surreal.run.build.saved_policy import SavedPolicy, load_policy
 from surreal.run.evaluation import EpisodeScore, EvaluationRound
 from surreal.run.process.ending import ExitCode
 from surreal.run.process.role import role_rng
@@ -88,7 +88,7 @@ def _claim_videos(folder: Path) -> FileLock:
 
 
 def play_policy(
-    policy: Policy,
+    policy: SavedPolicy,
     episodes: int,
     *,
     rng: np.random.Generator,

@@ -180,7 +180,7 @@ class Evaluator:
         self._spec = describe_observations(envs[0].observation_space)
         self._adapter = ActionAdapter(envs[0].action_space)
         self._fault_counters = [FaultCounter() for _ in envs]  # beyond a round: faults in a row may be in two of them
-        self._seats: list[EvaluationSlot] = []
+        self._slots: list[EvaluationSlot] = []
         self.env_steps = 0
         self.void_episodes = 0
         agent.set_mode("sample" if sample else "eval")
@@ -189,8 +189,8 @@ class Evaluator:
     @property
     def progress(self) -> tuple[int, int]:
         """Episodes played of the round that is played now, or was played last, and how many it has; from any thread."""
-        seats = self._seats
-        return sum(len(seat.scores) for seat in seats), sum(len(seat.seeds) for seat in seats)
+        slots = self._slots
+        return sum(len(slot.scores) for slot in slots), sum(len(slot.seeds) for slot in slots)
 
     def play(
         self, episodes: int, *, stop: threading.Event | None = None, on_step: Callable[[], object] | None = None
@@ -210,27 +210,27 @@ class Evaluator:
             raise ValueError(f"episodes is {episodes}; it must be >= 1")
         count = min(len(self._envs), episodes)
         width = mask_width(self._adapter.space)
-        seats = [
+        slots = [
             EvaluationSlot(
                 index, env, self._spec, mask_width=width, max_steps=self._max_steps, faults=faults, redraw=self._redraw
             )
             for index, (env, faults) in enumerate(zip(self._envs[:count], self._fault_counters[:count], strict=True))
         ]
         for number, seed in enumerate(self.rng.integers(0, 2**31 - 1, size=episodes)):
-            seats[number % count].seeds.append(int(seed))
+            slots[number % count].seeds.append(int(seed))
         if self._sampler is not None:
             self._sampler.seed(int(self.rng.integers(2**63)))
-        self._seats = active = seats
-        for seat in seats:
-            seat.next_episode()
+        self._slots = active = slots
+        for slot in slots:
+            slot.next_episode()
         while active:
             if stop is not None and stop.is_set():
                 raise StoppedError("asked to stop during an evaluation round")
             self._step(active)
             if on_step is not None:
                 on_step()
-            active = [seat for seat in active if not seat.is_finished]
-        scores = [score for seat in seats for score in seat.scores]
+            active = [slot for slot in active if not slot.is_finished]
+        scores = [score for slot in slots for score in slot.scores]
         if cut := sum(score.is_cut for score in scores):
             logger.warning(
                 "%d of %d episodes did not end within %d steps, and were cut", cut, episodes, self._max_steps
@@ -242,20 +242,20 @@ class Evaluator:
         for env in self._envs:
             env.close()
 
-    def _step(self, seats: Sequence[EvaluationSlot]) -> None:
-        columns = [np.stack(rows) for rows in zip(*(seat.leaves for seat in seats), strict=True)]
-        has_mask = any(seat.has_mask for seat in seats)
+    def _step(self, slots: Sequence[EvaluationSlot]) -> None:
+        columns = [np.stack(rows) for rows in zip(*(slot.leaves for slot in slots), strict=True)]
+        has_mask = any(slot.has_mask for slot in slots)
         action = self._agent.act_batch(
             self._spec.unflatten(columns),
-            np.zeros(len(seats), dtype=np.bool_),
+            np.zeros(len(slots), dtype=np.bool_),
             # Each player of a game has its own slot, for what a recurrent policy remembers.
-            np.array([seat.index + seat.player * len(self._envs) for seat in seats], dtype=np.int64),
-            np.array([seat.is_first for seat in seats], dtype=np.bool_),
-            np.stack([seat.mask for seat in seats]) if has_mask else None,
+            np.array([slot.index + slot.player * len(self._envs) for slot in slots], dtype=np.int64),
+            np.array([slot.is_first for slot in slots], dtype=np.bool_),
+            np.stack([slot.mask for slot in slots]) if has_mask else None,
         )
-        for seat, choice in zip(seats, self._adapter.rows(action.actions), strict=True):
-            seat.step(choice)
-        self.env_steps += len(seats)
+        for slot, choice in zip(slots, self._adapter.rows(action.actions), strict=True):
+            slot.step(choice)
+        self.env_steps += len(slots)
 
     def _redraw(self) -> int:
         """An episode does not count: give the seed of the one in its place."""

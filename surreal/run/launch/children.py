@@ -14,7 +14,7 @@ from surreal.distributed.connection.client import RedisClient
 from surreal.rlx.protocol.errors import RlxServerError
 from surreal.rlx.server.port_claim import PortClaim
 from surreal.rlx.server.settings import is_loopback
-from surreal.run.build.wrapping import client_specs
+from surreal.run.build.environments import client_specs
 from surreal.run.launch.supervise import Child
 from surreal.run.process.roles import (
     AGENT,

@@ -5,9 +5,9 @@ It is the learner's process, and everything in it is what other runs are made of
     the agents take over the newest parameters, and each acts until its round (or chunk) is in the stream
     the replay takes it in, and the learner does all updates that the samples-per-insert ratio allows
 
-A run is a row of **stretches**, each from one checkpoint to the next. A stretch is made again of its checkpoint's
-files, the run's seed and the number of updates, whether the run was interrupted or not: so it cannot matter. Episodes
-under way are cut (truncated) at its end. An interrupted stretch is thrown away, and played again by `--resume`.
+A run is a series of **checkpoint intervals**. Each is rebuilt from its checkpoint's files, the run's seed and the
+number of updates, whether the run was interrupted or not, so an interruption makes no difference. Episodes in progress
+are truncated at its end. An interrupted interval is dropped, and `--resume` repeats it.
 
 The same turn is that of agents that compute gradients (`gradient_agent`): each acts, and learns from what it did.
 

@@ -1,44 +1,21 @@
-"""The actor of the lockstep mode, and single steps of its replay."""
+"""`Actor`: an agent that acts in turn with a learner, without threads."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Any
 
 from surreal.agent import AgentLoop, Rounds
 from surreal.agent.loop import EpisodeCallback
 from surreal.base.errors import ReplayFullError
-from surreal.base.types import Batch, TrajectoryBatch
 from surreal.config import Config
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.envs import EnvPool
-from surreal.replay import Replay
 from surreal.run.build.acting import build_agent, build_listener, build_model, build_remote_server, build_sender
 from surreal.run.build.environments import Spaces, build_pool
-from surreal.run.build.lockstep import turn_rows, turn_trajectories
+from surreal.run.build.lockstep import turn_steps, turn_trajectories
 from surreal.run.process.role import RoleProcess, role_rng
 from surreal.run.process.roles import RandomStream
-
-
-def take_in(replay: Replay[Any]) -> None:
-    """Insert the experience that was sent since the last turn."""
-    replay.owner.refresh()
-    queue = replay.pointer_queue
-    while queue.enqueue_step(waits=False):
-        while len(queue) and replay.step(0.0):
-            pass
-
-
-def next_batch(replay: Replay[Any]) -> Batch | TrajectoryBatch | None:
-    """Return the next batch, made only now, with the priorities of the last one. None if the limiter allows
-    none.
-    """
-    while not len(replay.fetcher_queue):
-        if not replay.step(0.0):
-            return None
-    batch: Batch | TrajectoryBatch | None = replay.dequeue(0.0)
-    return batch
 
 
 class Actor:
@@ -46,7 +23,7 @@ class Actor:
 
     Args:
         process: the frame.
-        config: config of a stretch in lockstep.
+        config: see `lockstep_config` and `gradients_config`.
         stack: closes what is opened here.
         index: index of the agent.
         on_episode: called with return, length and environment of each episode.
@@ -87,7 +64,9 @@ class Actor:
         stack.callback(self.sender.discard)
         # A wait for parameters would wait for its own thread.
         trajectories = turn_trajectories(config) if self._has_sessions else config.env.num_envs
-        self._rounds = Rounds(turn_rows(config), trajectories, is_shared=self._has_sessions or config.env.shares_rounds)
+        self._rounds = Rounds(
+            turn_steps(config), trajectories, is_shared=self._has_sessions or config.env.shares_rounds
+        )
         self.loop = AgentLoop(
             self.pool,
             agent,

@@ -25,14 +25,12 @@ from surreal.envs import LocalEnvPool
 from surreal.learner import GradientLearner, Learner
 from surreal.run.build.acting import build_model
 from surreal.run.build.check import check_machine, check_names, naming_setting
-from surreal.run.build.checkpoints import OWN_WORDS, earlier_checkpoint
+from surreal.run.build.checkpoints import OWN_CHECKPOINTS, earlier_checkpoint
 from surreal.run.build.construct import check, refused
-from surreal.run.build.environments import agent_spaces, build_env, build_spaces, find_spaces
+from surreal.run.build.environments import EnvSpaces, agent_spaces, build_env, build_spaces, find_spaces
 from surreal.run.build.learning import LEARNER, build_checkpoints, build_learner, build_replay
 from surreal.run.build.saved_policy import policy_file, policy_header, policy_tensors
-from surreal.run.build.wrapping import EnvSpaces
-from surreal.run.lockstep.random_env import RandomEnv
-from surreal.run.lockstep.rehearsal import Rehearsal, smallest_config
+from surreal.run.lockstep.rehearsal import RandomEnv, Rehearsal, smallest_config
 from surreal.run.process.ending import error_line
 from surreal.run.process.run_folder import CONFIG_NAME
 
@@ -86,7 +84,7 @@ def check_parts(config: Config, *, resumed: Path | None = None) -> EnvSpaces:
     restore = config.checkpoint.restore
     if resumed is not None and (own := _own_checkpoint(config, resumed)) is not None:
         _check_fits(config, own)
-    elif restore is not None and restore not in OWN_WORDS:
+    elif restore is not None and restore not in OWN_CHECKPOINTS:
         _check_restore(config, restore)
     return spaces
 

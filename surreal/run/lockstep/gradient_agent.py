@@ -28,10 +28,11 @@ from surreal.learner import GradientLearner
 from surreal.replay import Replay
 from surreal.run.build.learning import build_gradient_learner, build_gradient_sender, build_replay
 from surreal.run.build.lockstep import gradients_config
-from surreal.run.lockstep.actor import Actor, next_batch, take_in
-from surreal.run.lockstep.gradient_buffer import GradientBuffer, Waiting
+from surreal.run.lockstep.actor import Actor
+from surreal.run.lockstep.gradient_buffer import GradientBuffer, WaitLimits
 from surreal.run.process.role import RoleProcess
-from surreal.run.session.waiting import AgentWaits
+from surreal.run.session.acting import AgentWaits
+from surreal.run.session.intake import SteppedIntake
 
 logger = logging.getLogger(__name__)
 
@@ -83,6 +84,7 @@ class GradientAgent:
         self._replay: Replay[Any] = build_replay(config, self._shards, seed=self._seed)
         stack.callback(self._replay.join)
         stack.callback(self._replay.stop)
+        self._intake = SteppedIntake(self._replay)
         # Noise and the order of minibatches are each agent's own; the model exists already, and all agents share it.
         own = config.model_copy(update={"seed": self._seed})
         self._learner: GradientLearner = build_gradient_learner(own, self._actor.model, self._replay)
@@ -93,11 +95,11 @@ class GradientAgent:
         stack.callback(sender.close)
         self._sender = sender
         loop = self._actor.loop
-        self._outgoing = GradientBuffer(
+        self._buffer = GradientBuffer(
             self._learner,
             sender,
             self._actor.listener,
-            waiting=waiting_of(config),
+            waiting=wait_limits(config),
             counts=lambda: (loop.env_steps, loop.episodes),
             stop=process.stop,
             check_stop=self._check_stop,
@@ -121,13 +123,13 @@ class GradientAgent:
     @property
     def global_step(self) -> int:
         """Env steps of the whole run, as last heard."""
-        return self._outgoing.global_step
+        return self._buffer.global_step
 
     @property
     def waited_s(self) -> float:
         """For room in the servers' queues, and for parameters that hold what it has pushed."""
-        sent, outgoing = self._sender.metrics(), self._outgoing.metrics()
-        return sent["gradients/wait_s_total"] + outgoing["agent/gradient_wait_s_total"]
+        sent, buffered = self._sender.metrics(), self._buffer.metrics()
+        return sent["gradients/wait_s_total"] + buffered["agent/gradient_wait_s_total"]
 
     def turn(self) -> None:
         """Act, and compute the gradients that this allows; a thread's body.
@@ -137,20 +139,20 @@ class GradientAgent:
             SurrealError: the servers cannot be reached.
         """
         self._actor.act(self._check_stop)
-        take_in(self._replay)
-        while (batch := next_batch(self._replay)) is not None:
+        self._intake.take_in()
+        while (batch := self._intake.next_batch()) is not None:
             self._check_stop()
             self._learner.optimize(self._batches, batch)
             self._batches += 1
-            self._outgoing.finish_update()
-            self._shards.local.run_steps = self._outgoing.global_step
+            self._buffer.finish_update()
+            self._shards.local.run_steps = self._buffer.global_step
             self._replay.commit(self._learner.version)
 
     def metrics(self) -> dict[str, float]:
         """Metrics of the agent and its learner."""
         actor = self._actor
         sources = (
-            *(self._learner.metrics, self._replay.metrics, self._sender.metrics, self._outgoing.metrics),
+            *(self._learner.metrics, self._replay.metrics, self._sender.metrics, self._buffer.metrics),
             *(actor.loop.metrics, actor.pool.metrics, actor.listener.metrics),
         )
         return {name: value for source in sources for name, value in source().items()}
@@ -271,7 +273,7 @@ class GradientSession:
         return {**self._rate.metrics(), **{name: float(total) for name, total in totals.items()}}
 
 
-def waiting_of(config: Config) -> Waiting:
+def wait_limits(config: Config) -> WaitLimits:
     """Return when agents wait for the parameters that their gradients led to.
 
     Where a mean is taken, each gives its part of it first: with fewer agents, several gradients of one version.
@@ -279,5 +281,5 @@ def waiting_of(config: Config) -> Waiting:
     learner = config.learner
     if learner.combine_gradients == "avg":
         part = math.ceil(learner.num_gradients / config.num_agents)
-        return Waiting(part - 1, learner.num_gradients - 1, learner.gradients_timeout_s)
-    return Waiting(_AHEAD, _AHEAD, learner.gradients_timeout_s)
+        return WaitLimits(part - 1, learner.num_gradients - 1, learner.gradients_timeout_s)
+    return WaitLimits(_AHEAD, _AHEAD, learner.gradients_timeout_s)

@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 _WARN_EVERY = 100
 
 
-class Waiting(NamedTuple):
+class WaitLimits(NamedTuple):
     """Limits on how far an agent continues without parameters that include its gradients."""
 
     ahead: int  #: gradients of its own that are not in its parameters, >= 0
@@ -57,7 +57,7 @@ class GradientBuffer:
         sender: GradientSender,
         listener: TorchListener,
         *,
-        waiting: Waiting,
+        waiting: WaitLimits,
         counts: Callable[[], tuple[int, int]],
         stop: threading.Event,
         check_stop: Callable[[], object],

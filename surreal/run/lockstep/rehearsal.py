@@ -11,9 +11,11 @@ import time
 from contextlib import ExitStack
 from typing import Any
 
+import gymnasium
 import numpy as np
 
 from surreal.agent import AgentLoop
+from surreal.base import tree
 from surreal.config import Config
 from surreal.distributed.calls import LocalServer
 from surreal.distributed.experience.local import LocalShards
@@ -22,7 +24,7 @@ from surreal.run.build.acting import build_agent, build_model, build_sender
 from surreal.run.build.environments import Spaces, build_pool
 from surreal.run.build.learning import build_learner, build_replay, check_replay, replay_arguments
 from surreal.run.build.lockstep import gradients_config
-from surreal.run.lockstep.actor import next_batch, take_in
+from surreal.run.session.intake import SteppedIntake
 
 #: Environments of the rehearsal, at most: enough for trajectories of several lanes.
 _MOST_ENVS = 8
@@ -35,7 +37,10 @@ _CHUNK_STEPS = 32
 #: Learners' arguments that have one update wait for many batches, or for a compiler.
 _LONG = ("compile", "timesteps_per_batch", "episodes_per_batch")
 #: Steps of each environment from one look for a batch to the next.
-_TURN_ROWS = 16
+_TURN_STEPS = 16
+#: Larger random numbers, which spaces without true bounds allow, are drawn again from a normal distribution.
+_LARGEST = 1e6
+_END_SHARE = 0.1
 
 
 class Rehearsal:
@@ -65,6 +70,7 @@ class Rehearsal:
         self._replay = build_replay(config, shards, seed=config.seed)
         stack.callback(self._replay.join)
         stack.callback(self._replay.stop)
+        self._intake = SteppedIntake(self._replay)
         self.learner = build_learner(config, self.model, self._replay)
         server, rng = LocalServer(self.learner.remote_methods()), np.random.default_rng(config.seed)
         agent = build_agent(config, self.model, spaces, index=0, rng=rng, server=server)
@@ -90,15 +96,15 @@ class Rehearsal:
     def act(self) -> None:
         """Act for some steps of each environment, and send them."""
         began_s = time.perf_counter()
-        for _ in range(_TURN_ROWS):
+        for _ in range(_TURN_STEPS):
             self._loop.step()
         self._sender.flush()
         self._acted_s += time.perf_counter() - began_s
 
     def next_batch(self) -> Any:
         """Return a batch of what was sent; None if it is not enough for one."""
-        take_in(self._replay)
-        return next_batch(self._replay)
+        self._intake.take_in()
+        return self._intake.next_batch()
 
     def learn(self, batch: Any) -> float:
         """Perform an update; returns its duration, s."""
@@ -152,3 +158,37 @@ def smallest_config(config: Config) -> Config:
 def _changed(config: Config, changes: dict[str, dict[str, Any]]) -> Config:
     sections = {name: getattr(config, name).model_copy(update=section) for name, section in changes.items()}
     return config.model_copy(update=sections)
+
+
+class RandomEnv(gymnasium.Env[Any, Any]):
+    """Draws observations from a space. A tenth of the steps end their episode, half of these by truncation.
+
+    Args:
+        observation_space: observation space of the environment whose place it takes.
+        action_space: action space of that environment.
+    """
+
+    def __init__(self, observation_space: gymnasium.Space[Any], action_space: gymnasium.Space[Any]) -> None:
+        self.observation_space = observation_space
+        self.action_space = action_space
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        if seed is not None:
+            self.observation_space.seed(seed)
+        return self._observe(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        end = self.np_random.random() / _END_SHARE
+        return self._observe(), float(self.np_random.normal()), end < 0.5, 0.5 <= end < 1.0, {}
+
+    def _observe(self) -> Any:
+        return tree.map_leaves(self._bounded, self.observation_space.sample())
+
+    def _bounded(self, leaf: Any) -> Any:
+        leaf = np.asarray(leaf)
+        if leaf.dtype.kind != "f":
+            return leaf
+        with np.errstate(invalid="ignore"):
+            is_usable = np.abs(leaf) < _LARGEST
+        return np.where(is_usable, leaf, self.np_random.normal(size=leaf.shape)).astype(leaf.dtype)

@@ -15,13 +15,13 @@ from surreal.run.build.learning import build_checkpoints
 from surreal.run.lockstep.learner import LockstepLearner
 from surreal.run.process.ending import Counts
 from surreal.run.process.role import RoleProcess
-from surreal.run.session.waiting import Limits
+from surreal.run.session.waiting import RunLimits
 
 logger = logging.getLogger(__name__)
 
 
 class LockstepSession:
-    """The row of stretches; what `LearnerSession` is to other runs.
+    """The checkpoint intervals of a run, one after another, each with a `LockstepLearner`.
 
     Args:
         process: the frame, of the learner.
@@ -31,7 +31,7 @@ class LockstepSession:
 
     def __init__(self, process: RoleProcess, stack: ExitStack, score: Callable[[], bool]) -> None:
         self.process = process
-        self._limits = Limits(process.config, is_timed=not process.arguments.supervised)
+        self._limits = RunLimits(process.config, is_timed=not process.arguments.supervised)
         self._score_newest = score
         self._episodes = EpisodeStatistics("agent")
         self._rates = RateMeter("agent/env_steps_per_s"), RateMeter("learner/updates_per_s")
@@ -44,14 +44,14 @@ class LockstepSession:
         self._stack = stack.enter_context(ExitStack())
 
     def begin(self) -> None:
-        """Restore, and make what the first stretch needs.
+        """Restore, and make what the first interval needs.
 
         Raises:
             SurrealError: something cannot be made, or the checkpoint cannot be used.
         """
         _use_deterministic_algorithms()
-        stretch = self._next(is_resumed=self.process.arguments.resume)
-        for meter, total in zip(self._rates, stretch.counts()[:2], strict=True):
+        first = self._next(is_resumed=self.process.arguments.resume)
+        for meter, total in zip(self._rates, first.counts()[:2], strict=True):
             meter.begin(total)
         telemetry = self.process.telemetry
         telemetry.add_source(self._episodes.metrics)
@@ -61,13 +61,13 @@ class LockstepSession:
         telemetry.watch(version=lambda: self.counts().version, global_step=lambda: self.counts().env_steps)
 
     def run(self) -> None:
-        """Run part after part until the run ends.
+        """Run interval after interval until the run ends.
 
         Raises:
             StoppedError: the process is to stop.
             SurrealError: what ended the run.
         """
-        while not self._go_through():
+        while not self._run_interval():
             self._next(is_resumed=True)
         self.process.telemetry.step()  # hears why the run ends, which without a launcher is the result's reason
 
@@ -91,25 +91,33 @@ class LockstepSession:
     def give_up(self, error: SurrealError) -> None:
         """End the run for this reason; under a launcher, this process's exit code does that."""
         if not self.process.arguments.supervised:
-            self._request_stop(f"learner failed: {error}")
+            self.process.request_stop(f"learner failed: {error}")
 
     def _next(self, *, is_resumed: bool) -> LockstepLearner:
         self.counts()
         self._readings = self._take_readings()
         self._learner = None
         self._stack.close()
-        self._learner = LockstepLearner(
-            self.process, self._store, self._stack, self._add_episode, is_resumed=is_resumed
+        learner = LockstepLearner(
+            self.process, self._stack, self._store, self._add_episode, self._score, is_resumed=is_resumed
         )
-        return self._learner
+        learner.begin()
+        self._learner = learner
+        return learner
 
-    def _go_through(self) -> bool:
-        """Run the next part; returns whether the run ends with it."""
-        if self._learner is None or self._learner.run(self._score):
+    def _run_interval(self) -> bool:
+        """Run the present interval; returns whether the run ends with it."""
+        learner = self._learner
+        if learner is None:
             return True
-        reason = self._end_reason()
+        learner.run()
+        learner.end()
+        if learner.has_reached_goal:
+            return True
+        counts = self.counts()
+        reason = self._limits.updates_reason(counts.updates) or self._limits.run_reason(counts.env_steps)
         if reason and not self._score():
-            self._request_stop(reason)
+            self.process.request_stop(reason)
         return bool(reason)
 
     def _score(self) -> bool:
@@ -120,34 +128,26 @@ class LockstepSession:
         self._scored_version = version
         return self._score_newest()
 
-    def _end_reason(self) -> str:
-        counts = self.counts()
-        return self._limits.updates_reason(counts.updates) or self._limits.run_reason(counts.env_steps)
-
-    def _request_stop(self, reason: str) -> None:
-        self.process.request_stop(reason)
-
     def _add_episode(self, episode_return: float, length: int, env_id: int) -> None:
         self._episodes.add(episode_return, length, env_id)
         self.process.callbacks.on_episode(episode_return, length)
 
     def _metrics(self) -> dict[str, float]:
-        """Metrics of the present part, with rates over all parts; on the telemetry's thread."""
-        stretch, values = self._learner, dict[str, float]()
+        """Metrics of the present interval, with rates over all of them; on the telemetry's thread."""
+        learner, values = self._learner, dict[str, float]()
         for meter, total in zip(self._rates, self.counts()[:2], strict=True):
             meter.total = total
             values |= meter.metrics()
         values |= self._store.metrics()
-        return values if stretch is None else {**stretch.metrics(), **values}
+        return values if learner is None else {**learner.metrics(), **values}
 
     def _take_readings(self) -> list[Reading]:
-        """Metrics of the updates since the last call, including those of earlier parts."""
-        stretch, (kept, self._readings) = self._learner, (self._readings, [])
-        return kept if stretch is None else kept + stretch.learner.readings.take()
+        """Metrics of the updates since the last call, including those of earlier intervals."""
+        learner, (kept, self._readings) = self._learner, (self._readings, [])
+        return kept if learner is None else kept + learner.learner.readings.take()
 
     def _histograms(self) -> dict[str, Histogram]:
-        stretch = self._learner
-        return {} if stretch is None else stretch.learner.histograms.take()
+        return {} if self._learner is None else self._learner.learner.histograms.take()
 
 
 def _use_deterministic_algorithms() -> None:

@@ -15,9 +15,8 @@ from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 
 from surreal.base.errors import StoppedError
-from surreal.run.build.acting import build_rounds
+from surreal.run.build.acting import build_opponents, build_rounds
 from surreal.run.build.environments import Spaces, build_pool
-from surreal.run.build.self_play import build_opponents
 from surreal.run.lockstep.gradient_agent import GradientSession
 from surreal.run.process.arguments import parse
 from surreal.run.process.role import RoleProcess, run_role

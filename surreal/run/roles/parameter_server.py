@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from surreal.base.contracts import BatchSource
+from surreal.base.contracts import BatchIntake, BatchSource
 from surreal.base.errors import DivergedError, GroupChangedError
 from surreal.base.pytorch import Module
 from surreal.base.values import checked_count
@@ -38,8 +38,8 @@ from surreal.run.lockstep.check import try_update
 from surreal.run.process.arguments import parse
 from surreal.run.process.role import RoleProcess, run_role
 from surreal.run.process.roles import PARAMETER_SERVER
-from surreal.run.roles.learner import LearnerSession
-from surreal.run.session.leading_rank import lead, work
+from surreal.run.session.learner import LearnerSession
+from surreal.run.session.ranks.leading import lead, work
 
 logger = logging.getLogger("surreal.run.roles.parameter_server")  # __name__ is __main__ in a separate process
 
@@ -56,6 +56,7 @@ class GradientIntake:
         rng: rng of the process.
     """
 
+    is_stepped = False
     stream_mode: Literal["window", "consume"] = "window"
     is_starved = True  #: where it has no gradient, none has come
 
@@ -69,10 +70,10 @@ class GradientIntake:
     def global_step(self) -> int:
         return self._queue.global_step
 
-    def start_threads(self) -> None:
-        """No threads are needed."""
+    def take_in(self) -> None:
+        """Leave the gradients in Redis until `next_batch`."""
 
-    def dequeue(self, timeout_s: float) -> Gradient | None:
+    def next_batch(self, timeout_s: float) -> Gradient | None:
         return self._queue.take(timeout_s)
 
     def commit(self, version: int | None = None) -> None:
@@ -109,10 +110,10 @@ class ServerSession(LearnerSession):
 
     def __init__(self, process: RoleProcess, stack: ExitStack, collector: Collector | None) -> None:
         self._applied: dict[str, int] = {}  # number of the last gradient of each sender
-        super().__init__(process, stack, collector, server_config(process.config))
+        super().__init__(process, stack, server_config(process.config), collector=collector)
         self.publishing.applied = lambda: self._applied
 
-    def make(self, model: Module, stack: ExitStack) -> tuple[Learner, BatchSource]:
+    def make(self, model: Module, stack: ExitStack) -> tuple[Learner, BatchSource, BatchIntake]:
         """Make the learner, whose optimizers step, and the queue of what they step down."""
         config, index, shards = self.config, self.process.index, self.process.replay
         learner = build_gradient_learner(config, model, None)
@@ -123,7 +124,8 @@ class ServerSession(LearnerSession):
         self._server = build_parameter_server(config, learner, index=index, group=group)
         if group is not None:
             self.part = PolicyPart(index, config.num_servers, self._server.published_names())
-        return learner, GradientIntake(queue, self._server, self.process.rng())
+        intake = GradientIntake(queue, self._server, self.process.rng())
+        return learner, intake, intake
 
     def settle(self, *, has_checkpoint: bool) -> None:
         """Continue from the checkpoint; several servers continue from their last publication, which is consistent."""
@@ -144,7 +146,7 @@ class ServerSession(LearnerSession):
             except GroupChangedError as error:
                 if self._servers is None:
                     raise
-                logger.warning("%s; in progress together from the newest parameters", error)
+                logger.warning("%s; all servers continue from the newest parameters", error)
                 self._join(self._servers, is_new=False)
                 self.publishing.publish()
 

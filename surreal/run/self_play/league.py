@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from surreal.base.errors import CodecError
 from surreal.base.ranges import Positive, checked
-from surreal.run.self_play.ratings import FIRST_RATING, expected_score, rate
 
 #: How opponents are drawn: see `League.weights`.
 Sampling = Literal["pfsp", "rating", "uniform"]
@@ -24,6 +23,10 @@ Sampling = Literal["pfsp", "rating", "uniform"]
 #: Games of a version that its score remembers: the learner changes, and so does what it scores.
 _REMEMBERED = 50
 _MAX_VERSIONS = 1000
+#: Rating of a player without games.
+FIRST_RATING = 1000.0
+#: A difference of 400 points means that the better player is expected to score ten times as much as the other.
+_SCALE = 400.0 / math.log(10.0)
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,7 @@ class League:
 
     Args:
         size: versions that are kept; more are a longer memory.
-        rating_step: see `ratings.rate`.
+        rating_step: see `rate`.
     """
 
     @checked
@@ -140,3 +143,33 @@ class League:
         if not is_sound or len(versions) > _MAX_VERSIONS:
             raise CodecError("this is not a league: its numbers are impossible")
         self.rating, self.games, self.versions = rating, games, versions
+
+
+def expected_score(rating: float, opponent: float) -> float:
+    """Return the expected score of a player in a game, 0..1: 1 / (1 + 10^((opponent - rating) / 400)).
+
+    Elo, "The Rating of Chessplayers, Past and Present", 1978.
+    """
+    return 1.0 / (1.0 + math.exp((opponent - rating) / _SCALE))
+
+
+def rate(rating: float, opponent: float, score: float, games: int, step: float) -> tuple[float, float]:
+    """Rate two players after games against each other.
+
+    The score is taken to be spread evenly over the games, so their order does not matter, and each game moves both
+    ratings by `step` times the difference from what was expected just before it.
+
+    Args:
+        rating: rating of the one.
+        opponent: opponent of the other.
+        score: score of the one in all of these games: a win counts 1, a draw 0.5; 0..games.
+        games: how many, >= 0.
+        step: points for a whole game unexpected, > 0 (Elo's K); higher follows a change sooner and shakes more.
+
+    Returns:
+        The new ratings of both; their sum stays.
+    """
+    for _ in range(games):
+        change = step * (score / games - expected_score(rating, opponent))
+        rating, opponent = rating + change, opponent - change
+    return rating, opponent

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
@@ -17,6 +18,7 @@ from surreal.base.liveness.wait_notice import WaitNotice
 from surreal.base.metrics import RateMeter
 from surreal.config import Config
 from surreal.distributed.experience.sender import ExpSender
+from surreal.distributed.parameters.listener import TorchListener
 from surreal.envs import EnvPool
 from surreal.run.build.acting import (
     build_agent,
@@ -28,10 +30,10 @@ from surreal.run.build.acting import (
     restore_model,
 )
 from surreal.run.build.environments import Spaces
-from surreal.run.build.saved_policy import Policy
+from surreal.run.build.saved_policy import SavedPolicy
+from surreal.run.process.progress import read_learned, read_progress
 from surreal.run.process.role import RoleProcess
-from surreal.run.session.rounds import ListenedParameters
-from surreal.run.session.waiting import AgentWaits
+from surreal.run.session.waiting import WINDOW_S
 
 logger = logging.getLogger(__name__)
 
@@ -162,7 +164,63 @@ class ActingSession:
         return of_rounds + (self.sender.metrics()["sender/wait_s_total"] if self.sender is not None else 0.0)
 
 
-def saved_agent(policy: Policy, config: Config, spaces: Spaces, *, rng: np.random.Generator) -> Agent:
+class ListenedParameters:
+    """Parameters as a `TorchListener` brings them; see `surreal.base.contracts.RoundParameters`.
+
+    A learner of several ranks publishes what rank 0 learned from. Agents that send to other ranks are satisfied with
+    the next update, which all ranks do together.
+    """
+
+    def __init__(self, listener: TorchListener) -> None:
+        self._listener = listener
+        self._updates = 0  # of the learner, when the wait began
+
+    def hold(self) -> None:
+        self._listener.hold()
+
+    def release(self) -> None:
+        self._updates = self._count_updates()
+        self._listener.release()
+
+    def has_learned(self, sender: str, sequence: int) -> bool:
+        learned = read_learned(self._listener.message, sender)
+        return self.has_updated() if learned is None else learned >= sequence
+
+    def has_updated(self) -> bool:
+        return self._count_updates() > self._updates
+
+    def _count_updates(self) -> int:
+        return read_progress(self._listener.message).get("updates", 0)
+
+
+class AgentWaits:
+    """Measures the shares of time in which an agent waits for the learner, and is busy.
+
+    Before it begins it is neither, so an agent that has just come is busy for a part of the last seconds only: then
+    the sum over all agents is what they did together, also while their number changes.
+
+    Args:
+        waited_s: how long it has waited so far, in all.
+        clock: seconds, monotonic.
+    """
+
+    def __init__(self, waited_s: Callable[[], float], clock: Callable[[], float] = time.monotonic) -> None:
+        self._waited_s = waited_s
+        self._clock = clock
+        self._began_s = clock()
+        self._waits = RateMeter("agent/waiting_ratio", window_s=WINDOW_S, clock=clock)
+        self._waits.begin(waited_s())
+
+    def metrics(self) -> dict[str, float]:
+        """Shares of the last seconds."""
+        self._waits.total = self._waited_s()
+        shares = self._waits.metrics()
+        waiting = min(shares.get("agent/waiting_ratio", 0.0), 1.0)
+        there = min((self._clock() - self._began_s) / WINDOW_S, 1.0)
+        return {**shares, "agent/busy_ratio": (1.0 - waiting) * there}
+
+
+def saved_agent(policy: SavedPolicy, config: Config, spaces: Spaces, *, rng: np.random.Generator) -> Agent:
     """Make an agent that acts with a saved policy, and never explores.
 
     Args:

@@ -14,13 +14,11 @@ from surreal.base.errors import CheckpointError, ConfigError
 from surreal.base.values import checked_count
 from surreal.config import Config
 from surreal.replay.prioritized import Prioritized
-from surreal.run.build.checkpoints import OWN_WORDS
+from surreal.run.build.checkpoints import OWN_CHECKPOINTS
 from surreal.run.build.saved_policy import policy_file, policy_header, policy_tensors
 from surreal.run.process.registry import plain_config
 
 logger = logging.getLogger(__name__)
-
-logger = logging.getLogger("surreal.run.roles.learner")
 
 _NAME = "priorities"
 #: They are saved this often, but never for more than a hundredth of the time.
@@ -223,6 +221,6 @@ class Checkpointing:
                 "--run NAME or --run-dir DIR begins another",
                 key="--run-dir",
             )
-        if restore is None or restore in OWN_WORDS:
+        if restore is None or restore in OWN_CHECKPOINTS:
             return None
         return self._store.load(policy_file(restore))

@@ -1,4 +1,4 @@
-"""Waits and limits of a learner: shares of time in which learner and agents wait, and when the run is done."""
+"""Limits of a run as its learner sees them, and the share of time in which the learner waits for experience."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from surreal.base.metrics import RateMeter
 from surreal.config import Config
 
 
-class Limits:
+class RunLimits:
     """The bounds of a run, as its learner sees them.
 
     Args:
@@ -77,30 +77,3 @@ class ExperienceWaits:
         """Metrics: total wait and its share of the last seconds; empty before the first update."""
         meter = self._meter
         return {} if meter is None else {"learner/wait_s_total": meter.total, **meter.metrics()}
-
-
-class AgentWaits:
-    """Measures the shares of time in which an agent waits for the learner, and is busy.
-
-    Before it begins it is neither, so an agent that has just come is busy for a part of the last seconds only: then
-    the sum over all agents is what they did together, also while their number changes.
-
-    Args:
-        waited_s: how long it has waited so far, in all.
-        clock: seconds, monotonic.
-    """
-
-    def __init__(self, waited_s: Callable[[], float], clock: Callable[[], float] = time.monotonic) -> None:
-        self._waited_s = waited_s
-        self._clock = clock
-        self._began_s = clock()
-        self._waits = RateMeter("agent/waiting_ratio", window_s=WINDOW_S, clock=clock)
-        self._waits.begin(waited_s())
-
-    def metrics(self) -> dict[str, float]:
-        """Shares of the last seconds."""
-        self._waits.total = self._waited_s()
-        shares = self._waits.metrics()
-        waiting = min(shares.get("agent/waiting_ratio", 0.0), 1.0)
-        there = min((self._clock() - self._began_s) / WINDOW_S, 1.0)
-        return {**shares, "agent/busy_ratio": (1.0 - waiting) * there}

@@ -17,6 +17,7 @@ from surreal.agent.exported import ExportedAgent
 from surreal.base import contracts
 from surreal.base.contracts import (
     AgentView,
+    BatchIntake,
     BatchSource,
     Broadcaster,
     EnvPool,
@@ -38,8 +39,9 @@ from surreal.learner.stepping.stepper import LocalStepper, PartStepper, RankStep
 from surreal.model import Model
 from surreal.rlx.pool.pool import RlxEnvPool
 from surreal.run.roles.parameter_server import GradientIntake
+from surreal.run.session.acting import ListenedParameters
+from surreal.run.session.intake import SteppedIntake, ThreadedIntake
 from surreal.run.session.ranks.replay import RankReplay
-from surreal.run.session.rounds import ListenedParameters
 
 
 def exported(package: Any, base: type[Any]) -> list[type[Any]]:
@@ -56,6 +58,7 @@ IMPLEMENTATIONS: dict[type[Any], list[type[Any]]] = {
     StepSender: [ExpSender],
     RoundParameters: [ListenedParameters],
     ReplayView: [*REPLAYS, RankReplay],
+    BatchIntake: [ThreadedIntake, SteppedIntake, RankReplay, GradientIntake],
     BatchSource: [*REPLAYS, GradientIntake],
     LearnerView: exported(surreal.learner, surreal.learner.Learner),
     Kept: [Module, Optimizer],

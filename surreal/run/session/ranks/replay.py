@@ -38,7 +38,7 @@ class _Word(NamedTuple):
 
 
 class RankReplay:
-    """A replay as its rank's learner and session see it.
+    """A replay as its rank's learner sees it, and the intake of its session.
 
     Args:
         ranks: which learn together.
@@ -46,6 +46,8 @@ class RankReplay:
         stop: asked on other ranks than rank 0, whether this process was told to end.
         version: asked on rank 0, for the version of the parameters that were published last.
     """
+
+    is_stepped = False
 
     def __init__(
         self,
@@ -95,8 +97,12 @@ class RankReplay:
         learner.learn_with(self._ranks)
         self._learner = learner
 
-    def dequeue(self, timeout_s: float) -> Batch | TrajectoryBatch | None:
-        """The next batch, when all ranks have one; None if one of them had none in time. All ranks call it in turn.
+    def take_in(self) -> None:
+        """Start the threads of this rank's replay."""
+        self._replay.start_threads()
+
+    def next_batch(self, timeout_s: float) -> Batch | TrajectoryBatch | None:
+        """Return the next batch, when all ranks have one; None if one had none in time. All ranks call it in turn.
 
         Raises:
             StoppedError: the ranks are to end.
@@ -119,7 +125,7 @@ class RankReplay:
             self._take_over(batch)
         return batch
 
-    def take_over_anew(self) -> None:
+    def take_over_again(self) -> None:
         """Make all ranks take over the changed state of rank 0's learner; for rank 0."""
         self._is_current = False
 

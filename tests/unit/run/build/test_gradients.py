@@ -9,8 +9,8 @@ from surreal.config import load_config
 from surreal.learner import A2CLearner
 from surreal.replay.archive import Manifest
 from surreal.run.build.learning import build_gradient_learner, check_gradients
-from surreal.run.build.lockstep import gradients_config, server_config, turn_rows, turn_trajectories
-from surreal.run.lockstep.gradient_agent import waiting_of
+from surreal.run.build.lockstep import gradients_config, server_config, turn_steps, turn_trajectories
+from surreal.run.lockstep.gradient_agent import wait_limits
 from surreal.run.session.offline import offline_overrides
 
 AGENTS = "learner.gradients=agents"
@@ -78,16 +78,16 @@ def test_a_server_publishes_after_each_update() -> None:
 @pytest.mark.parametrize(("agents", "ahead"), [(1, 3), (2, 1), (3, 1), (4, 0), (9, 0)])
 def test_agents_give_a_mean_its_gradients_before_they_wait(agents: int, ahead: int) -> None:
     overrides = ["learner.combine_gradients=avg", f"agent.count={agents}"]
-    assert waiting_of(load_config("cartpole-a3c", overrides)).ahead == ahead
+    assert wait_limits(load_config("cartpole-a3c", overrides)).ahead == ahead
 
 
 def test_an_rlx_server_learns_from_a_batch_or_a_chunk_whoever_plays_it() -> None:
     servers = ["agent.count=0", "rlx.servers=2", "rlx.on_full=wait"]
     config = load_config("cartpole-a3c", [*servers, "learner.combine_gradients=avg"])
-    assert (turn_rows(config), turn_trajectories(config)) == (16, config.learner.batch_size)
-    assert waiting_of(config).ahead == 1
+    assert (turn_steps(config), turn_trajectories(config)) == (16, config.learner.batch_size)
+    assert wait_limits(config).ahead == 1
     config = load_config("pendulum-ddpg", [AGENTS, *servers, "env.num_envs=1"])
-    assert (turn_rows(config), turn_trajectories(config)) == (config.sender.chunk_steps, 1)
+    assert (turn_steps(config), turn_trajectories(config)) == (config.sender.chunk_steps, 1)
 
 
 def test_processes_of_a_run_must_have_the_same_learner_then() -> None:

@@ -7,7 +7,7 @@ import pytest
 from surreal.base.errors import ConfigError
 from surreal.config import Config, load_config
 from surreal.run.build.check import check_names
-from surreal.run.build.lockstep import lockstep_config, stretch_progress, turn_rows
+from surreal.run.build.lockstep import interval_progress, lockstep_config, turn_steps
 
 
 def load(preset: str, *overrides: str) -> Config:
@@ -51,21 +51,21 @@ def test_nothing_leaves_or_waits_by_the_clock() -> None:
     assert lockstep_config(load("cartpole-dqn", "replay.prefetch=8")).replay.prefetch == 1
 
 
-def test_each_stretch_has_a_seed_of_its_own() -> None:
+def test_each_interval_has_a_seed_of_its_own() -> None:
     seeds = [lockstep_config(load("cartpole-dqn", "seed=3"), begun_updates=begun).seed for begun in (0, 100, 200)]
     assert seeds[0] == 3
     assert len(set(seeds)) == 3
 
 
 def test_learner_has_its_turn_after_a_round_or_a_chunk() -> None:
-    assert turn_rows(load("cartpole-ppo")) == 32
-    assert turn_rows(load("cartpole-dqn", "sender.chunk_steps=64", "env.num_envs=8")) == 8
-    assert turn_rows(load("cartpole-dqn", "sender.chunk_steps=1", "env.num_envs=8")) == 1
+    assert turn_steps(load("cartpole-ppo")) == 32
+    assert turn_steps(load("cartpole-dqn", "sender.chunk_steps=64", "env.num_envs=8")) == 8
+    assert turn_steps(load("cartpole-dqn", "sender.chunk_steps=1", "env.num_envs=8")) == 1
 
 
-def test_stretch_ends_by_updates_or_is_a_quarter_of_the_run() -> None:
+def test_interval_ends_by_updates_or_is_a_quarter_of_the_run() -> None:
     config = load("cartpole-dqn", "run.max_env_steps=1000")
-    assert stretch_progress(config, 0, 900) == 0.0, "a checkpoint without an update would be no new one"
-    assert stretch_progress(config, 1, 125) == 0.5
+    assert interval_progress(config, 0, 900) == 0.0, "a checkpoint without an update would be no new one"
+    assert interval_progress(config, 1, 125) == 0.5
     config = load("cartpole-dqn", "checkpoint.interval_updates=50")
-    assert stretch_progress(config, 25, 900) == 0.5
+    assert interval_progress(config, 25, 900) == 0.5

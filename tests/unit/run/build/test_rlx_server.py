@@ -21,7 +21,7 @@ from surreal.rlx.client.options import TOKEN_VARIABLE
 from surreal.rlx.pool.ranges import ValueLimits
 from surreal.rlx.protocol.errors import RlxValueError
 from surreal.run.build.check import check_names
-from surreal.run.build.environments import build_spaces
+from surreal.run.build.environments import build_spaces, make_space, remote_wrappers, value_limits
 from surreal.run.build.rlx_server import (
     ServerOptions,
     build_rlx_pool,
@@ -29,7 +29,6 @@ from surreal.run.build.rlx_server import (
     client_spaces,
     demo_folder,
 )
-from surreal.run.build.wrapping import make_space, remote_wrappers, value_limits
 from surreal.run.launch.children import rlx_arguments
 from surreal.run.process.roles import RLX_CLIENT, RLX_SERVER
 

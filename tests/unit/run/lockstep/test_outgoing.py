@@ -18,11 +18,11 @@ from surreal.base.types import Batch, SampleInfo, TrajectoryBatch
 from surreal.learner import A2CLearner, DDPGLearner, DQNLearner, GradientLearner, Gradients, PPOLearner
 from surreal.model import ActorCritic, DeterministicActorCritic, QFunction
 from surreal.model.filters import COUNTS, FilterCounts
-from surreal.run.lockstep.gradient_buffer import GradientBuffer, Waiting
+from surreal.run.lockstep.gradient_buffer import GradientBuffer, WaitLimits
 from surreal.run.process.progress import write_progress
 
 OBS = ObsSpec.from_obs(np.zeros(4, np.float32))
-NEVER = Waiting(100, 100, 5.0)
+NEVER = WaitLimits(100, 100, 5.0)
 
 
 class Push(NamedTuple):
@@ -145,7 +145,7 @@ def ddpg() -> DDPGLearner:
 
 
 def connect(
-    make: Callable[[], GradientLearner], waiting: Waiting = NEVER, **options: Any
+    make: Callable[[], GradientLearner], waiting: WaitLimits = NEVER, **options: Any
 ) -> tuple[GradientLearner, Server, GradientBuffer]:
     agent, twin = make(), make()
     server = Server(twin, agent.model, **options)
@@ -256,7 +256,7 @@ def test_several_steps_of_one_batch_wait_for_each_other() -> None:
 
 
 def test_an_agent_gives_its_part_of_a_mean_and_waits_then() -> None:
-    agent, server, outgoing = connect(a2c, Waiting(1, 1, 5.0), combined=2)
+    agent, server, outgoing = connect(a2c, WaitLimits(1, 1, 5.0), combined=2)
     for i in range(4):
         agent.optimize(i, trajectories(i))
         outgoing.finish_update()
@@ -266,7 +266,7 @@ def test_an_agent_gives_its_part_of_a_mean_and_waits_then() -> None:
 
 
 def test_an_agent_goes_on_when_nothing_comes_of_its_gradient() -> None:
-    agent, server, outgoing = connect(a2c, Waiting(0, 2, 0.01), is_dead=True)
+    agent, server, outgoing = connect(a2c, WaitLimits(0, 2, 0.01), is_dead=True)
     timeouts = []
     for i in range(5):
         agent.optimize(i, trajectories(i))
@@ -277,7 +277,7 @@ def test_an_agent_goes_on_when_nothing_comes_of_its_gradient() -> None:
 
 
 def test_an_agent_does_not_run_far_ahead_of_a_server_that_is_away() -> None:
-    agent, _, outgoing = connect(a2c, Waiting(2, 2, 0.01), is_dead=True)
+    agent, _, outgoing = connect(a2c, WaitLimits(2, 2, 0.01), is_dead=True)
     timeouts = []
     for i in range(4):
         agent.optimize(i, trajectories(i))
@@ -287,7 +287,7 @@ def test_an_agent_does_not_run_far_ahead_of_a_server_that_is_away() -> None:
 
 
 def test_a_server_that_was_restarted_and_knows_nothing_is_not_waited_for() -> None:
-    agent, server, outgoing = connect(a2c, Waiting(0, 0, 60.0), combined=2)
+    agent, server, outgoing = connect(a2c, WaitLimits(0, 0, 60.0), combined=2)
     server.published, server._progress = 2, write_progress(5, 5, {"others": 9})
     agent.optimize(0, trajectories(0))
     outgoing.finish_update()
@@ -296,7 +296,7 @@ def test_a_server_that_was_restarted_and_knows_nothing_is_not_waited_for() -> No
 
 
 def test_nothing_is_awaited_of_a_gradient_that_was_refused() -> None:
-    agent, server, outgoing = connect(a2c, Waiting(0, 0, 60.0))
+    agent, server, outgoing = connect(a2c, WaitLimits(0, 0, 60.0))
     server.status = "stale"
     agent.optimize(0, trajectories(0))
     outgoing.finish_update()

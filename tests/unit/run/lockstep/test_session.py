@@ -1,4 +1,4 @@
-"""Metrics of a deterministic run: those of a stretch that is over are reported once, whenever telemetry asks."""
+"""Metrics of a deterministic run: those of a past checkpoint interval are reported once, whenever telemetry asks."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ from surreal.base.metrics import Reading
 from surreal.run.lockstep import session
 
 
-def stretch(*steps: int) -> Any:
-    """Make a stretch that has done an update at each of these env steps."""
+def interval(*steps: int) -> Any:
+    """Make the learner of an interval, which has done an update at each of these env steps."""
     readings = [Reading(0.0, step, {}) for step in steps]
 
     def take() -> list[Reading]:
         taken, readings[:] = list(readings), []
         return taken
 
-    return SimpleNamespace(learner=SimpleNamespace(readings=SimpleNamespace(take=take)), counts=lambda: None)
+    learner = SimpleNamespace(readings=SimpleNamespace(take=take))
+    return SimpleNamespace(learner=learner, begin=lambda: None, counts=lambda: None)
 
 
-def test_readings_of_stretches_that_telemetry_missed_are_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    coming = iter([stretch(1, 2), stretch(3), stretch(4)])
+def test_readings_of_intervals_that_telemetry_missed_are_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    coming = iter([interval(1, 2), interval(3), interval(4)])
     monkeypatch.setattr(session, "LockstepLearner", lambda *_, **__: next(coming))
     lockstep: Any = session.LockstepSession.__new__(session.LockstepSession)
     vars(lockstep).update(_learner=None, _counts=None, _readings=[], _stack=ExitStack(), process=None, _store=None)

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from surreal.base.errors import CodecError
-from surreal.run.self_play.league import League, PastVersion
-from surreal.run.self_play.ratings import FIRST_RATING, expected_score, rate
+from surreal.run.self_play.league import FIRST_RATING, League, PastVersion, expected_score, rate
 
 
 @given(st.floats(0, 3000), st.floats(0, 3000))

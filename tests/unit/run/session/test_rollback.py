@@ -17,8 +17,7 @@ from surreal.distributed.parameters.published import encode_parameters
 from surreal.learner import DQNLearner
 from surreal.model import QFunction
 from surreal.run.session.checkpointing import Checkpointing
-from surreal.run.session.publishing import Publishing
-from surreal.run.session.rollback import GOOD_UPDATES, Rollback
+from surreal.run.session.publishing import GOOD_UPDATES, Publishing, Rollback
 from tests.unit.run.session.fakes import FakeBroadcaster, FakeReplay
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from surreal.run.session.ranks.following import OwnEnd
+from surreal.run.session.ranks.leading import OwnEnd
 
 
 def test_a_rank_lets_rank_0_say_first_why_all_end() -> None:

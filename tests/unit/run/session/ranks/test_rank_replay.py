@@ -70,7 +70,7 @@ def test_a_batch_is_handed_out_only_when_all_ranks_have_one() -> None:
         source = Source(ready=2 if rank.rank else 5)
         replay, learner = made(rank, source)
         for i in range(4):
-            if (found := replay.dequeue(0.01)) is not None:
+            if (found := replay.next_batch(0.01)) is not None:
                 learner.optimize(i, found)
         return source.handed, learner.updates
 
@@ -85,7 +85,7 @@ def test_all_begin_with_the_state_of_rank_0_and_stay_equal() -> None:
         if rank.is_first:
             learner.load_state_dict(other_state())
         for i in range(3):
-            found = replay.dequeue(0.01)
+            found = replay.next_batch(0.01)
             assert found is not None
             learner.optimize(i, found)
         assert learner.updates == 4
@@ -103,7 +103,7 @@ def test_env_steps_are_the_same_for_all_in_an_update() -> None:
         replay, learner = made(rank, source)
         seen = []
         for _ in range(3):
-            replay.dequeue(0.01)
+            replay.next_batch(0.01)
             seen.append(learner.global_step)
             source.global_step += 10 * (rank.rank + 1)
         return seen
@@ -118,7 +118,7 @@ def test_a_batch_is_committed_with_the_version_that_came_of_it_and_no_later_one(
         source = Source()
         replay, learner = made(rank, source, version=lambda: version[0])
         for i in range(3):
-            found = replay.dequeue(0.01)
+            found = replay.next_batch(0.01)
             assert found is not None
             learner.optimize(i, found)
             if rank.is_first:
@@ -127,7 +127,7 @@ def test_a_batch_is_committed_with_the_version_that_came_of_it_and_no_later_one(
             replay.end()
         else:
             with pytest.raises(StoppedError):
-                replay.dequeue(0.01)
+                replay.next_batch(0.01)
             assert learner.model.version == 3
         return source.commits
 
@@ -141,7 +141,7 @@ def test_a_rank_that_is_told_to_end_ends_all() -> None:
         replay, learner = made(rank, Source(), stop=lambda: rank.rank == 1 and learner.updates == 2)
         with pytest.raises(StoppedError):
             for i in range(10):
-                found = replay.dequeue(0.01)
+                found = replay.next_batch(0.01)
                 assert found is not None
                 learner.optimize(i, found)
         replay.end()  # nobody is left to be told
@@ -154,15 +154,15 @@ def test_a_rank_that_diverged_goes_on_only_if_rank_0_has_gone_back() -> None:
     def work(rank: Any) -> dict[str, torch.Tensor]:
         replay, learner = made(rank, Source())
         for i in range(2):
-            found = replay.dequeue(0.01)
+            found = replay.next_batch(0.01)
             assert found is not None
             learner.optimize(i, found)
         if rank.is_first:
             learner.load_state_dict(other_state())
-            replay.take_over_anew()
+            replay.take_over_again()
         else:
             replay.after(DivergedError("not finite"))
-        assert replay.dequeue(0.01) is not None
+        assert replay.next_batch(0.01) is not None
         return {name: tensor.clone() for name, tensor in learner.state_dict()["tensors"].items()}
 
     first, second = together(2, work)
@@ -170,10 +170,10 @@ def test_a_rank_that_diverged_goes_on_only_if_rank_0_has_gone_back() -> None:
 
     def diverge_alone(rank: Any) -> None:
         replay, _ = made(rank, Source())
-        assert replay.dequeue(0.01) is not None
+        assert replay.next_batch(0.01) is not None
         if rank.rank:
             replay.after(DivergedError("not finite"))
-        replay.dequeue(0.01)
+        replay.next_batch(0.01)
 
     with pytest.raises(DivergedError):
         together(2, diverge_alone)

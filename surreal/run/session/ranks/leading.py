@@ -1,27 +1,39 @@
-"""The process of a run's learner or parameter server: collecting, scores, and the loop of updates."""
+"""The processes of a learner: the first rank, or a parameter server, leads the run; the other ranks follow it.
+
+`lead` collects logs, metrics and scores, and writes the result. `follow_first_rank` only does its part of each update.
+"""
 
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from typing import Protocol
+from typing import Any, Protocol
 
 from surreal.base.errors import DivergedError, FolderError, StoppedError, SurrealError
 from surreal.base.system.threads import Supervisor
 from surreal.distributed.telemetry.collector import Collector
 from surreal.distributed.telemetry.heartbeats import live_processes
+from surreal.learner import Learner
+from surreal.replay import Replay
+from surreal.run.build.acting import build_model
+from surreal.run.build.environments import build_spaces
+from surreal.run.build.learning import build_learner, build_replay
 from surreal.run.observers.feeding import SinkFeeder
 from surreal.run.observers.making import make_feeder
 from surreal.run.process.ending import Counts
 from surreal.run.process.role import RoleProcess
 from surreal.run.process.roles import EVAL
+from surreal.run.session.checkpointing import PrioritiesSaver
 from surreal.run.session.learner_process import OwnFolder, describe_run, keep_torch_out_of_tmp
 from surreal.run.session.offline import fill_replay
+from surreal.run.session.ranks.group import RankGroup, join_ranks
+from surreal.run.session.ranks.replay import RankReplay
 from surreal.run.session.score_sharing import ScoreCollector
 
-logger = logging.getLogger("surreal.run.roles.learner")
+logger = logging.getLogger(__name__)
 
 _CHECK_INTERVAL_S = 0.1
 _COLLECT_S = 0.1  #: of one wait for logs and metrics, and so of the end
@@ -29,9 +41,12 @@ _SCORES_INTERVAL_S = 1.0
 _SINKS_INTERVAL_S = 1.0
 #: How long evaluations elsewhere may take for their last round, s.
 _EVALUATION_S = 15.0
+_DEQUEUE_TIMEOUT_S = 0.2
+#: How long rank 0 may take to learn what all processes of the run are told, s.
+_OWN_END_S = 5.0
 
 
-class Session(Protocol):
+class LeadSession(Protocol):
     """Updates the parameters."""
 
     def begin(self) -> None:
@@ -50,7 +65,7 @@ class Session(Protocol):
         """End the run for this reason."""
 
 
-def lead(process: RoleProcess, make: Callable[[ExitStack, Collector], Session]) -> None:
+def lead(process: RoleProcess, make: Callable[[ExitStack, Collector], LeadSession]) -> None:
     """Improve a run's parameters until it ends, and see to its folder: logs, metrics, scores, the result.
 
     Args:
@@ -96,12 +111,12 @@ def lead(process: RoleProcess, make: Callable[[ExitStack, Collector], Session]) 
             folder.finish(session.counts())
 
 
-def work(session: Session) -> None:
+def work(session: LeadSession) -> None:
     """Improve the parameters until the run ends, and keep what was learned.
 
     Raises:
         DivergedError, FolderError: what ended it; the run was told.
-        SurrealError: as `Session.run`.
+        SurrealError: as `LeadSession.run`.
     """
     try:
         with suppress(StoppedError):
@@ -148,3 +163,73 @@ def _finish_collecting(
     collector.close()
     if feeder is not None:
         feeder.close()
+
+
+class OwnEnd:
+    """Detects that this process was told to end and rank 0 was not, so that rank 0 can end all ranks with the reason.
+
+    Args:
+        stop: set where this process is to end.
+        clock: seconds, monotonic.
+    """
+
+    def __init__(self, stop: threading.Event, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._stop = stop
+        self._clock = clock
+        self._since_s: float | None = None
+
+    def __call__(self) -> bool:
+        if not self._stop.is_set():
+            return False
+        if self._since_s is None:
+            self._since_s = self._clock()
+        return self._clock() - self._since_s >= _OWN_END_S
+
+
+def follow_first_rank(process: RoleProcess) -> None:
+    """Learn with the other ranks until they are to end; rank 0 publishes, and writes what is kept.
+
+    Raises:
+        RankError: another rank is gone.
+    """
+    with ExitStack() as stack:
+        keep_torch_out_of_tmp(process.run_dir, stack)
+        group = join_ranks(process, stack)
+        if group is not None:
+            with group.explaining():
+                _follow(process, group, stack)
+
+
+def _follow(process: RoleProcess, group: RankGroup, stack: ExitStack) -> None:
+    config, rank = process.config, process.rank
+    model = build_model(config, build_spaces(config))
+    replay: Replay[Any] = build_replay(config, process.replay, seed=int(process.rng().integers(2**31)), rank=rank)
+    stack.callback(replay.join, 5.0)
+    stack.callback(replay.stop)
+    batches = RankReplay(group.ranks, replay, stop=OwnEnd(process.stop))
+    learner = build_learner(config, model, batches, rank=rank)
+    batches.attach(learner)
+    priorities = PrioritiesSaver(replay, process.run_dir, rank=rank)
+    priorities.load()
+    process.telemetry.add_source(learner.metrics)
+    process.telemetry.add_readings(learner.readings.take)
+    process.telemetry.add_source(replay.metrics)
+    batches.take_in()
+    with suppress(StoppedError):
+        _learn(process, batches, learner, priorities)
+    replay.stop()
+    priorities.save()
+
+
+def _learn(process: RoleProcess, batches: RankReplay, learner: Learner, priorities: PrioritiesSaver) -> None:
+    i = 0
+    while True:
+        process.turn()
+        batch = batches.next_batch(_DEQUEUE_TIMEOUT_S)
+        if batch is not None:
+            try:
+                learner.optimize(i, batch)
+            except DivergedError as error:
+                batches.after(error)
+            i += 1
+        priorities.save_if_due()

@@ -103,9 +103,7 @@ def agent_spaces(spaces: EnvSpaces) -> Spaces:
 
 
 def written_spaces(config: Config, *, training: bool = False) -> EnvSpaces | None:
-    """Return the spaces that are written down, behind the wrappers and the stacking of frames; None if there are
-    none.
-    """
+    """Return the spaces that are written down, after wrappers and stacked frames; None if there are none."""
     given = explicit_spaces(config.env)
     if given is None or given.observation is None:
         return given
@@ -246,12 +244,11 @@ def remote_wrappers(config: Config, found: EnvSpaces, *, training: bool = True) 
     Raises:
         ConfigError: one of them cannot be applied by a server, or does not take these spaces.
     """
-    specs = wrapper_specs(config)[_num_on_client(config) :]
+    specs, limits = wrapper_specs(config)[_num_on_client(config) :], value_limits(config)
     if not specs or found.observation is None:
         return None
     check_wrappers(config, training=training)
     try:
-        limits = value_limits(config)
         return RemoteWrappers(specs, found.observation, found.action, training=training, limits=limits)
     except EnvError as error:
         raise _config_error(config, "env.wrappers", error) from error

@@ -107,12 +107,10 @@ class GradientAgent:
 
     @property
     def env_steps(self) -> int:
-        """Actions taken."""
         return self._actor.loop.env_steps
 
     @property
     def episodes(self) -> int:
-        """Episodes that ended."""
         return self._actor.loop.episodes
 
     @property
@@ -214,12 +212,10 @@ class GradientSession:
 
     @property
     def env_steps(self) -> int:
-        """Actions taken, by all agents here."""
         return sum(agent.env_steps for agent in self._agents)
 
     @property
     def episodes(self) -> int:
-        """Episodes of all agents here."""
         return sum(agent.episodes for agent in self._agents)
 
     def run(self, *checks: Callable[[], object]) -> None:

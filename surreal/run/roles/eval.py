@@ -161,9 +161,8 @@ class EvaluationSession:
             result, reaches = result.extended(fresh.scores), not fresh.problem and fresh.lower_bound >= goal
         self._write_down(result, reaches_goal=reaches)
         if reaches:
-            self._request_stop(
-                f"stop_at_return: mean return {result.mean_return:.1f} over {len(result.scores)} episodes"
-            )
+            mean = f"mean return {result.mean_return:.1f} over {len(result.scores)} episodes"
+            self.process.request_stop(f"stop_at_return: {mean}")
         return result, reaches
 
     def _confirm(self, result: EvaluationRound, goal: float, stop: threading.Event) -> EvaluationRound:
@@ -225,9 +224,6 @@ class EvaluationSession:
             recorder.play(1, stop=self.process.stop, on_step=self.process.turn)
         finally:
             recorder.close()
-
-    def _request_stop(self, reason: str) -> None:
-        self.process.request_stop(reason)
 
     def _metrics(self) -> dict[str, float]:
         """Each round's numbers once, which the heartbeat keeps; and how far the running one is."""

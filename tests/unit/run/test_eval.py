@@ -25,9 +25,8 @@ def stop_reasons(returns: list[float], confirm: int = 2, updates: int = 1) -> li
     session.evaluator = SimpleNamespace(
         play=lambda episodes, stop, on_step: [EpisodeScore(next(left), 5, 0) for _ in range(episodes)]
     )
-    session.process = SimpleNamespace(turn=lambda: None, rng=lambda *key: None)
+    session.process = SimpleNamespace(request_stop=reasons.append, turn=lambda: None, rng=lambda *key: None)
     session._write_down = lambda result, reaches_goal: None
-    session._request_stop = reasons.append
     session._play(None)
     assert not list(left)
     return reasons

@@ -15,7 +15,7 @@ from surreal.run.build.learning import build_checkpoints
 from surreal.run.lockstep.learner import LockstepLearner
 from surreal.run.process.ending import Counts
 from surreal.run.process.role import RoleProcess
-from surreal.run.session.waiting import RunLimits
+from surreal.run.session.waiting import LearnerLimits
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ class LockstepSession:
 
     def __init__(self, process: RoleProcess, stack: ExitStack, score: Callable[[], bool]) -> None:
         self.process = process
-        self._limits = RunLimits(process.config, is_timed=not process.arguments.supervised)
+        self._limits = LearnerLimits(process.config, is_timed=not process.arguments.supervised)
         self._score_newest = score
         self._episodes = EpisodeStatistics("agent")
         self._rates = RateMeter("agent/env_steps_per_s"), RateMeter("learner/updates_per_s")

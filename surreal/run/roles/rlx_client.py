@@ -52,18 +52,18 @@ def _address(text: str) -> str:
     return text
 
 
-class Setting(NamedTuple):
+class EnvArgument(NamedTuple):
     """One argument of the environment."""
 
     name: str
     value: Any
 
 
-def _setting(text: str) -> Setting:
+def _setting(text: str) -> EnvArgument:
     key, equals, value = text.partition("=")
     if not key or not equals:
         raise typer.BadParameter(f"expected NAME=VALUE, got {text!r}")
-    return Setting(key, yaml.safe_load(value))
+    return EnvArgument(key, yaml.safe_load(value))
 
 
 def _wrapper(text: str) -> WrapperSpec:
@@ -94,7 +94,8 @@ class ClientArguments:
         int | None, typer.Option(help="Seed of repeatable first episodes; default: new ones each time.")
     ] = None
     kwargs: Annotated[
-        tuple[Setting, ...], typer.Option("--arg", metavar="K=V", parser=_setting, help="Argument of the environment.")
+        tuple[EnvArgument, ...],
+        typer.Option("--arg", metavar="K=V", parser=_setting, help="Argument of the environment."),
     ] = ()
     wrappers: Annotated[
         tuple[WrapperSpec, ...],

@@ -33,7 +33,7 @@ from surreal.run.session.intake import ThreadedIntake
 from surreal.run.session.publishing import Publishing, Rollback
 from surreal.run.session.ranks.group import RankGroup, join_ranks
 from surreal.run.session.ranks.replay import RankReplay
-from surreal.run.session.waiting import ExperienceWaits, RunLimits
+from surreal.run.session.waiting import ExperienceWaits, LearnerLimits
 
 logger = logging.getLogger(__name__)
 
@@ -93,7 +93,7 @@ class LearnerSession:
         self.rollback = Rollback(self.learner, self.checkpoints, self.publishing)
         self.priorities = PrioritiesSaver(self.source, process.run_dir)
         self.calls = CallServer(process.parameter_client, self.learner.remote_methods(), policy=config.broadcast.policy)
-        self.limits = RunLimits(config, is_timed=not process.arguments.supervised)
+        self.limits = LearnerLimits(config, is_timed=not process.arguments.supervised)
         self._batches = 0
         self._checked_s = 0.0
         self._is_done = False

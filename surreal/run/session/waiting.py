@@ -10,7 +10,7 @@ from surreal.base.metrics import RateMeter
 from surreal.config import Config
 
 
-class RunLimits:
+class LearnerLimits:
     """The bounds of a run, as its learner sees them.
 
     Args:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from surreal.config import load_config
-from surreal.run.session.waiting import RunLimits
+from surreal.run.session.waiting import LearnerLimits
 from tests.unit.run.session.fakes import Clock
 
 
-def limits(clock: Clock, *overrides: str, is_timed: bool = True) -> RunLimits:
-    return RunLimits(load_config("cartpole-dqn", list(overrides)), is_timed=is_timed, clock=clock)
+def limits(clock: Clock, *overrides: str, is_timed: bool = True) -> LearnerLimits:
+    return LearnerLimits(load_config("cartpole-dqn", list(overrides)), is_timed=is_timed, clock=clock)
 
 
 def test_each_limit_is_reached_at_its_value_and_says_which_it_is() -> None:

@@ -56,6 +56,8 @@ EXTRAS = {
     # The page of all runs; it brings Flask and Plotly's drawing.
     "dashboard": ["dash>=4.4,<5"],
     "plot": ["matplotlib>=3.8"],
+    # Samples the stacks of a run's processes: `surreal profile`.
+    "profile": ["py-spy>=0.4"],
     # `surreal metrics`: a run's figures for Prometheus.
     "prometheus": ["prometheus-client>=0.20"],
     # Which settings the next run of a sweep has.
@@ -70,7 +72,7 @@ EXTRAS = {
     "onnx": ["onnx>=1.18", "onnxscript>=0.5", "onnxruntime>=1.20"],
 }
 # Folders of surreal/plugins, which add commands to `surreal`; other packages add theirs by the same entry point.
-PLUGINS = ("apps", "chaos", "clusters", "dashboard", "doctor", "export", "plot", "sweep")
+PLUGINS = ("apps", "chaos", "clusters", "dashboard", "doctor", "export", "plot", "profile", "sweep")
 # Extras that tests need, in addition to their tools.
 TESTED = (
     "atari",
@@ -84,6 +86,7 @@ TESTED = (
     "onnx",
     "pettingzoo",
     "plot",
+    "profile",
     "prometheus",
     "s3",
     "sweep",

@@ -72,7 +72,7 @@ EXTRAS = {
     "onnx": ["onnx>=1.18", "onnxscript>=0.5", "onnxruntime>=1.20"],
 }
 # Folders of surreal/plugins, which add commands to `surreal`; other packages add theirs by the same entry point.
-PLUGINS = ("apps", "chaos", "clusters", "dashboard", "doctor", "export", "plot", "profile", "sweep")
+PLUGINS = ("apps", "chaos", "clusters", "dashboard", "doctor", "export", "plot", "profile", "runs", "sweep")
 # Extras that tests need, in addition to their tools.
 TESTED = (
     "atari",

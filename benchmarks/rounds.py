@@ -26,8 +26,8 @@ from torch import Tensor
 from surreal.base.types import TrajectoryBatch
 from surreal.config import load_config
 from surreal.learner import A2CLearner, IPGLearner, Learner, PPOLearner
-from surreal.run.commands.status import run_status
 from surreal.run.process.finding import find_run
+from surreal.run.view.reader import run_status
 
 NOTES = "SURREAL_ROUND_NOTES"
 #: What the disturbed run may be above the other one: versions, and share of the steps.

@@ -35,7 +35,6 @@ from surreal.envs.pools.base import describe_observations
 from surreal.run.build.acting import build_evaluator
 from surreal.run.build.environments import Spaces, build_env, env_spaces, written_spaces
 from surreal.run.build.saved_policy import load_policy
-from surreal.run.commands.play import fresh_rng, play_policy
 from surreal.run.evaluation import EvaluationRound
 from surreal.run.launch.launcher import Launcher
 from surreal.run.launch.prepare import RunOptions
@@ -45,6 +44,7 @@ from surreal.run.process.interrupts import Interrupts
 from surreal.run.process.roles import AGENT, EVAL, LEARNER
 from surreal.run.session.acting import saved_agent
 from surreal.run.view.outcome import RunOutcome
+from surreal.run.view.play import fresh_rng, play_policy
 
 
 @dataclass(frozen=True)

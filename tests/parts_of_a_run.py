@@ -32,18 +32,17 @@ from surreal.distributed.parameters.published import PolicyPart
 from surreal.distributed.telemetry.collector import Collector
 from surreal.distributed.telemetry.telemetry import Telemetry
 from surreal.plugins.doctor.run.look import read_records
+from surreal.plugins.runs.top import Follower
 from surreal.replay import UniformReplay
 from surreal.replay.archive import export_replay, import_replay
 from surreal.replay.stream.info import replay_info
-from surreal.run.commands.status import run_status
 from surreal.run.evaluation import EpisodeScore, EvaluationRound
 from surreal.run.process import registry
 from surreal.run.process.liveness.claims import Claim
 from surreal.run.self_play.exchange import Games, LeagueExchange
 from surreal.run.session.score_sharing import ScoreCollector, ScoreSender
 from surreal.run.session.scores import RoundFile
-from surreal.run.view.live.top import Follower
-from surreal.run.view.reader import RunReader
+from surreal.run.view.reader import RunReader, run_status
 
 
 class Act(NamedTuple):

@@ -22,7 +22,7 @@ from typer.models import CommandInfo, TyperInfo
 from surreal import __version__
 from surreal.base.errors import ConfigError
 from surreal.base.system.files import take_user
-from surreal.cli import completion, policies, replay, running, runs, training
+from surreal.cli import completion, training
 from surreal.cli.options import Panel
 from surreal.run.process.ending import ExitCode, error_line, exit_code_of, print_error
 from surreal.run.process.interrupts import hold_checkpoint_signal
@@ -36,6 +36,8 @@ _USERS = {
 }
 
 _PANELS = list(Panel)
+#: Commands that come first in their panel, in this order.
+_FIRST = ("run", "stop", "presets", "status", "top", "play", "watch")
 #: A shell sets this variable while it completes a command line.
 _COMPLETING = "_SURREAL_COMPLETE"
 #: Words of RELAAX, Stanford's Surreal and other systems, with the command that does the same here.
@@ -61,9 +63,10 @@ class _Commands(TyperGroup):
     """The commands, in the order of their panels; a word of another system leads to the command that does the same."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        def place(name: str) -> int:
+        def place(name: str) -> tuple[int, int]:
             panel = getattr(self.commands[name], "rich_help_panel", None)
-            return _PANELS.index(panel) if panel in _PANELS else len(_PANELS)
+            in_panel = _FIRST.index(name) if name in _FIRST else len(_FIRST)
+            return _PANELS.index(panel) if panel in _PANELS else len(_PANELS), in_panel
 
         return sorted(super().list_commands(ctx), key=place)
 
@@ -121,7 +124,7 @@ def add_plugins(app: typer.Typer, found: Iterable[EntryPoint]) -> None:
             info.rich_help_panel = Panel.OTHER
 
 
-for _group in (training, running, runs, policies, replay, completion):
+for _group in (training, completion):
     _group.add_to(app)
 add_plugins(app, entry_points(group="surreal.commands"))
 

@@ -1,4 +1,4 @@
-"""`surreal run`, and a command for each role."""
+"""`surreal run`, a command for each role, and `surreal presets`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import typer
 
 from surreal.base.errors import ConfigError, StoppedError, SurrealError
 from surreal.base.system.logs import setup_logging
-from surreal.cli.completion import presets_and_files
+from surreal.cli.completion import preset_names, presets_and_files
 from surreal.cli.options import NoColor, Offline, Overrides, Panel, RunDir, flag, say, stdout_console
 from surreal.run.process.arguments import Device, LogLevel, Seed, parse, warn_of_password
 from surreal.run.process.ending import Ending, ExitCode, print_error
@@ -41,8 +41,9 @@ _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_opti
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add `run` and the commands of all roles."""
+    """Add `run`, `presets` and the commands of all roles."""
     app.command(rich_help_panel=Panel.TRAIN)(run)
+    app.command(rich_help_panel=Panel.TRAIN)(presets)
     for role in (role for role in ROLES if role.has_command):
         app.command(name=role.name, help=role.summary, context_settings=_PASS_ON, rich_help_panel=Panel.CLUSTERS)(
             _command_of(role)
@@ -161,13 +162,31 @@ def run(
     if exit_code is ExitCode.FAILED:
         print_error(SurrealError(outcome.ending.reason))
     if verify:
-        from surreal.run.commands.play import verify as play_again
+        from surreal.run.view.play import verify as play_again
 
         is_solved, sentence = play_again(outcome, verify_episodes)
         say(console, sentence)
         if not is_solved and exit_code is ExitCode.OK:
             exit_code = ExitCode.FAILED
     raise typer.Exit(exit_code)
+
+
+def presets(
+    preset: Annotated[
+        str | None,
+        typer.Argument(metavar="NAME", help="Print this preset, as the start of a file.", autocompletion=preset_names),
+    ] = None,
+) -> None:
+    """List presets by task, with the extra that each needs; with NAME, print that preset."""
+    from surreal.config.preset_files import preset_path, preset_table
+
+    if preset is not None:
+        typer.echo(preset_path(preset).read_text(encoding="utf-8"), nl=False)
+        return
+    for task, names in preset_table().items():
+        typer.echo(task)
+        for name, title in names.items():
+            typer.echo(f"  {name:27} {title}")
 
 
 def _read_words(words: Sequence[str], config: Path | None, *, resume: bool) -> tuple[str | None, frozenset[Part]]:

@@ -19,8 +19,8 @@ import psutil
 import pytest
 
 from surreal.base.errors import SurrealError
-from surreal.run.commands.status import run_status
 from surreal.run.process.finding import find_run
+from surreal.run.view.reader import run_status
 from tests.warm_python import WarmProcess, WarmPython, environment_of_a_user, spawn
 
 #: Environment variable by which everything that a test started, directly or not, is known.

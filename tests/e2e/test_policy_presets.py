@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from surreal.base.checkpoint import CheckpointStore
 from surreal.plugins.plot.drawing import Histories
 from surreal.plugins.recorded.curves import Axis, run_line
-from surreal.run.view.listing import read_run
+from surreal.plugins.recorded.listing import read_run
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Workplace

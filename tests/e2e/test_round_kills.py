@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from surreal.run.commands.status import run_status
 from surreal.run.process.finding import find_run
+from surreal.run.view.reader import run_status
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Workplace

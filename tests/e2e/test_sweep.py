@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from surreal.base.errors import SurrealError
+from surreal.plugins.recorded.listing import list_runs
 from surreal.plugins.sweep.trials import TrialFile
-from surreal.run.commands.status import run_status
 from surreal.run.process.finding import find_run
-from surreal.run.view.listing import list_runs
+from surreal.run.view.reader import run_status
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Workplace

@@ -16,8 +16,8 @@ from surreal.config import load_config, to_yaml
 from surreal.distributed.connection.address import FoundAddress
 from surreal.distributed.connection.client import RedisClient
 from surreal.plugins.dashboard.sources.live import LiveRun
-from surreal.run.view.deleting import delete
-from surreal.run.view.listing import list_runs
+from surreal.plugins.recorded.listing import list_runs
+from surreal.plugins.runs.deleting import delete
 
 SECRET = "the environment's password"
 

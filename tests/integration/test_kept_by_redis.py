@@ -13,7 +13,7 @@ from surreal.distributed import EmbeddedRedis, RedisClient, TorchBroadcaster
 from surreal.distributed.connection.rights import ADMINISTRATOR
 from surreal.distributed.server.access import write_users
 from surreal.distributed.server.files import server_version
-from surreal.run.commands.redis_server import AccessOptions, prepare_access
+from surreal.plugins.clusters.redis.server import AccessOptions, prepare_access
 from tests.parts_of_a_run import Net, PartsOfARun
 
 WITHOUT_RIGHTS = "user default off resetchannels -@all"

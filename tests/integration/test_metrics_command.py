@@ -21,6 +21,7 @@ from surreal.config import load_config
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.telemetry.heartbeats import Heartbeat
 from surreal.plugins.clusters.scaling.serving import open_reader, serve
+from surreal.plugins.runs.deleting import delete_run
 from surreal.run.process import registry
 from surreal.run.process.registry import Registrant
 
@@ -149,7 +150,7 @@ def test_runs_on_a_cluster_are_read_where_they_are(redis_cluster: Any, run_id: s
     finally:
         with RedisClient(redis_cluster.address, run=run_id) as client:
             client.redis.delete(client.run_keys.processes)
-            registry.delete_run(client)
+            delete_run(client)
 
 
 def test_a_port_that_is_taken_and_an_address_that_is_none_are_said_in_a_line(

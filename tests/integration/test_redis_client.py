@@ -21,7 +21,7 @@ from surreal.base.errors import ContractError, RedisUnavailableError
 from surreal.distributed import RedisClient
 from surreal.distributed.connection.contract import CONTRACT_TTL_S, register_model_contract
 from surreal.distributed.connection.wire import Script
-from surreal.run.commands.redis_server import answers
+from surreal.plugins.clusters.redis.server import answers
 
 
 def hold(client: RedisClient, token: str, lease_ms: int) -> list[Any]:

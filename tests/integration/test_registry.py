@@ -13,6 +13,7 @@ from surreal.config import Config, load_config
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.keys import FORMAT
 from surreal.distributed.telemetry.heartbeats import Heartbeat
+from surreal.plugins.runs.deleting import delete_run
 from surreal.run.process import registry
 from surreal.run.process.liveness.claims import Claim
 from surreal.run.process.progress import has_learned, read_applied, read_progress, write_progress
@@ -36,20 +37,20 @@ def test_run_in_use_is_not_deleted(client: RedisClient) -> None:
     register(client, load_config("cartpole-dqn"))
     client.redis.set(client.policy_keys().lease, "token")  # as on a server of parameters alone
     with pytest.raises(BusyError, match="is in use"):
-        registry.delete_run(client)
+        delete_run(client)
     client.redis.delete(client.policy_keys().lease)
     client.redis.set(client.shard_keys(3, 4).lease, "token")
     with pytest.raises(BusyError, match="is in use"):
-        registry.delete_run(client)
+        delete_run(client)
     client.redis.delete(client.shard_keys(3, 4).lease)
     join(client)
     with pytest.raises(BusyError, match=r"is alive \(agent-0\)"):
-        registry.delete_run(client)
+        delete_run(client)
     client.redis.delete(client.run_keys.processes)
-    assert registry.delete_run(client) == 1
+    assert delete_run(client) == 1
     assert client.run not in [entry.run for entry in registry.list_runs(client)]
     with pytest.raises(ConfigError, match="holds nothing of run"):
-        registry.delete_run(client)
+        delete_run(client)
 
 
 def test_first_process_registers_and_others_learn_all_but_addresses(client: RedisClient) -> None:
@@ -98,7 +99,7 @@ def test_a_version_with_another_format_is_refused(client: RedisClient, changes: 
         with pytest.raises(ContractError, match=message) as refused:
             act()
         assert len(str(refused.value)) < 500
-    assert registry.delete_run(client) == 1  # the remedy
+    assert delete_run(client) == 1  # the remedy
 
 
 def test_a_version_with_the_same_format_is_told_that_it_fits(

@@ -12,14 +12,13 @@ from surreal.base.errors import BusyError, ConfigError, RedisUnavailableError
 from surreal.config import load_config
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.telemetry.heartbeats import Heartbeat
-from surreal.run.commands.status import run_status
+from surreal.plugins.recorded.listing import list_runs, runs_in_redis
+from surreal.plugins.runs.deleting import delete
 from surreal.run.process import registry
 from surreal.run.process.ending import Ending, ExitCode, result_of
 from surreal.run.process.registry import Registrant
 from surreal.run.process.run_folder import RunFolder
-from surreal.run.view.deleting import delete
-from surreal.run.view.listing import list_runs, runs_in_redis
-from surreal.run.view.reader import RunReader
+from surreal.run.view.reader import RunReader, run_status
 
 
 @pytest.fixture

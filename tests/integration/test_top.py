@@ -23,9 +23,9 @@ from surreal.cli.program import main
 from surreal.config import load_config
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.telemetry.heartbeats import Heartbeat
+from surreal.plugins.runs.top import Follower
 from surreal.run.process import registry
 from surreal.run.process.registry import Registrant
-from surreal.run.view.live.top import Follower
 
 CONFIG = load_config("cartpole-dqn", ["run.max_time_s=36000"])
 

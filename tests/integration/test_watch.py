@@ -15,13 +15,13 @@ from surreal.cli.program import main
 from surreal.config import Config, load_config
 from surreal.distributed import RedisClient, TorchBroadcaster
 from surreal.envs.terminal import Colors, Screen
+from surreal.plugins.runs.watching import Watcher
 from surreal.run.build.acting import build_model
 from surreal.run.build.environments import build_spaces
-from surreal.run.commands.play import EpisodeDisplay, fresh_rng
-from surreal.run.commands.watch import Watcher
 from surreal.run.process import registry
 from surreal.run.process.progress import write_progress
 from surreal.run.process.registry import Registrant
+from surreal.run.view.play import EpisodeDisplay, fresh_rng
 from tests.integration.test_broadcast import keys_of
 
 
@@ -112,7 +112,7 @@ def test_a_run_that_ends_before_it_learned_has_no_episodes(learner: Learner) -> 
 def test_redis_that_goes_away_ends_it_and_one_that_was_never_there_is_an_error(
     start_redis: Callable[..., Any], run_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("surreal.run.commands.watch._TIMEOUT_S", 0.3)
+    monkeypatch.setattr("surreal.plugins.runs.watching._TIMEOUT_S", 0.3)
     server = start_redis()
     with RedisClient(server.address, run=run_id, retry_timeout_s=0.3) as client:
         learner = Learner(client)

@@ -12,7 +12,7 @@ import pytest
 import surreal
 from surreal.base.errors import CheckpointError, ConfigError
 from surreal.run.build.saved_policy import BEST_POLICY, load_policy
-from surreal.run.commands.play import fresh_rng, play_policy
+from surreal.run.view.play import fresh_rng, play_policy
 from tests.policies import write_policy
 
 

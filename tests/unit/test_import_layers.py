@@ -43,7 +43,6 @@ ROOMS: dict[str, list[set[str]]] = {
         {"lockstep"},
         {"roles", "view"},
         {"launch"},
-        {"commands"},
         {"."},
     ],
     "model": [{"."}, {"off_policy"}],

@@ -51,7 +51,7 @@ def plot(
     from surreal.plugins.plot.drawing import plot as draw
     from surreal.plugins.recorded.curves import Axis
     from surreal.plugins.recorded.history import RETURN
-    from surreal.run.view.choosing import find_runs
+    from surreal.plugins.recorded.listing import find_runs
 
     if axis not in list(Axis):
         raise ConfigError(f"--x is {axis!r}; it must be {', '.join(Axis)}", key="--x")

@@ -20,8 +20,8 @@ from surreal.base.system.program import install_command
 from surreal.plugins.recorded.curves import COLORS, Axis, Band, Line, color, group_band, run_line
 from surreal.plugins.recorded.files import RunHistory
 from surreal.plugins.recorded.history import RETURN
+from surreal.plugins.recorded.listing import ListedRun
 from surreal.plugins.recorded.settings import Group, group_runs, read_settings
-from surreal.run.view.listing import ListedRun
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

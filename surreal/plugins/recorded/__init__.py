@@ -1,1 +1,1 @@
-"""Settings, learning curves and logs from the folders of runs. Plot and dashboard share it; it has no commands."""
+"""Lists of runs, settings, learning curves and logs. Dashboard, plot, runs and sweep share it; it has no commands."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from surreal.base.errors import ConfigError
+from surreal.plugins.recorded.listing import read_run
 from surreal.plugins.sweep.definition import Definition
 from surreal.plugins.sweep.folder import SweepFolder
 from surreal.plugins.sweep.judging import Judge, TrialSeed
@@ -23,7 +24,6 @@ from surreal.plugins.sweep.view import SweepView
 from surreal.run.process.ending import Ending, ExitCode
 from surreal.run.process.interrupts import Interrupts
 from surreal.run.process.run_folder import RunFolder
-from surreal.run.view.listing import read_run
 
 _POLL_INTERVAL_S = 0.2
 _SHOW_INTERVAL_S = 2.0

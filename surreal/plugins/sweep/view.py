@@ -13,8 +13,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from surreal.plugins.recorded.listing import ListedRun
 from surreal.plugins.sweep.trials import Trial
-from surreal.run.view.listing import ListedRun
 
 _LINE_INTERVAL_S = 30.0
 _BAD = ("pruned", "failed")

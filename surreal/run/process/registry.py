@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 from redis.exceptions import NoPermissionError
 
 from surreal import __version__
-from surreal.base.errors import BusyError, ConfigError, ContractError, StoppedError
+from surreal.base.errors import ConfigError, ContractError, StoppedError
 from surreal.base.liveness.wait_notice import WaitNotice
 from surreal.config import Config, diff_shared
 from surreal.config.loading import from_plain
 from surreal.distributed.connection.client import RedisClient
-from surreal.distributed.connection.keys import FORMAT, RUNS, run_pattern
+from surreal.distributed.connection.keys import FORMAT, RUNS
 from surreal.distributed.telemetry.heartbeats import live_processes
 from surreal.run.process.progress import json_object
 
@@ -269,27 +269,6 @@ def is_over(client: RedisClient) -> bool | None:
 def clear_stop(client: RedisClient) -> None:
     """Allow a stopped run to continue."""
     client.redis.delete(client.run_keys.stop)
-
-
-def delete_run(client: RedisClient) -> int:
-    """Remove a run's keys from one server; returns their number.
-
-    Raises:
-        BusyError: the run is alive.
-        ConfigError: this server has nothing of it.
-    """
-    alive = [beat.name for beat in live_processes(client)]
-    if alive:
-        raise BusyError(f"run {client.run} is alive ({', '.join(alive)}); stop it first, then delete it")
-    # A server of experience or parameters alone has no heartbeats, but the leases of its writers.
-    leases = [key for pattern in run_pattern(client.run) for key in client.scan(f"{pattern}lease")]
-    if leases:
-        lease = leases[0].decode(errors="replace")
-        raise BusyError(f"run {client.run} is in use (its lease {lease}); stop it first, then delete it")
-    count = client.delete_run()
-    if not count:
-        raise ConfigError(f"Redis at {client.address} holds nothing of run {client.run!r}")
-    return count
 
 
 def list_runs(client: RedisClient) -> list[RunEntry]:

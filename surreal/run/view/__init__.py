@@ -1,1 +1,1 @@
-"""Read runs, in progress or finished, and show them. `reader.py` reads Redis, `listing.py` and `files.py` folders."""
+"""Read and show runs in progress; play saved policies."""

@@ -1,4 +1,4 @@
-"""The outcome of a run, from the launcher or from its folder."""
+"""The outcome of a run, from the launcher."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from typing import Any
 
 from surreal.config import Config
 from surreal.run.process.ending import Counts, Ending, ExitCode
-from surreal.run.process.run_folder import newest_checkpoint
-from surreal.run.view.listing import last_round, read_run
 
 #: Files that are listed when a run ends.
 FILES = (
@@ -61,26 +59,3 @@ class RunOutcome:
 def _short(path: Path) -> str:
     here = Path.cwd()
     return shlex.quote(str(path.relative_to(here) if path.is_relative_to(here) else path))
-
-
-def describe_ended(folder: Path) -> list[tuple[str, str]]:
-    """Return names and values to show, in order; the folder may lack any of its files."""
-    run, last = read_run(folder), last_round(folder) or {}
-    returns = {"best return": run.best_return, "last return": last.get("mean_return")}
-    updates = newest_checkpoint(folder)
-    return [
-        ("ended", f"{run.status}{f': {run.reason}' if run.reason else ''}"),
-        ("time", f"{run.time_s:.0f} s"),
-        ("env steps", f"{run.env_steps:,}"),
-        ("updates", f"{run.updates:,}"),
-        *((name, f"{value:.1f}") for name, value in returns.items() if isinstance(value, int | float)),
-        ("checkpoint", f"after {updates:,} updates" if updates else "none"),
-        ("folder", f"{folder}: {', '.join(name for name in FILES if (folder / name).exists())}"),
-    ]
-
-
-def ended_to_json(folder: Path) -> dict[str, Any]:
-    """Return plain data, with the names that `RunView.to_json` uses where they mean the same."""
-    run = read_run(folder)
-    plain = run.to_json() | {"title": run.name, "state": "over", "stop_reason": run.reason or None, "processes": []}
-    return {name: plain[name] for name in plain if name not in ("is_in_redis", "name", "reason")}

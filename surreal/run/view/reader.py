@@ -174,6 +174,13 @@ class RunReader:
         return self._clients[hash_slot]
 
 
+def run_status(client: RedisClient) -> RunView:
+    """Read the state of the client's run."""
+    view = RunReader(client, has_counts=True, is_patient=True).read()
+    entry = next((entry for entry in registry.list_runs(client) if entry.run == client.run), None)
+    return view if entry is None else replace(view, title=entry.title, created=entry.created)
+
+
 class RunTracker:
     """Keeps the newest view of a run; a count does not go back when Redis was emptied or a process has ended.
 

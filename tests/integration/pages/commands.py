@@ -53,7 +53,7 @@ class Commands:
         for role in _ROLES:
             monkeypatch.setattr(f"surreal.run.roles.{role}.run_role", _check_role)
         for place in (
-            "surreal.run.commands.redis_server.serve",
+            "surreal.plugins.clusters.redis.server.serve",
             "surreal.run.roles.rlx_server.serve_policy",
             "surreal.plugins.dashboard.serving.serve",
             "surreal.plugins.clusters.scaling.serving.serve",

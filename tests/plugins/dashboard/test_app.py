@@ -18,8 +18,8 @@ from surreal.plugins.dashboard.app import make_app
 from surreal.plugins.dashboard.guard import TOKEN_HEADER, Guard
 from surreal.plugins.dashboard.sources import runs as module
 from surreal.plugins.dashboard.sources.runs import Runs, key_of
+from surreal.plugins.recorded.listing import ListedRun, list_runs, read_run
 from surreal.run.process.run_folder import ADDRESS_NAME
-from surreal.run.view.listing import ListedRun, list_runs, read_run
 from tests.plugins.dashboard.fakes import FakeLive
 from tests.recorded import record_run
 

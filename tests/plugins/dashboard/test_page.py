@@ -18,7 +18,7 @@ from surreal.plugins.dashboard.sources.runs import WatchedRun, key_of
 from surreal.plugins.recorded.curves import Axis, Band
 from surreal.plugins.recorded.files import LogRecord
 from surreal.plugins.recorded.history import RETURN, History
-from surreal.run.view.listing import ListedRun, read_run
+from surreal.plugins.recorded.listing import ListedRun, read_run
 from tests.plugins.dashboard.fakes import BEAT, live
 from tests.recorded import record_run
 

@@ -15,8 +15,8 @@ from surreal.base.errors import SurrealError
 from surreal.plugins.dashboard.sources import runs as module
 from surreal.plugins.dashboard.sources.live import Live
 from surreal.plugins.dashboard.sources.runs import Runs, Seldom, WatchedRun, key_of
+from surreal.plugins.recorded.listing import ListedRun, read_run
 from surreal.run.process.run_folder import ADDRESS_NAME, RESULT_NAME
-from surreal.run.view.listing import ListedRun, read_run
 from tests.plugins.dashboard.fakes import FakeLive
 from tests.recorded import record_run, write_metrics
 

@@ -19,7 +19,7 @@ from surreal.base.system.program import install_command
 from surreal.cli.program import main
 from surreal.plugins.export.exporter import export_policy
 from surreal.run.build.saved_policy import load_policy
-from surreal.run.commands.play import fresh_rng, play_policy
+from surreal.run.view.play import fresh_rng, play_policy
 from tests.policies import write_policy
 
 

@@ -16,8 +16,8 @@ from surreal.base.errors import SurrealError
 from surreal.cli.program import _OTHER_WORDS, app, main
 from surreal.config import load_config
 from surreal.config.preset_files import preset_names, preset_path
+from surreal.plugins.clusters.redis.server import address_for_others
 from surreal.run.build.check import check_names, require_display
-from surreal.run.commands.redis_server import address_for_others
 from surreal.run.lockstep.check import check_run
 from surreal.run.process.ending import error_line
 

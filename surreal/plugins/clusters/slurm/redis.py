@@ -21,7 +21,7 @@ from surreal.config.schema.fields import parse_size
 from surreal.distributed.server.access import ServerAccess
 from surreal.distributed.server.embedded import EmbeddedRedis
 from surreal.distributed.server.owners import Keeper
-from surreal.run.commands.redis_server import address_for_others
+from surreal.plugins.clusters.redis.server import address_for_others
 from surreal.run.process.interrupts import set_at_signals
 from surreal.run.process.run_folder import RunFolder
 

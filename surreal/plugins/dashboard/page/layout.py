@@ -10,7 +10,7 @@ from dash import dcc, html
 from surreal.plugins.dashboard.page.parts import Shown, duration, number, short_number
 from surreal.plugins.recorded.curves import Axis
 from surreal.plugins.recorded.files import LEVELS
-from surreal.run.view.listing import ListedRun, Status
+from surreal.plugins.recorded.listing import ListedRun, Status
 
 #: Interval between the requests of an open page, ms.
 INTERVAL_MS = 3000

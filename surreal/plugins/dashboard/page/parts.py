@@ -11,8 +11,8 @@ from typing import Any
 from dash import html
 
 from surreal.plugins.recorded.files import LogRecord
+from surreal.plugins.recorded.listing import ListedRun
 from surreal.plugins.recorded.settings import SettingRow, compare_settings
-from surreal.run.view.listing import ListedRun
 
 MAX_VIDEOS = 24
 #: Maximum number of runs side by side; a wider table is unreadable.

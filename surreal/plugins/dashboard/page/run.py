@@ -14,8 +14,8 @@ from surreal.plugins.dashboard.page.parts import NOTHING, Shown, badge, bar, dur
 from surreal.plugins.dashboard.sources.live import Live
 from surreal.plugins.recorded.curves import Axis, Band, Line, color, line_of
 from surreal.plugins.recorded.history import History
+from surreal.plugins.recorded.listing import ListedRun
 from surreal.replay.stream.info import ReplayInfo
-from surreal.run.view.listing import ListedRun
 from surreal.run.view.live.describe import describe_troubles
 from surreal.run.view.run_view import RunView
 

@@ -14,10 +14,10 @@ from surreal.base.errors import SurrealError
 from surreal.plugins.dashboard.sources.live import Live, LiveRun, OpenLive
 from surreal.plugins.recorded.files import RunHistory
 from surreal.plugins.recorded.history import History
+from surreal.plugins.recorded.listing import ListedRun, list_runs, runs_in_redis
 from surreal.plugins.recorded.settings import flat_settings, read_settings
 from surreal.run.process.registry import plain_config
 from surreal.run.process.run_folder import RunFolder
-from surreal.run.view.listing import ListedRun, list_runs, runs_in_redis
 
 logger = logging.getLogger(__name__)
 

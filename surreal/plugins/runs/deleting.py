@@ -10,11 +10,13 @@ from contextlib import ExitStack, suppress
 from surreal.base.errors import BusyError, ConfigError, FolderError, RedisUnavailableError
 from surreal.base.system.files import FileLock
 from surreal.distributed.connection.address import FoundAddress
-from surreal.run.process import registry
+from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.connection.keys import run_pattern
+from surreal.distributed.telemetry.heartbeats import live_processes
+from surreal.plugins.recorded.listing import ListedRun
+from surreal.plugins.runs.comparing import settings_of
 from surreal.run.process.finding import open_client
 from surreal.run.process.run_folder import RunFolder
-from surreal.run.view.comparing import settings_of
-from surreal.run.view.listing import ListedRun
 
 logger = logging.getLogger(__name__)
 
@@ -68,6 +70,27 @@ def delete(run: ListedRun, address: str | None = None) -> None:
                 raise FolderError(f"{run.folder} could not be removed: {error}") from error
 
 
+def delete_run(client: RedisClient) -> int:
+    """Remove a run's keys from one server; returns their number.
+
+    Raises:
+        BusyError: the run is alive.
+        ConfigError: this server has nothing of it.
+    """
+    alive = [beat.name for beat in live_processes(client)]
+    if alive:
+        raise BusyError(f"run {client.run} is alive ({', '.join(alive)}); stop it first, then delete it")
+    # A server of experience or parameters alone has no heartbeats, but the leases of its writers.
+    leases = [key for pattern in run_pattern(client.run) for key in client.scan(f"{pattern}lease")]
+    if leases:
+        lease = leases[0].decode(errors="replace")
+        raise BusyError(f"run {client.run} is in use (its lease {lease}); stop it first, then delete it")
+    count = client.delete_run()
+    if not count:
+        raise ConfigError(f"Redis at {client.address} holds nothing of run {client.run!r}")
+    return count
+
+
 def _addresses(run: ListedRun, given: str | None) -> list[str]:
     """Addresses of Redis that a run's folder names."""
     if run.folder is None:
@@ -90,4 +113,4 @@ def _delete_keys(run: str, address: str, *, must_answer: bool) -> None:
                 logger.warning("Redis at %s does not answer; what it has of run %s stays there", client.address, run)
             return
         with suppress(ConfigError):  # it has nothing of the run
-            registry.delete_run(client)
+            delete_run(client)

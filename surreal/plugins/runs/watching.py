@@ -17,11 +17,11 @@ from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.parameters.listener import TorchListener
 from surreal.run.build.acting import build_evaluator, build_greedy_agent, build_listener, build_model
 from surreal.run.build.environments import env_spaces
-from surreal.run.commands.play import EpisodeDisplay
 from surreal.run.evaluation import EpisodeScore
 from surreal.run.process import registry
 from surreal.run.process.finding import make_client
 from surreal.run.process.progress import read_progress
+from surreal.run.view.play import EpisodeDisplay
 
 #: Interval of looking for the first parameters, and longest wait for Redis between two episodes, s.
 _POLL_S, _TIMEOUT_S = 0.2, 5.0

@@ -7,9 +7,11 @@ Listing is cheap: for a run that is over, only `result.json` is read, and neithe
 
 from __future__ import annotations
 
+import difflib
+import glob
 import math
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -17,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from surreal.base.errors import ConfigError
 from surreal.base.system.files import parse_json
 from surreal.run.build.checkpoints import round_lines
-from surreal.run.process.finding import is_run_folder, is_written_to, open_client
+from surreal.run.process.finding import is_run_folder, is_written_to, named_folder, open_client
 from surreal.run.process.run_folder import METRICS_NAME, RESULT_NAME, RUNS_FOLDER, RunFolder, read_result, tail
 from surreal.run.session.scores import read_best
 
@@ -81,6 +83,47 @@ def list_runs(folders: Iterable[Path] = (RUNS_FOLDER,), in_redis: Iterable[Liste
     ids = {run.run for run in found}
     found = [_merged(run, known.get(run.run)) for run in found] + [known[run] for run in known if run not in ids]
     return sorted(found, key=lambda run: (run.started, run.label))
+
+
+def find_runs(names: Sequence[str], runs: Path = RUNS_FOLDER) -> list[ListedRun]:
+    """Find the runs that a person names, each once: `runs/demo`, `demo`, `runs/cartpole-*`, `runs`.
+
+    Args:
+        names: each a run's folder, a folder of runs, a pattern of folders, or a run's name or id.
+        runs: default folder of runs.
+
+    Raises:
+        ConfigError: a name matches no run.
+    """
+    found: dict[Path | None, ListedRun] = {}
+    for name in names:
+        below = list_runs(_folders_of(name, runs))
+        if not below:
+            raise ConfigError(f"{name} is not a run{_nearest(name, runs)}", key="RUN")
+        found.update((run.folder, run) for run in below)
+    return list(found.values())
+
+
+def _folders_of(name: str, runs: Path) -> list[Path]:
+    places = (Path(name).expanduser(), runs / name)
+    for path in places:
+        if path.is_dir():
+            return [path]
+    if (folder := named_folder(name, runs)) is not None:
+        return [folder.path]
+    for path in places:
+        matches = [Path(match) for match in sorted(glob.glob(str(path))) if Path(match).is_dir()]
+        if matches:
+            return matches
+    return []
+
+
+def _nearest(name: str, runs: Path) -> str:
+    known = [run.label for run in list_runs([runs])]
+    near = difflib.get_close_matches(Path(name).name, known, 1, 0.4)
+    if near:
+        return f"; did you mean {near[0]}?"
+    return f"; {runs} has {', '.join(known[-3:])}" if known else f", and there is none in {runs.absolute()}"
 
 
 def runs_in_redis(address: str) -> list[ListedRun]:

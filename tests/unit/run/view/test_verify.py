@@ -9,8 +9,8 @@ import pytest
 
 from surreal.base.errors import CheckpointError
 from surreal.config import load_config
-from surreal.run.commands import play as module
 from surreal.run.process.ending import Counts, Ending, ExitCode
+from surreal.run.view import play as module
 from surreal.run.view.outcome import RunOutcome
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from surreal.base.errors import ConfigError
-from surreal.run.view.choosing import best_of, choose, in_order, matching
-from surreal.run.view.listing import ListedRun, Status
+from surreal.plugins.recorded.listing import ListedRun, Status
+from surreal.plugins.runs.choosing import best_of, choose, in_order, matching
 
 
 def run(label: str, status: Status = "finished", best: float | None = None, steps: int = 0) -> ListedRun:

@@ -8,10 +8,10 @@ import pytest
 
 from surreal.base.errors import ConfigError
 from surreal.config import load_config
+from surreal.plugins.recorded.listing import ListedRun, read_run
+from surreal.plugins.runs.comparing import compare, flattened
 from surreal.run.process.ending import Counts, Ending, result_of
 from surreal.run.process.run_folder import RunFolder
-from surreal.run.view.comparing import compare, flattened
-from surreal.run.view.listing import ListedRun, read_run
 
 
 def made(path: Path, *overrides: str, steps: int = 0) -> ListedRun:

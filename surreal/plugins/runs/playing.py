@@ -1,4 +1,4 @@
-"""`surreal play` and `watch`: a saved policy, or that of a run in progress; `surreal presets`."""
+"""`surreal play` and `watch`: a saved policy, or that of a run in progress."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from surreal.base.errors import ConfigError
-from surreal.cli.completion import policies, preset_names
+from surreal.cli.completion import policies
 from surreal.cli.options import POLICY, Overrides, Panel, RedisOption, RunDir, RunName, Trust
 
 if TYPE_CHECKING:
-    from surreal.run.commands.play import EpisodeDisplay
+    from surreal.run.view.play import EpisodeDisplay
 
 Record = Annotated[Path | None, typer.Option(metavar="DIR", help="Write a video of each episode.")]
 Show = Annotated[bool, typer.Option("--show", help="Open a window.")]
@@ -30,7 +30,6 @@ def add_to(app: typer.Typer) -> None:
     """Add these commands."""
     app.command(rich_help_panel=Panel.LOOK)(play)
     app.command(rich_help_panel=Panel.LOOK)(watch)
-    app.command(rich_help_panel=Panel.TRAIN)(presets)
 
 
 def play(
@@ -49,8 +48,8 @@ def play(
     _require_one(record, show, terminal)
 
     from surreal.run.build.saved_policy import load_policy
-    from surreal.run.commands.play import fresh_rng, play_policy
     from surreal.run.evaluation import EpisodeScore
+    from surreal.run.view.play import fresh_rng, play_policy
 
     policy = load_policy(checkpoint, trust=trust)
     with ExitStack() as stack:
@@ -83,12 +82,12 @@ def watch(
     """Watch the current policy play; by default in a window, otherwise on the terminal."""
     _require_one(record, show, terminal)
 
+    from surreal.plugins.runs.watching import Watcher
     from surreal.run.build.check import has_display
     from surreal.run.build.trust import trusted_config
-    from surreal.run.commands.play import fresh_rng
-    from surreal.run.commands.watch import Watcher
     from surreal.run.process import registry
     from surreal.run.process.finding import find_run
+    from surreal.run.view.play import fresh_rng
 
     if record is None and not terminal and not show:
         show = has_display()
@@ -113,24 +112,6 @@ def watch(
             say(f"videos in {record}")
 
 
-def presets(
-    preset: Annotated[
-        str | None,
-        typer.Argument(metavar="NAME", help="Print this preset, as the start of a file.", autocompletion=preset_names),
-    ] = None,
-) -> None:
-    """List presets by task, with the extra that each needs; with NAME, print that preset."""
-    from surreal.config.preset_files import preset_path, preset_table
-
-    if preset is not None:
-        typer.echo(preset_path(preset).read_text(encoding="utf-8"), nl=False)
-        return
-    for task, names in preset_table().items():
-        typer.echo(task)
-        for name, title in names.items():
-            typer.echo(f"  {name:27} {title}")
-
-
 def _require_one(record: Path | None, show: bool, terminal: bool) -> None:
     """Refuse more than one way to show an environment.
 
@@ -149,7 +130,7 @@ def _open_view(
     """Open a display; returns it, and a function that prints a line next to it."""
     from surreal.envs.terminal import open_screen
     from surreal.run.build.check import require_display
-    from surreal.run.commands.play import EpisodeDisplay
+    from surreal.run.view.play import EpisodeDisplay
 
     if show:
         require_display("--show")

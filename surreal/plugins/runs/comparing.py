@@ -8,9 +8,9 @@ from typing import Any
 
 from surreal.base.errors import ConfigError
 from surreal.config.yaml_tree import join, parse
+from surreal.plugins.recorded.listing import ListedRun, last_round
 from surreal.run.process.finding import open_client
 from surreal.run.process.run_folder import CONFIG_NAME
-from surreal.run.view.listing import ListedRun, last_round
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-import glob
 import math
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
@@ -12,9 +10,7 @@ from typing import Any, Literal
 
 from surreal.base.errors import ConfigError
 from surreal.config.problems import nearest
-from surreal.run.process.finding import named_folder
-from surreal.run.process.run_folder import RUNS_FOLDER
-from surreal.run.view.listing import ListedRun, Status, list_runs
+from surreal.plugins.recorded.listing import ListedRun, Status
 
 SortKey = Literal["started", "name", "status", "return", "steps", "time"]
 
@@ -76,44 +72,3 @@ def _is_called(run: ListedRun, name: str) -> bool:
     if fnmatchcase(run.label, name) or fnmatchcase(run.run, name):
         return True
     return run.folder is not None and "/" in name and fnmatchcase(str(run.folder), str(Path(name).absolute()))
-
-
-def find_runs(names: Sequence[str], runs: Path = RUNS_FOLDER) -> list[ListedRun]:
-    """Find the runs that a person names, each once: `runs/demo`, `demo`, `runs/cartpole-*`, `runs`.
-
-    Args:
-        names: each a run's folder, a folder of runs, a pattern of folders, or a run's name or id.
-        runs: default folder of runs.
-
-    Raises:
-        ConfigError: a name matches no run.
-    """
-    found: dict[Path | None, ListedRun] = {}
-    for name in names:
-        below = list_runs(_folders_of(name, runs))
-        if not below:
-            raise ConfigError(f"{name} is not a run{_nearest(name, runs)}", key="RUN")
-        found.update((run.folder, run) for run in below)
-    return list(found.values())
-
-
-def _folders_of(name: str, runs: Path) -> list[Path]:
-    places = (Path(name).expanduser(), runs / name)
-    for path in places:
-        if path.is_dir():
-            return [path]
-    if (folder := named_folder(name, runs)) is not None:
-        return [folder.path]
-    for path in places:
-        matches = [Path(match) for match in sorted(glob.glob(str(path))) if Path(match).is_dir()]
-        if matches:
-            return matches
-    return []
-
-
-def _nearest(name: str, runs: Path) -> str:
-    known = [run.label for run in list_runs([runs])]
-    near = difflib.get_close_matches(Path(name).name, known, 1, 0.4)
-    if near:
-        return f"; did you mean {near[0]}?"
-    return f"; {runs} has {', '.join(known[-3:])}" if known else f", and there is none in {runs.absolute()}"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from surreal.base.errors import ConfigError
-from surreal.run.view.choosing import find_runs
+from surreal.plugins.recorded.listing import find_runs
 from tests.recorded import record_run
 
 

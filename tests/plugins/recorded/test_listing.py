@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from surreal.config import load_config
+from surreal.plugins.recorded.listing import ListedRun, last_round, list_runs, read_run
 from surreal.run.process.ending import Counts, Ending, ExitCode, result_of
 from surreal.run.process.run_folder import RunFolder
-from surreal.run.view.listing import ListedRun, last_round, list_runs, read_run
 
 CONFIG = load_config("bandit-pg", ["seed=7"])
 

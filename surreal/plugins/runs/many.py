@@ -19,8 +19,8 @@ from surreal.base.errors import ConfigError
 from surreal.cli.options import Panel, say
 
 if TYPE_CHECKING:
-    from surreal.run.view.comparing import Comparison
-    from surreal.run.view.listing import ListedRun
+    from surreal.plugins.recorded.listing import ListedRun
+    from surreal.plugins.runs.comparing import Comparison
 
 runs_app = typer.Typer(
     name="runs",
@@ -66,7 +66,7 @@ def list_(
     """List the runs below `runs`."""
     if context.invoked_subcommand is not None:
         return
-    from surreal.run.view.choosing import in_order, matching
+    from surreal.plugins.runs.choosing import in_order, matching
 
     found = matching(_all(folders, redis), names or [], _checked(statuses))
     found = in_order(found, _sort_key(sort), is_reversed=reverse)
@@ -81,8 +81,8 @@ def list_(
 @runs_app.command()
 def compare(names: Names, folders: Folders = None, redis: RedisOption = None, as_json: AsJson = False) -> None:
     """Show settings that differ, and results, side by side."""
-    from surreal.run.view.choosing import choose
-    from surreal.run.view.comparing import compare as put_side_by_side
+    from surreal.plugins.runs.choosing import choose
+    from surreal.plugins.runs.comparing import compare as put_side_by_side
 
     found = put_side_by_side(choose(_all(folders, redis, names), names), redis)
     if as_json:
@@ -100,7 +100,7 @@ def delete(
     yes: Yes = False,
 ) -> None:
     """Delete runs that are over: their folders, and their keys in Redis."""
-    from surreal.run.view.choosing import best_of, choose
+    from surreal.plugins.runs.choosing import best_of, choose
 
     found = choose(_all(folders, redis, names), names)
     kept = best_of(found, keep_best)
@@ -110,7 +110,7 @@ def delete(
 @runs_app.command()
 def clean(folders: Folders = None, redis: RedisOption = None, statuses: Statuses = None, yes: Yes = False) -> None:
     """Delete runs that failed, were interrupted or were killed; interrupted runs could be resumed."""
-    from surreal.run.view.choosing import matching
+    from surreal.plugins.runs.choosing import matching
 
     wanted = _checked(statuses) or ["failed", "interrupted", "killed", "over"]
     _delete(matching(_all(folders, redis), [], wanted), redis, yes)
@@ -118,9 +118,9 @@ def clean(folders: Folders = None, redis: RedisOption = None, statuses: Statuses
 
 def _all(folders: Sequence[Path] | None, redis: str | None, names: Sequence[str] = ()) -> list[ListedRun]:
     """List all runs, including those that are named by a path."""
+    from surreal.plugins.recorded.listing import list_runs
     from surreal.run.process.finding import is_run_folder
     from surreal.run.process.run_folder import RUNS_FOLDER
-    from surreal.run.view.listing import list_runs
 
     for folder in folders or ():
         if not folder.is_dir():
@@ -128,15 +128,15 @@ def _all(folders: Sequence[Path] | None, redis: str | None, names: Sequence[str]
     paths = [Path(name) for name in names if is_run_folder(Path(name))]
     known: list[ListedRun] = []
     if redis is not None:
-        from surreal.run.view.listing import runs_in_redis
+        from surreal.plugins.recorded.listing import runs_in_redis
 
         known = runs_in_redis(redis)
     return list_runs([*(folders or [RUNS_FOLDER]), *paths], known)
 
 
 def _delete(found: Sequence[ListedRun], redis: str | None, is_sure: bool) -> None:
-    from surreal.run.view.deleting import delete as remove
-    from surreal.run.view.deleting import require_dead
+    from surreal.plugins.runs.deleting import delete as remove
+    from surreal.plugins.runs.deleting import require_dead
 
     if not found:
         typer.echo("no run to delete")
@@ -157,7 +157,7 @@ def _delete(found: Sequence[ListedRun], redis: str | None, is_sure: bool) -> Non
 
 
 def _checked(statuses: Sequence[str] | None) -> list[Any]:
-    from surreal.run.view.listing import STATUSES
+    from surreal.plugins.recorded.listing import STATUSES
 
     for status in statuses or ():
         if status not in STATUSES:
@@ -166,7 +166,7 @@ def _checked(statuses: Sequence[str] | None) -> list[Any]:
 
 
 def _sort_key(text: str) -> Any:
-    from surreal.run.view.choosing import SortKey
+    from surreal.plugins.runs.choosing import SortKey
 
     if text not in get_args(SortKey):
         raise ConfigError(f"--sort is {text!r}; it must be one of {', '.join(get_args(SortKey))}", key="--sort")

@@ -1,0 +1,96 @@
+"""`surreal redis`: a server for runs on several machines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from surreal.cli.options import Panel, say
+from surreal.run.process.arguments import SHOWN_BY_PS
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add this command."""
+    app.command(rich_help_panel=Panel.CLUSTERS)(redis)
+
+
+def redis(
+    context: typer.Context,
+    bind: Annotated[
+        str, typer.Option(help="Address to listen on; other than 127.0.0.1 needs a password.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="TCP port; 0: a free one.")] = 6379,
+    password: Annotated[
+        str | None,
+        typer.Option(envvar="SURREAL_REDIS_PASSWORD", help="Password; better --password-file, or the variable."),
+    ] = None,
+    password_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", envvar="SURREAL_REDIS_PASSWORD_FILE", help="File with the password.")
+    ] = None,
+    acl: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="ACL file with a user for each kind of process; missing users are added."),
+    ] = None,
+    runs: Annotated[
+        list[str] | None,
+        typer.Option("--run", metavar="NAME", help="Users of --acl for this run alone; may be repeated."),
+    ] = None,
+    secrets: Annotated[
+        Path, typer.Option(metavar="DIR", help="Folder for passwords and certificates; missing ones are made.")
+    ] = Path("secrets"),
+    tls: Annotated[bool, typer.Option("--tls", help="Encrypt, with generated certificates or the named ones.")] = False,
+    tls_cert: Annotated[Path | None, typer.Option(metavar="FILE", help="Certificate chain (PEM).")] = None,
+    tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="Private key, if it is in another file.")] = None,
+    tls_ca: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Authority that signs clients' certificates.")
+    ] = None,
+    client_certificates: Annotated[
+        bool, typer.Option("--client-certificates", help="Clients must show a certificate.")
+    ] = False,
+    no_start: Annotated[bool, typer.Option("--no-start", help="Only make the files of --acl and --tls.")] = False,
+    maxmemory: Annotated[str, typer.Option(metavar="SIZE", help='Bound of its memory, such as "2gb".')] = "1gb",
+    appendonly: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Keep the data in this folder, so that they survive a restart.")
+    ] = None,
+    drain: Annotated[
+        float, typer.Option(min=0, metavar="S", help="Longest wait for clients to leave, after SIGTERM.")
+    ] = 0.0,
+) -> None:
+    """Serve Redis for the processes of other machines, until Ctrl-C."""
+    from surreal.plugins.clusters.redis.server import AccessOptions, address_for_others, prepare_access, serve
+
+    console = Console(soft_wrap=True)
+    source = context.get_parameter_source("password")
+    if source is not None and source.name == "COMMANDLINE":
+        typer.echo(f"warning: {SHOWN_BY_PS}", err=True)
+    options = AccessOptions(
+        password,
+        password_file,
+        acl,
+        secrets,
+        tuple(runs or ()),
+        tls,
+        tls_cert,
+        tls_key,
+        tls_ca,
+        client_certificates,
+    )
+    access = prepare_access(options, bind, lambda sentence: say(console, sentence))
+    if no_start:
+        return
+
+    def on_ready(server: Any) -> None:
+        say(console, f"Redis at {address_for_others(server.address, bind)}, pid {server.pid}; Ctrl-C ends it")
+
+    serve(
+        bind=bind,
+        port=port,
+        access=access,
+        maxmemory=maxmemory,
+        appendonly=appendonly,
+        drain_s=drain,
+        on_ready=on_ready,
+    )

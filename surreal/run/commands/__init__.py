@@ -1,1 +1,0 @@
-"""Commands that are not the launcher's: find and show runs, play policies, serve Redis."""

@@ -34,7 +34,7 @@ from benchmarks.baselines.raw_client import RawClient
 from benchmarks.harness import report
 from benchmarks.peers import REVERB, TORCHRL, Peer, find_python, rotate, skip
 from benchmarks.replay_cases import CASES, ENVS, NETWORKED_MAX, Case, Filled, game_frames, timed
-from surreal.base.system.memory import keep_freed_memory
+from surreal.base.system.process import keep_freed_memory
 from surreal.distributed.server.embedded import EmbeddedRedis
 
 _PREPARED = 16  # requests of the raw client, made before they are timed

@@ -35,7 +35,7 @@ from benchmarks.baselines.rlx_floods import FLOODS, run_floods
 from benchmarks.harness import alternate, report
 from surreal.agent import Agent, QAgent
 from surreal.agent.loop import AgentLoop
-from surreal.base.system.memory import keep_freed_memory
+from surreal.base.system.process import keep_freed_memory
 from surreal.base.types import Action
 from surreal.model import ConvQFunction, QFunction
 from surreal.rlx.pool.pool import RlxEnvPool

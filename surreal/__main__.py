@@ -12,7 +12,7 @@ from typing import NoReturn
 def program() -> NoReturn:
     """Be the command."""
     if sys.argv[1:2] == ["health"]:
-        from surreal.base.liveness import probe
+        from surreal.base.system import probe
 
         sys.exit(probe.main(sys.argv[2:]))
     from surreal.cli import program as command_line

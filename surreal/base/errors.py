@@ -71,7 +71,7 @@ class RedisUnavailableError(SurrealError):
     """Redis did not answer within the time allowed.
 
     Attributes:
-        address: of the server, without the password.
+        address: address of the server, without the password.
     """
 
     def __init__(self, message: str, *, address: str = "") -> None:

@@ -120,7 +120,7 @@ class EpisodeStatistics:
         Args:
             episode_return: undiscounted sum of raw rewards.
             length: env steps.
-            env_id: of its environment. The episode began when the last one of that environment ended.
+            env_id: number of its environment. The episode began when the last one of that environment ended.
         """
         count, returns, lengths, times = self._totals
         now = self._clock()

@@ -120,7 +120,7 @@ class MovedFinder:
         return _MovedModule(spec.name)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Do nothing: names are looked up when they are used."""
+        """Leave the module empty: names are looked up when they are used."""
 
     def get_code(self, name: str) -> CodeType | None:
         """Get what `python -m NAME` runs."""

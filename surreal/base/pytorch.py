@@ -31,8 +31,8 @@ class Module(nn.Module):
 
     Attributes:
         lock: held during a forward pass of an agent and while parameters are replaced; reentrant.
-        version: of the parameters, 0 before the first replacement; read and written under `lock`.
-        device: of the parameters.
+        version: version of the parameters, 0 before the first replacement; read and written under `lock`.
+        device: device of the parameters.
         is_on_cpu: whether the device is the CPU.
         failure: why the parameters can no longer be updated, else None; see `fail`.
         state_shape: shape of one environment's recurrent state; None without one.
@@ -97,7 +97,7 @@ class Module(nn.Module):
         Args:
             tensors: by name, shaped and typed as `tensors()`; on any device.
             version: new value of `version`; None leaves it.
-            header: of the same publication; a module without parameters creates them from it.
+            header: published with the tensors; a module without parameters creates them from it.
 
         Raises:
             ContractError: names, shapes or dtypes differ; nothing was replaced.
@@ -177,7 +177,7 @@ def to_tensors(obs: Obs, device: torch.device | None = None) -> Any:
 
     Args:
         obs: may hold tensors, and arrays of objects, which stay unchanged.
-        device: of the tensors; None is the CPU, where they share memory with the arrays.
+        device: device of the tensors; None is the CPU, where they share memory with the arrays.
     """
     if isinstance(obs, np.ndarray):  # the usual case, in every step of an agent
         return _to_tensor(obs, device)

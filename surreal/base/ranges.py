@@ -106,7 +106,7 @@ class Unreadable(NamedTuple):
 
 
 def annotations_of(function: Callable[..., Any]) -> dict[str, Any]:
-    """Give the annotations of a function by parameter, `Unreadable` for one that cannot be read.
+    """Return the annotations of a function by parameter, `Unreadable` for one that cannot be read.
 
     Names that only a type checker imports cannot be read, nor can much else that an annotation may be. Each is read
     alone, so that one does not hide the others.

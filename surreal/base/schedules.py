@@ -124,7 +124,7 @@ def ape_x_epsilon(index: int, count: int, base: PositiveShare = 0.4, alpha: NonN
     Horgan et al. 2018, section 4, arXiv:1803.00933. A single actor explores at `base`.
 
     Args:
-        index: of the actor, 0 <= index < count.
+        index: number of the actor, 0 <= index < count.
         count: number of actors.
         base: rate of the first actor.
         alpha: raising it lowers the rates of later actors.

@@ -40,7 +40,7 @@ def leaves(tree: Obs) -> list[Any]:
 
 
 def first_leaf(tree: Obs) -> Any:
-    """Return the first leaf."""
+    """Return the first leaf in the order of `leaves`, without listing all of them."""
     while isinstance(tree, Mapping | tuple):
         tree = tree[min(tree)] if isinstance(tree, Mapping) else tree[0]
     return tree

@@ -24,9 +24,9 @@ from typing import Any, ClassVar, Generic, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from surreal.base.liveness.wait_notice import WaitNotice
 from surreal.base.ranges import NonNegativeInt, Positive, PositiveInt, Share, checked
 from surreal.base.specs import ObsSpec
+from surreal.base.system.logs import WaitNotice
 from surreal.base.system.threads import Supervisor
 from surreal.base.types import Batch, SampleInfo
 from surreal.distributed.connection.client import RedisClient

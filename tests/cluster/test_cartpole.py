@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from surreal.base.liveness.probe import OVER
+from surreal.base.system.probe import OVER
 from tests.cluster import small
 from tests.cluster.executor.cluster import Cluster
 from tests.cluster.executor.pods.images import CHECKOUT

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from surreal.base.liveness.probe import LIVENESS, PROBES, STARTUP, probe
+from surreal.base.system.probe import LIVENESS, PROBES, STARTUP, probe
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Workplace

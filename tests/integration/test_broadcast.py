@@ -453,7 +453,7 @@ def test_an_agent_of_an_old_run_says_so_once(client: RedisClient, caplog: pytest
 def test_a_wait_for_a_lease_says_so_once(
     client: RedisClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("surreal.base.liveness.wait_notice.PATIENCE_S", 0.1)
+    monkeypatch.setattr("surreal.base.system.logs.PATIENCE_S", 0.1)
     TorchBroadcaster(client, Net(), lease_s=1.0).broadcast()
     assert TorchBroadcaster(client, Net(), lease_s=0.1).broadcast() == 2
     expected = f"waiting until the learner that published policy default of run {client.run} last is gone, at most 1 s"
@@ -465,7 +465,7 @@ def test_a_wait_for_a_learner_says_so_once(
 ) -> None:
     assert not listener.wait_for_first(0.3)
     assert "waiting" not in caplog.text
-    monkeypatch.setattr("surreal.base.liveness.wait_notice.PATIENCE_S", 0.1)
+    monkeypatch.setattr("surreal.base.system.logs.PATIENCE_S", 0.1)
     assert not listener.wait_for_first(1.0)
     expected = f"waiting for a learner to publish policy default of run {client.run}, at most 1 s"
     assert caplog.messages.count(expected) == 1

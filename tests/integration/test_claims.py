@@ -28,7 +28,7 @@ def hold(client: RedisClient, pid: int, machine: str | None = None) -> None:
 def test_a_second_process_stands_by_until_the_first_gives_the_name_back(
     client: RedisClient, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("surreal.base.liveness.wait_notice.PATIENCE_S", 0.0)
+    monkeypatch.setattr("surreal.base.system.logs.PATIENCE_S", 0.0)
     first, second = Claim(client, "agent-0"), Claim(client, "agent-0")
     stop = threading.Event()
     first.take(stop)

@@ -213,7 +213,7 @@ def test_the_learners_configuration_is_the_runs_whoever_came_first(client: Redis
 def test_a_process_without_a_configuration_waits_for_the_learners(
     client: RedisClient, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("surreal.base.liveness.wait_notice.PATIENCE_S", 0.0)
+    monkeypatch.setattr("surreal.base.system.logs.PATIENCE_S", 0.0)
     register(client, load_config("cartpole-dqn", ["env.id=Acrobot-v1"]), AGENT)
     found: list[Config] = []
     stop = threading.Event()

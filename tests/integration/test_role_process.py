@@ -13,8 +13,8 @@ import pytest
 import redis
 
 from surreal.base.errors import ConfigError, RedisUnavailableError, StoppedError
-from surreal.base.liveness.health import HealthFile, Vitals
-from surreal.base.liveness.probe import OVER, WORKING
+from surreal.base.system.health import HealthFile, Vitals
+from surreal.base.system.probe import OVER, WORKING
 from surreal.cli.program import main
 from surreal.config import load_config
 from surreal.distributed.connection.client import RedisClient

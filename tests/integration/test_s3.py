@@ -15,7 +15,7 @@ import s3fs
 import torch
 
 from surreal.base.checkpoint import CheckpointStore, RunCheckpoints, open_checkpoint
-from surreal.base.checkpoint.ranking import Round
+from surreal.base.checkpoint.store import Round
 from surreal.base.errors import CheckpointError, UnreadableError
 from tests.s3_server import S3Server
 

@@ -15,6 +15,7 @@ DONE = frozenset(
         "docs",
         "docs, generated",
         "surreal/agent",
+        "surreal/base",
         "surreal/cli",
         "surreal/config",
         "surreal/config/presets",

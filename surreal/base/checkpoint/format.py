@@ -132,12 +132,14 @@ def check_tensors(expected: Mapping[str, Tensor], found: Mapping[str, Tensor], w
     for name, tensor in expected.items():
         if name not in found:
             raise CheckpointError(f"the checkpoint is of another model: it has no tensor {what}/{name}")
-        ours, theirs = _describe(tensor), _describe(found[name])
-        if ours != theirs:
-            raise CheckpointError(f"the checkpoint is of another model: {what}/{name} is {theirs}, ours is {ours}")
+        needed, given = _describe(tensor), _describe(found[name])
+        if needed != given:
+            raise CheckpointError(
+                f"the checkpoint is of another model: {what}/{name} is {given}, but this model has {needed}"
+            )
     for name in found:
         if name not in expected:
-            raise CheckpointError(f"the checkpoint is of another model: ours has no tensor {what}/{name}")
+            raise CheckpointError(f"the checkpoint is of another model: this model has no tensor {what}/{name}")
 
 
 def random_state(generator: np.random.Generator) -> dict[str, Any]:

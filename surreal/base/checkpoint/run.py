@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from surreal.base.checkpoint.format import Checkpoint, encode_checkpoint
-from surreal.base.checkpoint.ranking import Ranking, Round
-from surreal.base.checkpoint.store import CheckpointStore, first_whole, open_checkpoint, step_of
+from surreal.base.checkpoint.store import CheckpointStore, Ranking, Round, first_whole, open_checkpoint, step_of
 from surreal.base.errors import CheckpointError, UnreadableError
 
 logger = logging.getLogger(__name__)

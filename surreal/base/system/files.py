@@ -96,7 +96,7 @@ def write_whole(path: Path, data: str | bytes, *, mode: int = 0o666, is_synced: 
     """Write a file so that a reader sees the old one or the new one, never a part; a failure leaves the old one.
 
     Args:
-        path: of the file; if several processes write it, the last one wins.
+        path: path of the file; if several processes write it, the last one wins.
         data: content; text becomes UTF-8.
         mode: permissions of the file, less the umask.
         is_synced: wait until the disk has it, so that a power failure leaves no part of it either.
@@ -161,7 +161,7 @@ def read_secret(path: Path, source: str) -> str:
     """Read a file that holds a secret, without surrounding white space.
 
     Args:
-        path: of the file.
+        path: path of the file.
         source: the setting that names the file, for messages.
 
     Raises:
@@ -180,7 +180,7 @@ def read_secret(path: Path, source: str) -> str:
 def secret_of(environ: Mapping[str, str], variable: str) -> str | None:
     """Return a secret from the file that `VARIABLE_FILE` names, else from the variable itself; None without either.
 
-    Arguments are no place for secrets, because `ps` shows them.
+    Secrets must not be arguments, because `ps` shows those.
 
     Raises:
         ValueError: the file cannot be read, or is empty.
@@ -194,7 +194,7 @@ def take_user(user: str, environ: MutableMapping[str, str]) -> None:
     """Connect to Redis as `user` from now on if a folder of secrets is given; otherwise the environment decides.
 
     Args:
-        user: as in the table of `surreal.distributed.connection.rights`.
+        user: name from the table of `surreal.distributed.connection.rights`.
         environ: variables of this process; its children inherit them, and each takes its own user.
     """
     if environ.get(SECRETS_VARIABLE):

@@ -32,7 +32,7 @@ def run_program(name: str, body: Callable[..., object], *, log_level: str = "INF
             sys.exit(run_program("agent", main))
 
     Args:
-        name: of the program, shown in every line of the log.
+        name: name of the program, shown in every line of the log.
         body: closes what it opened, in `finally` or a `with`, also at Ctrl-C. Its parameters become options of the
             command line, as Typer makes them from the annotation, or else from the type of the default. `--help` shows
             them below the docstring of the module.

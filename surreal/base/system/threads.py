@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import Generic, TypeVar
 
 from surreal.base.errors import StoppedError, ThreadFailedError
-from surreal.base.liveness.health import Pulse
+from surreal.base.system.health import Pulse
 
 logger = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from surreal.base.system.memory import largest_replay_bytes
+from surreal.base.system.process import largest_replay_bytes
 from surreal.config.schema.idle import idle_settings
 from surreal.config.schema.learning import RUN_STORE
 from surreal.config.schema.root import Config

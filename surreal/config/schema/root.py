@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PrivateAttr
 
-from surreal.base.system.memory import least_new_rows, memory_for_replay
+from surreal.base.system.process import least_new_rows, memory_for_replay
 from surreal.config.schema.environment import EnvConfig, SelfPlayConfig
 from surreal.config.schema.fields import ClassSection, Section, to_lower
 from surreal.config.schema.learning import CheckpointConfig, LearnerConfig, ParameterServerConfig

@@ -19,7 +19,7 @@ from redis import exceptions
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from surreal.base.errors import RedisUnavailableError, StoppedError, SurrealError
-from surreal.base.liveness.wait_notice import WAITS
+from surreal.base.system.logs import WAITS
 
 logger = logging.getLogger(__name__)
 

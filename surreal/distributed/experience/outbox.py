@@ -23,8 +23,8 @@ from typing import NamedTuple
 from redis.exceptions import RedisError
 
 from surreal.base.errors import ContractError, RedisUnavailableError, ReplayFullError, StoppedError
-from surreal.base.liveness.wait_notice import WaitNotice
-from surreal.base.system.memory import stream_bound_bytes
+from surreal.base.system.logs import WaitNotice
+from surreal.base.system.process import stream_bound_bytes
 from surreal.distributed.connection.contract import describe_difference
 from surreal.distributed.connection.retry import delays_s, is_transient, pause
 from surreal.distributed.connection.wire import ScriptChannel

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from surreal.base.errors import BadValueError, ContractError, RedisUnavailableError, ReplayFullError
 from surreal.base.ranges import NonNegativeInt, PositiveInt, checked
 from surreal.base.specs import ArraySpec, ObsSpec
-from surreal.base.system.memory import least_new_rows
+from surreal.base.system.process import least_new_rows
 from surreal.base.tree import take
 from surreal.base.types import Action, Obs, StepBatch
 from surreal.distributed.connection.client import RedisClient

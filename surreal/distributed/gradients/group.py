@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from surreal.base.errors import CodecError, GroupChangedError, StoppedError
-from surreal.base.liveness.wait_notice import WaitNotice
+from surreal.base.system.logs import WaitNotice
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.wire import DirectConnection
 from surreal.distributed.gradients.store import GROUP_CHANGED, GradientHead, GradientStore

@@ -23,8 +23,8 @@ from redis.exceptions import OutOfMemoryError
 from torch import Tensor
 
 from surreal.base.errors import QueueFullError
-from surreal.base.liveness.wait_notice import WaitNotice
 from surreal.base.ranges import NonNegativeInt, PositiveInt, checked
+from surreal.base.system.logs import WaitNotice
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.retry import delays_s, pause
 from surreal.distributed.connection.wire import ScriptChannel

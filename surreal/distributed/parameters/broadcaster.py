@@ -28,8 +28,8 @@ from annotated_types import Ge, Le
 from redis.exceptions import RedisError
 
 from surreal.base.errors import ContractError, LeaseError
-from surreal.base.liveness.wait_notice import WaitNotice
 from surreal.base.ranges import Positive, checked
+from surreal.base.system.logs import WaitNotice
 from surreal.base.values import MAX_VERSION
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.contract import register_model_contract

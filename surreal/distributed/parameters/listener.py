@@ -33,9 +33,9 @@ from surreal.base.errors import (
     SurrealError,
     ThreadFailedError,
 )
-from surreal.base.liveness.wait_notice import WaitNotice
 from surreal.base.pytorch import Module, describe_tensors
 from surreal.base.ranges import Positive, checked
+from surreal.base.system.logs import WaitNotice
 from surreal.base.system.threads import Supervisor
 from surreal.base.values import MAX_VERSION
 from surreal.distributed.connection.client import RedisClient

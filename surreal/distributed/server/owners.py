@@ -11,9 +11,9 @@ from contextlib import ExitStack, contextmanager
 from redis.exceptions import RedisError
 
 from surreal.base.errors import ConfigError, RedisUnavailableError
-from surreal.base.liveness.health import RecentDeaths
 from surreal.base.ranges import NonNegativeInt, checked
 from surreal.base.system.files import ADDRESS_VARIABLE
+from surreal.base.system.health import RecentDeaths
 from surreal.distributed.connection.client import RedisClient, check_name
 from surreal.distributed.server.embedded import EmbeddedRedis
 

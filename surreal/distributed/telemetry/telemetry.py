@@ -17,7 +17,6 @@ from functools import partial
 from itertools import islice
 from typing import Any, Self, TypeVar
 
-from surreal.base.liveness.wait_notice import WAITS
 from surreal.base.metrics import (
     EpisodeStatistics,
     Histogram,
@@ -28,6 +27,7 @@ from surreal.base.metrics import (
     summarize,
 )
 from surreal.base.ranges import Positive, checked
+from surreal.base.system.logs import WAITS
 from surreal.base.system.threads import Supervisor
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.telemetry.heartbeats import NO_READING, Heartbeat, process_id

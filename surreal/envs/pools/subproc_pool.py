@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from surreal.base.contracts import EnvPool
 from surreal.base.errors import EnvError
-from surreal.base.liveness.health import RecentDeaths
 from surreal.base.specs import ArraySpec
+from surreal.base.system.health import RecentDeaths
 from surreal.base.types import StepBatch
 from surreal.envs.actions import ActionAdapter, mask_width
 from surreal.envs.pools.base import (

@@ -30,8 +30,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surreal.base.errors import EnvError
-from surreal.base.liveness.wait_notice import WaitNotice
 from surreal.base.specs import ArraySpec, ObsSpec
+from surreal.base.system.logs import WaitNotice
 from surreal.base.system.process import die_with_parent
 from surreal.envs.pools.base import OnError
 from surreal.envs.pools.columns import Columns

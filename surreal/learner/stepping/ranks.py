@@ -24,8 +24,8 @@ from torch import Tensor, nn
 from torch.distributed import Store  # type: ignore[attr-defined]
 
 from surreal.base.errors import RankError
-from surreal.base.liveness.wait_notice import WaitNotice
 from surreal.base.metrics import MeanDuration
+from surreal.base.system.logs import WaitNotice
 from surreal.learner.stepping.optimizers import Optimizer
 from surreal.model.filters import Moments, RunningMoments
 

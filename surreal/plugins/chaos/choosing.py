@@ -8,7 +8,7 @@ from functools import partial
 
 from redis.exceptions import RedisError
 
-from surreal.base.liveness.health import RecentDeaths
+from surreal.base.system.health import RecentDeaths
 from surreal.plugins.chaos.audit import Audit
 from surreal.plugins.chaos.disturbances.processes import (
     Disturbance,

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from redis.client import Pipeline
 
 from surreal.base.errors import CodecError
-from surreal.base.liveness.health import StartParts
+from surreal.base.system.health import StartParts
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.keys import PolicyKeys
 from surreal.distributed.experience.codec import segments_of

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import surreal
 from surreal.base.errors import ConfigError, ContractError, ReplayFullError, StoppedError, SurrealError
-from surreal.base.system.memory import stream_bound_bytes
+from surreal.base.system.process import stream_bound_bytes
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.contract import describe_difference
 from surreal.distributed.connection.retry import number_of, parse_entry_id

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from surreal.base.errors import LeaseError, RedisUnavailableError, StoppedError
-from surreal.base.liveness.wait_notice import WaitNotice
+from surreal.base.system.logs import WaitNotice
 from surreal.base.values import checked_count
 from surreal.distributed.experience.stream import Stream
 from surreal.replay.store.storage import StoredChunk

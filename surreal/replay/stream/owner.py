@@ -16,7 +16,7 @@ from typing import TypeVar
 import redis
 
 from surreal.base.errors import LeaseError
-from surreal.base.system.memory import FILL_SHARE, ROOM_BYTES, largest_replay_bytes, stream_bound_bytes
+from surreal.base.system.process import FILL_SHARE, ROOM_BYTES, largest_replay_bytes, stream_bound_bytes
 from surreal.distributed.connection.holders import HolderWatch, make_token
 from surreal.distributed.experience.stream import Eviction, Mark, OwnerState, Stream
 from surreal.replay.store.storage import StoredChunk

@@ -7,8 +7,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from surreal.base.checkpoint.ranking import Ranking, Round
-from surreal.base.checkpoint.store import CheckpointStore, step_of
+from surreal.base.checkpoint.store import CheckpointStore, Ranking, Round, step_of
 from surreal.base.errors import CheckpointError
 from surreal.base.system.files import parse_json
 from surreal.config import Config

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from surreal.base.errors import OS_REMEDIES
-from surreal.base.liveness.health import RecentDeaths
 from surreal.base.system.files import is_full
+from surreal.base.system.health import RecentDeaths
 from surreal.run.launch.starting import Process, Starter
 from surreal.run.process.ending import ExitCode
 from surreal.run.process.interrupts import CHECKPOINT_SIGNAL

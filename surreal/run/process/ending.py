@@ -21,7 +21,7 @@ from surreal.base.errors import (
     ThreadFailedError,
     describe_os_error,
 )
-from surreal.base.liveness.health import own_frames
+from surreal.base.system.health import own_frames
 from surreal.config import Config
 
 

@@ -19,7 +19,7 @@ from redis.exceptions import NoPermissionError
 
 from surreal import __version__
 from surreal.base.errors import ConfigError, ContractError, StoppedError
-from surreal.base.liveness.wait_notice import WaitNotice
+from surreal.base.system.logs import WaitNotice
 from surreal.config import Config, diff_shared
 from surreal.config.loading import from_plain
 from surreal.distributed.connection.client import RedisClient

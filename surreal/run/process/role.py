@@ -33,10 +33,10 @@ from surreal.base.errors import (
     StoppedError,
     SurrealError,
 )
-from surreal.base.liveness.health import MAIN_LOOP, HealthFile, Pulse, Startup, health_path, look_at_loops
 from surreal.base.system.files import take_user
+from surreal.base.system.health import MAIN_LOOP, HealthFile, Pulse, Startup, health_path, look_at_loops
 from surreal.base.system.logs import setup_logging
-from surreal.base.system.memory import keep_freed_memory
+from surreal.base.system.process import keep_freed_memory
 from surreal.config import Config, add_python_path, fingerprint, load_config
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.shards import ReplayShards

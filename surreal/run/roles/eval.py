@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 
 from surreal.base.errors import EnvError, RedisUnavailableError, StoppedError
-from surreal.base.liveness.wait_notice import WaitNotice
+from surreal.base.system.logs import WaitNotice
 from surreal.envs import record_video
 from surreal.run.build.acting import build_evaluator, build_greedy_agent, build_listener, build_model
 from surreal.run.build.environments import build_env, env_spaces

@@ -24,7 +24,7 @@ import typer
 from surreal.agent import AgentLoop
 from surreal.base.errors import ConfigError, StoppedError
 from surreal.base.system.logs import setup_logging
-from surreal.base.system.memory import keep_freed_memory
+from surreal.base.system.process import keep_freed_memory
 from surreal.config import add_python_path
 from surreal.config.loading import from_plain
 from surreal.rlx.client.transport import parse_address

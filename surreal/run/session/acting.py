@@ -14,8 +14,8 @@ import numpy as np
 from surreal.agent import Agent, AgentLoop, Rounds
 from surreal.agent.exported import ExportedAgent
 from surreal.base.errors import CheckpointError, ContractError
-from surreal.base.liveness.wait_notice import WaitNotice
 from surreal.base.metrics import RateMeter
+from surreal.base.system.logs import WaitNotice
 from surreal.config import Config
 from surreal.distributed.experience.sender import ExpSender
 from surreal.distributed.parameters.listener import TorchListener

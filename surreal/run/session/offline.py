@@ -12,7 +12,7 @@ from typing import Any
 
 from surreal.base.errors import ConfigError, ContractError, SurrealError
 from surreal.base.specs import action_spec
-from surreal.base.system.memory import memory_for_replay
+from surreal.base.system.process import memory_for_replay
 from surreal.config import Config, add_python_path, load_config
 from surreal.config.loading import SOURCE
 from surreal.distributed.connection.contract import describe_difference

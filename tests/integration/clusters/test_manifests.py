@@ -15,7 +15,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from surreal.base.liveness.probe import PROBES
+from surreal.base.system.probe import PROBES
 from surreal.config import load_config
 from surreal.plugins.clusters.kubernetes.source import overlay_names, read_base
 from surreal.run.process.arguments import parse

@@ -25,8 +25,8 @@ from naive_replay import (
 )
 
 from surreal.base.errors import ReplayFullError, StoppedError
-from surreal.base.liveness.wait_notice import WAITS
 from surreal.base.specs import ObsSpec
+from surreal.base.system.logs import WAITS
 from surreal.base.types import Action, StepBatch, StepKind
 
 
@@ -158,7 +158,7 @@ def test_a_sender_that_waits_says_for_what_once(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr("surreal.base.liveness.wait_notice.PATIENCE_S", 0.05)
+    monkeypatch.setattr("surreal.base.system.logs.PATIENCE_S", 0.05)
     sender = run.sender(wait_timeout_s=0.3, **options)
     with pytest.raises(ReplayFullError):
         Walker(NaiveReplay(1, 0.5)).walk(sender, 40)
@@ -170,7 +170,7 @@ def test_a_sender_that_waits_says_for_what_once(
 
 
 def test_a_learner_that_waits_says_how_full_the_replay_is(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("surreal.base.liveness.wait_notice.PATIENCE_S", 0.0)
+    monkeypatch.setattr("surreal.base.system.logs.PATIENCE_S", 0.0)
     replay, sender, walker = run.replay(start_size=1000), run.sender(), Walker(NaiveReplay(1, 0.5))
     replay.start_threads()
     for _ in range(2):

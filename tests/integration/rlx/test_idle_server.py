@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from surreal.base.liveness.probe import READINESS, probe
+from surreal.base.system.probe import READINESS, probe
 from surreal.distributed import RedisClient
 from surreal.distributed.telemetry.heartbeats import live_processes
 from tests.warm_python import WarmPython, environment_of_a_user

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from surreal.base.liveness.health import StartParts
+from surreal.base.system.health import StartParts
 from surreal.plugins.chaos.invariants.experience import ShardLedger
 from surreal.plugins.chaos.invariants.recovery import Recovery
 from surreal.plugins.chaos.invariants.scores import Versions, judge_scores

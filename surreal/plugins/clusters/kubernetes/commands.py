@@ -140,6 +140,6 @@ def copy(
 
 def health(context: typer.Context) -> None:
     """Report the health of a local process, for probes."""
-    from surreal.base.liveness import probe
+    from surreal.base.system import probe
 
     raise typer.Exit(probe.main(context.args))

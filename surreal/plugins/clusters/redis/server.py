@@ -13,9 +13,9 @@ from pathlib import Path
 from redis.exceptions import AuthenticationError, BusyLoadingError, RedisError, ResponseError
 
 from surreal.base.errors import ConfigError
-from surreal.base.liveness.health import HealthFile, Vitals, health_path
-from surreal.base.liveness.probe import ENDING, STARTING, WORKING
 from surreal.base.system.files import read_secret
+from surreal.base.system.health import HealthFile, Vitals, health_path
+from surreal.base.system.probe import ENDING, STARTING, WORKING
 from surreal.config.schema.fields import parse_size
 from surreal.distributed.connection.address import parse_address
 from surreal.distributed.connection.client import RedisClient, check_name

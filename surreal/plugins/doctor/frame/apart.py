@@ -23,7 +23,7 @@ from pathlib import Path
 from traceback import FrameSummary
 from typing import IO, Any
 
-from surreal.base.liveness.health import innermost_call
+from surreal.base.system.health import innermost_call
 from surreal.plugins.doctor.frame.finding import DIED, NOT_DONE, Check, Finding, ask, hang
 from surreal.run.process.liveness.lifeline import child_environment
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from surreal.base.liveness.health import innermost_call, stack_of
+from surreal.base.system.health import innermost_call, stack_of
 from surreal.run.process.ending import error_line
 
 

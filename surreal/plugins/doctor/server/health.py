@@ -10,7 +10,7 @@ from typing import Any
 from redis.exceptions import RedisError
 
 from surreal.base.errors import SurrealError
-from surreal.base.system.memory import largest_replay_bytes
+from surreal.base.system.process import largest_replay_bytes
 from surreal.distributed.connection.client import RedisClient
 from surreal.plugins.doctor.frame.finding import Finding, milliseconds, ok
 from surreal.plugins.doctor.server import faults

@@ -16,9 +16,9 @@ from collections.abc import Callable, Sequence
 import redis
 
 from surreal.base.errors import StoppedError, SurrealError
-from surreal.base.liveness.health import HealthFile, Vitals
-from surreal.base.liveness.probe import OVER
-from surreal.base.liveness.wait_notice import WaitNotice
+from surreal.base.system.health import HealthFile, Vitals
+from surreal.base.system.logs import WaitNotice
+from surreal.base.system.probe import OVER
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.holders import HolderWatch, fields_of, holder_of, make_token
 from surreal.distributed.experience.shards import ReplayShards

@@ -15,8 +15,8 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 
-from surreal.base.liveness.health import Pulse, innermost_call, pulses, stack_of
-from surreal.base.liveness.wait_notice import WAITS, Waits
+from surreal.base.system.health import Pulse, innermost_call, pulses, stack_of
+from surreal.base.system.logs import WAITS, Waits
 from surreal.config import Config
 from surreal.distributed.telemetry.telemetry import Telemetry
 

@@ -16,7 +16,7 @@ from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-
 from torch.distributed.rendezvous import rendezvous
 
 from surreal.base.errors import ConfigError, RankError, StoppedError
-from surreal.base.liveness.wait_notice import WaitNotice
+from surreal.base.system.logs import WaitNotice
 from surreal.config import Config
 from surreal.learner.stepping.ranks import Ranks
 from surreal.run.build.learning import check_ranks

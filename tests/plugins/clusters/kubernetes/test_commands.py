@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from surreal.base.liveness.health import HealthFile, Vitals
-from surreal.base.liveness.probe import HEALTH_VARIABLE, WORKING
+from surreal.base.system.health import HealthFile, Vitals
+from surreal.base.system.probe import HEALTH_VARIABLE, WORKING
 from surreal.cli.program import main
 
 IMAGE = ("--image", "registry.example/surreal:7")

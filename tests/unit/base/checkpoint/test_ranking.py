@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surreal.base.checkpoint.ranking import Ranking, Round, Score
-from surreal.base.checkpoint.store import CheckpointStore
+from surreal.base.checkpoint.store import CheckpointStore, Ranking, Round, Score
 from tests.examples import examples
 
 

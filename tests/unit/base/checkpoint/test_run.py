@@ -14,8 +14,8 @@ import pytest
 import torch
 
 from surreal.base.checkpoint import CheckpointStore, RunCheckpoints, open_checkpoint
-from surreal.base.checkpoint.ranking import Ranking, Round
 from surreal.base.checkpoint.run import Uploads
+from surreal.base.checkpoint.store import Ranking, Round
 from surreal.base.errors import CheckpointError, DivergedError, UnreadableError
 
 TIMEOUT_S = 30.0

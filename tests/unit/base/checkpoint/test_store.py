@@ -220,13 +220,13 @@ def test_other_files_are_refused_in_one_clear_sentence(tmp_path: Path) -> None:
 def test_first_tensor_that_differs_is_named() -> None:
     ours = {"a": torch.zeros(2), "b": torch.zeros(2, 3), "c": torch.zeros(1)}
     check_tensors(ours, dict(ours), "model")
-    with pytest.raises(CheckpointError, match=r"model/b is float32\[3, 3\], ours is float32\[2, 3\]"):
+    with pytest.raises(CheckpointError, match=r"model/b is float32\[3, 3\], but this model has float32\[2, 3\]"):
         check_tensors(ours, ours | {"b": torch.zeros(3, 3), "c": torch.zeros(9)}, "model")
     with pytest.raises(CheckpointError, match=r"model/a is int64\[2\]"):
         check_tensors(ours, ours | {"a": torch.zeros(2, dtype=torch.int64)}, "model")
     with pytest.raises(CheckpointError, match="it has no tensor model/c"):
         check_tensors(ours, {"a": ours["a"], "b": ours["b"]}, "model")
-    with pytest.raises(CheckpointError, match="ours has no tensor model/d"):
+    with pytest.raises(CheckpointError, match="this model has no tensor model/d"):
         check_tensors(ours, ours | {"d": torch.zeros(1)}, "model")
 
 

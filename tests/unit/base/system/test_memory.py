@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from surreal.base.system.memory import ROOM_BYTES, largest_replay_bytes, stream_bound_bytes
+from surreal.base.system.process import ROOM_BYTES, largest_replay_bytes, stream_bound_bytes
 
 
 @pytest.mark.parametrize("maxmemory", [1, 1 << 20, 8 << 20, 256 << 20, 64 << 30])
@@ -23,7 +23,7 @@ def test_a_replay_leaves_room_for_appends_below_the_streams_bound(maxmemory: int
 PROGRAM = """
 import resource
 import numpy as np
-from surreal.base.system.memory import keep_freed_memory
+from surreal.base.system.process import keep_freed_memory
 
 def page_faults(rounds):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

@@ -9,7 +9,7 @@ import pytest
 from redis import exceptions
 
 from surreal.base.errors import RedisUnavailableError
-from surreal.base.liveness.wait_notice import WAITS
+from surreal.base.system.logs import WAITS
 from surreal.distributed.connection.retry import RetryPolicy, delays_s, is_out_of_memory, is_refused, is_transient
 
 

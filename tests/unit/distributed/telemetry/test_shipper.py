@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from surreal.base.liveness.wait_notice import WaitNotice
+from surreal.base.system.logs import WaitNotice
 from surreal.distributed.telemetry.shipper import LineBuffer, ShippingHandler
 
 

@@ -217,7 +217,7 @@ def test_checkpoint_of_another_model_names_the_first_difference_and_changes_noth
     for learner in (small, large):
         learner.optimize(0, make_batch())
     before = tensors_of(large)
-    with pytest.raises(CheckpointError, match=r"model/\S+ is float32\[8, 8\], ours is float32\[9, 8\]"):
+    with pytest.raises(CheckpointError, match=r"model/\S+ is float32\[8, 8\], but this model has float32\[9, 8\]"):
         large.load_state_dict(small.state_dict())
     assert_same(tensors_of(large), before)
     state = small.state_dict()

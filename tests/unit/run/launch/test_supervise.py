@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from surreal.base.liveness.health import RecentDeaths
+from surreal.base.system.health import RecentDeaths
 from surreal.run.launch import supervise
 from surreal.run.launch.starting import Spawner
 from surreal.run.launch.supervise import Child, Supervision, last_error_line

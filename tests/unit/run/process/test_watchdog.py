@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from surreal.base.liveness.health import Pulse
-from surreal.base.liveness.wait_notice import Waits
+from surreal.base.system.health import Pulse
+from surreal.base.system.logs import Waits
 from surreal.run.process.liveness.watchdog import Watchdog
 
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from surreal.base.liveness import health, probe
-from surreal.base.liveness.health import (
+from surreal.base.system import health, probe
+from surreal.base.system.health import (
     MAIN_LOOP,
     HealthFile,
     Pulse,
@@ -28,8 +28,8 @@ from surreal.base.liveness.health import (
     pulses,
     stack_of,
 )
-from surreal.base.liveness.probe import ENDING, LIVENESS, OVER, READINESS, STARTING, STARTUP, WORKING
-from surreal.base.liveness.wait_notice import Waits
+from surreal.base.system.logs import Waits
+from surreal.base.system.probe import ENDING, LIVENESS, OVER, READINESS, STARTING, STARTUP, WORKING
 from surreal.base.system.threads import Supervisor
 
 ROOT = Path(__file__).parents[4]
@@ -141,7 +141,7 @@ def test_loops_and_waits_say_how_a_process_is(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the kernel does not say when a process began")
 def test_a_process_that_is_stopped_or_killed_is_found_out(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = (
-        "import sys, time; from pathlib import Path; from surreal.base.liveness.health import HealthFile, Vitals\n"
+        "import sys, time; from pathlib import Path; from surreal.base.system.health import HealthFile, Vitals\n"
         "with HealthFile('agent', lambda: Vitals('working'), Path(sys.argv[1]), interval_s=0.05):\n"
         "    time.sleep(120)\n"
     )

@@ -22,9 +22,9 @@ from pathlib import Path
 from types import FrameType
 from typing import NamedTuple, Self
 
-from surreal.base.liveness.probe import ENDING, HEALTH_VARIABLE, STARTING, WORKING, birth_of
-from surreal.base.liveness.wait_notice import WAITS
 from surreal.base.system.files import write_whole
+from surreal.base.system.logs import WAITS
+from surreal.base.system.probe import ENDING, HEALTH_VARIABLE, STARTING, WORKING, birth_of
 from surreal.base.system.process import process_age_s
 
 logger = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ class Pulse:
         pulse.close()
 
     Args:
-        name: of the loop.
+        name: name of the loop.
 
     Attributes:
         has_turned: set by the loop in each iteration, and cleared by the watchdog.
@@ -125,13 +125,13 @@ class HealthFile:
             work()
 
     Args:
-        role: of the process.
+        role: role of the process.
         look: returns the state of the process; called on the thread that writes.
-        path: of the file; None writes none.
+        path: path of the file; None writes none.
         interval_s: between two writes, s, > 0; raising it delays the detection of a stopped process.
 
     Attributes:
-        look: as above; may be replaced.
+        look: the argument; may be replaced.
     """
 
     def __init__(self, role: str, look: Callable[[], Vitals], path: Path | None, *, interval_s: float = 2.0) -> None:
@@ -206,11 +206,11 @@ class Startup:
         self._leases.append(waited_s)
 
     def mark_restored(self) -> None:
-        """Note that everything is built, restored and connected."""
+        """Record that everything is built, restored and connected."""
         self._restored = self._restored or (self._clock(), self._lease_s())
 
     def mark_first_step(self) -> None:
-        """Note the first env step or update."""
+        """Record the first env step or update."""
         if not self._is_working and self._restored is not None:
             self._is_working = True
             now_s, lease_s = self._clock(), self._lease_s()
@@ -241,7 +241,7 @@ class RecentDeaths:
         self._times_s: deque[float] = deque()
 
     def add(self) -> int:
-        """Note a death now, and return the number of deaths within the window."""
+        """Record a death now, and return the number of deaths within the window."""
         self._times_s.append(self._clock())
         return len(self)
 

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from surreal.base.liveness.wait_notice import WaitNotice, Waits
+from surreal.base.system.logs import WaitNotice, Waits
 
 logger = logging.getLogger(__name__)
 

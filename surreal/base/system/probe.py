@@ -1,6 +1,6 @@
 """`surreal health ROLE`: judge a process of this machine or container by its health file.
 
-`surreal.base.liveness.health` writes that file. Kubernetes runs this every few seconds in every container, so it
+`surreal.base.system.health` writes that file. Kubernetes runs this every few seconds in every container, so it
 imports only a little of Python's library and sends no requests.
 """
 
@@ -66,7 +66,7 @@ def probe(path: str, role: str, name: str) -> tuple[bool, str]:
     """Judge a process by its file.
 
     Args:
-        path: of the file.
+        path: path of the file.
         role: expected role of the process; "" accepts any.
         name: one of `PROBES`.
 

@@ -83,6 +83,7 @@ MODULES = {
     "surreal.replay.engine.sampling": "surreal.replay.batches",
     "surreal.replay.stream.credit": "surreal.replay.stream.limiter",
     "surreal.replay.uniform": "surreal.replay.base",
+    "surreal.rlx.client.random_agent": "surreal.rlx.client.training",
     "surreal.schedules": "surreal.base.schedules",
     "surreal.specs": "surreal.base.specs",
     "surreal.tree": "surreal.base.tree",

@@ -264,7 +264,7 @@ def test_published_parts_do_not_expire_and_unpublished_ones_do(client: RedisClie
 
 
 def test_parts_that_expired_are_uploaded_again(client: RedisClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    from surreal.distributed.parameters import parts as module
+    from surreal.distributed.parameters import broadcaster as module
 
     upload, calls = module.upload_parts, []
 

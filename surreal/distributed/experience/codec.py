@@ -43,7 +43,6 @@ from surreal.distributed.experience.data_contract import (
 )
 from surreal.distributed.experience.payload import (
     read_block,
-    read_compressed_block,
     read_table,
     stored_bytes,
     write_block,
@@ -59,13 +58,13 @@ __all__ = [
     "Chunk",
     "Contract",
     "EncodedChunk",
-    "contract_id",
+    "Head",
     "decode",
     "encode",
+    "read_head",
     "segments_of",
     "split",
     "stored_bytes",
-    "table_bytes",
 ]
 
 T = TypeVar("T", bound=np.generic)
@@ -212,31 +211,43 @@ def encode(
     return EncodedChunk(head, table, pieces, own_steps, size, stored_bytes(len(head), size))
 
 
-def contract_id(head: bytes) -> int:
-    """Return the id of a chunk's contract, from its head.
+class Head(NamedTuple):
+    """The numbers at the beginning of a chunk's head."""
+
+    magic: bytes
+    version: int
+    segments: int
+    rows: int  #: of observations
+    steps: int
+    own_steps: int
+    table_bytes: int
+    block_bytes: int
+    contract_id: int
+
+
+def read_head(head: bytes) -> Head:
+    """Read the numbers at the beginning of a chunk's head.
 
     Raises:
         CodecError: the head is cut off, or of another program or version.
     """
-    return int(_read_head(head)[8])
-
-
-def table_bytes(head: bytes) -> int:
-    """Return the length of the table, which is the end of the content.
-
-    Raises:
-        CodecError: as `contract_id`.
-    """
-    return int(_read_head(head)[6])
+    if len(head) < _HEAD.size:
+        raise CodecError(f"a chunk's head has at least {_HEAD.size} bytes, got {len(head)}")
+    found = Head._make(_HEAD.unpack_from(head))
+    if found.magic != _MAGIC:
+        raise CodecError(f"a chunk's head starts with {_MAGIC!r}, got {found.magic!r}")
+    if found.version != FORMAT_VERSION:
+        raise CodecError(f"chunk format {found.version} is not known; this program reads {FORMAT_VERSION}")
+    return found
 
 
 def segments_of(head: bytes) -> list[tuple[int, ...]]:
     """Return the segments in a head, five numbers each; without the contract, they are not checked further.
 
     Raises:
-        CodecError: as `contract_id`, or the head is too short for them.
+        CodecError: as `read_head`, or the head is too short for them.
     """
-    number = int(_read_head(head)[2])
+    number = read_head(head).segments
     size = number * _SEGMENT_FIELDS * _SEGMENT_DTYPE.itemsize
     if len(head) < _HEAD.size + size:
         raise CodecError(f"a head of {len(head)} bytes cannot describe {number} segments")
@@ -249,11 +260,13 @@ def split(head: bytes, content: bytes) -> tuple[memoryview, memoryview]:
     Raises:
         CodecError: the lengths differ from those in the head.
     """
-    *_, in_table, in_block, _ = _read_head(head)
-    if len(content) != _content_bytes(in_block, in_table):
-        raise CodecError(f"the content has {len(content)} bytes; its head says {in_block} and {in_table}")
+    found = read_head(head)
+    if len(content) != _content_bytes(found.block_bytes, found.table_bytes):
+        raise CodecError(
+            f"the content has {len(content)} bytes; its head says {found.block_bytes} and {found.table_bytes}"
+        )
     view = memoryview(content)
-    return view[len(content) - in_table :], view[:in_block]
+    return view[len(content) - found.table_bytes :], view[: found.block_bytes]
 
 
 def decode(contract: Contract, head: bytes, table: bytes | memoryview, block: bytes | memoryview | None) -> Chunk:
@@ -268,38 +281,33 @@ def decode(contract: Contract, head: bytes, table: bytes | memoryview, block: by
     Raises:
         CodecError: a sender with this contract would not have written these bytes.
     """
-    _, _, _, num_rows, num_steps, own_steps, in_table, block_bytes, stream_id = _read_head(head)
-    if stream_id != contract.id:
-        raise CodecError(f"the chunk was made for contract {stream_id:016x}, not {contract.id:016x}")
-    segments, sizes = _read_segments(contract, head, num_rows, num_steps, own_steps)
+    found = read_head(head)
+    if found.contract_id != contract.id:
+        raise CodecError(f"the chunk was made for contract {found.contract_id:016x}, not {contract.id:016x}")
+    segments, sizes = _read_segments(contract, head, found)
     if segments[:, 4].max() >= contract.stack:
         raise CodecError(f"a segment has {segments[:, 4].max()} history rows; a stack of {contract.stack} needs fewer")
-    expected = num_rows * contract.obs.row_bytes
+    expected = found.rows * contract.obs.row_bytes
     if expected > MAX_CHUNK_BYTES and contract.compression is not None:
-        raise CodecError(f"{num_rows} observation rows take {expected} bytes; a chunk has at most {MAX_CHUNK_BYTES}")
-    if contract.compression is None and block_bytes != expected:
-        raise CodecError(f"the block has {block_bytes} bytes; {num_rows} observation rows take {expected}")
-    if block is not None and len(block) != block_bytes:
-        raise CodecError(f"the block has {len(block)} bytes; its head says {block_bytes}")
-    if len(table) != in_table or in_table > MAX_CHUNK_BYTES:
-        raise CodecError(f"the table has {len(table)} bytes; its head says {in_table}")
-    columns = read_table(contract.table_columns, contract.table_schema, table, num_steps)
+        raise CodecError(f"{found.rows} observation rows take {expected} bytes; a chunk has at most {MAX_CHUNK_BYTES}")
+    if contract.compression is None and found.block_bytes != expected:
+        raise CodecError(f"the block has {found.block_bytes} bytes; {found.rows} observation rows take {expected}")
+    if block is not None and len(block) != found.block_bytes:
+        raise CodecError(f"the block has {len(block)} bytes; its head says {found.block_bytes}")
+    if len(table) != found.table_bytes or found.table_bytes > MAX_CHUNK_BYTES:
+        raise CodecError(f"the table has {len(table)} bytes; its head says {found.table_bytes}")
+    columns = read_table(contract.table_columns, contract.table_schema, table, found.steps)
     if columns["flags"].max() > _FLAGS_MAX:
         raise CodecError(f"a step has the flags {columns['flags'].max()}; at most {_FLAGS_MAX} is known")
     if not are_within(columns["version"], -1, MAX_VERSION):
         raise CodecError(f"a step has a parameter version that is not -1 .. {MAX_VERSION}")
-    if block is None:
-        leaves = []
-    elif contract.compression is None:
-        leaves = read_block(contract.obs, block, num_rows)
-    else:
-        leaves = read_compressed_block(contract.obs, block, num_rows, contract.compression, sizes)
+    leaves = [] if block is None else read_block(contract.obs, block, found.rows, contract.compression, sizes)
     # Foreign senders and files may hold any number, and no later code checks them again.
     if problem := _describe_unsound(contract, columns, leaves):
         raise CodecError(f"a chunk holds an impossible number: {problem}")
     extras = {extra.name: columns.pop(EXTRA_PREFIX + extra.name) for extra in contract.extras}
-    size = stored_bytes(len(head), _content_bytes(block_bytes, in_table))
-    chunk = Chunk(segments, columns, extras, leaves, own_steps, stored_bytes=size, contract=contract)
+    size = stored_bytes(len(head), _content_bytes(found.block_bytes, found.table_bytes))
+    chunk = Chunk(segments, columns, extras, leaves, found.own_steps, stored_bytes=size, contract=contract)
     # The replay's thread, which is the busier one, needs these for every chunk: compute them on the reading thread.
     _ = chunk.num_rows, chunk.obs_row, chunk.own, chunk.terminated
     return chunk
@@ -317,34 +325,23 @@ def _content_bytes(block_bytes: int, in_table: int) -> int:
     return block_bytes + -block_bytes % 8 + in_table
 
 
-def _read_head(head: bytes) -> tuple[Any, ...]:
-    if len(head) < _HEAD.size:
-        raise CodecError(f"a chunk's head has at least {_HEAD.size} bytes, got {len(head)}")
-    fields = _HEAD.unpack_from(head)
-    if fields[0] != _MAGIC:
-        raise CodecError(f"a chunk's head starts with {_MAGIC!r}, got {fields[0]!r}")
-    if fields[1] != FORMAT_VERSION:
-        raise CodecError(f"chunk format {fields[1]} is not known; this program reads {FORMAT_VERSION}")
-    return fields
-
-
-def _read_segments(
-    contract: Contract, head: bytes, num_rows: int, num_steps: int, own_steps: int
-) -> tuple[NDArray[np.int32], list[int]]:
+def _read_segments(contract: Contract, head: bytes, found: Head) -> tuple[NDArray[np.int32], list[int]]:
     """Return the segments, and the compressed sizes of the leaves after them ([] without compression)."""
-    number = _HEAD.unpack_from(head)[2]
+    number = found.segments
     end = _HEAD.size + _SEGMENT_FIELDS * _SEGMENT_DTYPE.itemsize * number
     num_sizes = 0 if contract.compression is None else len(contract.obs.leaves)
     if len(head) != end + num_sizes * _SIZE_DTYPE.itemsize:
         raise CodecError(f"a head of {len(head)} bytes cannot describe {number} segments")
-    if not 0 < num_rows <= MAX_ROWS or number == 0:
-        raise CodecError(f"a chunk of {num_rows} observation rows in {number} segments is not possible")
+    if not 0 < found.rows <= MAX_ROWS or number == 0:
+        raise CodecError(f"a chunk of {found.rows} observation rows in {number} segments is not possible")
     flat = np.frombuffer(head, _SEGMENT_DTYPE, _SEGMENT_FIELDS * number, _HEAD.size)
     segments = flat.reshape(number, _SEGMENT_FIELDS)
     rows, own = segments[:, 0].astype(np.int64), segments[:, 1].astype(np.int64)
     steps = rows - 1 - segments[:, 4]
     if segments.min() < 0 or steps.min() < 1 or (own > steps).any():
         raise CodecError("a segment must have a step, no more own steps than steps, and no negative number")
-    if rows.sum() != num_rows or steps.sum() != num_steps or int(own.sum()) != own_steps:
-        raise CodecError(f"the segments do not add up to {num_rows} rows, {num_steps} steps, {own_steps} own steps")
+    if rows.sum() != found.rows or steps.sum() != found.steps or int(own.sum()) != found.own_steps:
+        raise CodecError(
+            f"the segments do not add up to {found.rows} rows, {found.steps} steps, {found.own_steps} own steps"
+        )
     return segments, np.frombuffer(head, _SIZE_DTYPE, num_sizes, end).tolist()

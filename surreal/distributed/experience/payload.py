@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -64,6 +65,7 @@ def read_table(
         raise CodecError(f"the table is not a readable Arrow record batch: {error}") from error
 
 
+@lru_cache(maxsize=256)
 def _arrow_type(spec: ArraySpec) -> pa.DataType:
     # Never of size zero: Arrow divides by a list's size, which would crash the process.
     dtype = np.dtype(np.uint8) if spec.dtype == np.bool_ else spec.dtype
@@ -149,49 +151,39 @@ def write_block(leaves: Sequence[NDArray[Any]], compression: str | None) -> tupl
     return tuple(pieces)
 
 
-def read_block(obs: ObsSpec, block: bytes | memoryview, num_rows: int) -> list[NDArray[Any]]:
-    """Return views on an uncompressed block of the right length, one array [num_rows, *shape] per leaf."""
-    leaves, offset = [], 0
-    for leaf in obs.leaves:
-        leaves.append(_rows(leaf, block, offset, num_rows))
-        offset += num_rows * leaf.nbytes
-    return leaves
-
-
-def read_compressed_block(
-    obs: ObsSpec, block: bytes | memoryview, num_rows: int, compression: str, sizes: Sequence[int]
+def read_block(
+    obs: ObsSpec, block: bytes | memoryview, num_rows: int, compression: str | None = None, sizes: Sequence[int] = ()
 ) -> list[NDArray[Any]]:
-    """Decompress a block; the caller has checked that `num_rows` rows may be allocated.
+    """Read a block, one array [num_rows, *shape] per leaf; without compression, they are views on the block.
 
     Args:
         obs: spec of a row.
-        block: compressed leaves, one after the other.
-        num_rows: rows of each leaf.
-        compression: one of `COMPRESSIONS`.
+        block: leaves, one after the other; uncompressed, it has the right length.
+        num_rows: rows of each leaf; the caller has checked that they may be allocated.
+        compression: None, or one of `COMPRESSIONS`.
         sizes: compressed bytes of each leaf.
 
     Raises:
         CodecError: a leaf does not decompress to exactly that many rows.
     """
-    if sum(sizes) != len(block):
+    if compression is None:
+        sizes = [num_rows * leaf.nbytes for leaf in obs.leaves]
+    elif sum(sizes) != len(block):
         raise CodecError(f"the block has {len(block)} bytes; its leaves have {sum(sizes)}")
     leaves, offset, view = [], 0, memoryview(block)
     for leaf, size in zip(obs.leaves, sizes, strict=True):
-        raw = np.empty(num_rows * leaf.nbytes, np.uint8)
-        if size or raw.nbytes:
-            _decompress(view[offset : offset + size], compression, raw, leaf.name)
-        leaves.append(_rows(leaf, raw, 0, num_rows))
+        rows: Any = view[offset : offset + size]
+        if compression is not None:
+            rows = _decompress(rows, compression, np.empty(num_rows * leaf.nbytes, np.uint8), leaf.name)
+        array = np.frombuffer(rows, leaf.dtype) if len(rows) else np.empty(0, leaf.dtype)
+        leaves.append(array.reshape(num_rows, *leaf.shape))
         offset += size
     return leaves
 
 
-def _rows(leaf: ArraySpec, buffer: Any, offset: int, num_rows: int) -> NDArray[Any]:
-    count = num_rows * math.prod(leaf.shape)
-    array = np.frombuffer(buffer, leaf.dtype, count, offset) if count else np.empty(0, leaf.dtype)
-    return array.reshape(num_rows, *leaf.shape)
-
-
-def _decompress(piece: memoryview, compression: str, out: NDArray[np.uint8], name: str) -> None:
+def _decompress(piece: memoryview, compression: str, out: NDArray[np.uint8], name: str) -> NDArray[np.uint8]:
+    if not piece and not out.nbytes:
+        return out
     # As a stream: pyarrow's whole-buffer form does not report lz4 data that end too early.
     try:
         stream = pa.CompressedInputStream(pa.BufferReader(pa.py_buffer(piece)), compression)
@@ -201,6 +193,7 @@ def _decompress(piece: memoryview, compression: str, out: NDArray[np.uint8], nam
         raise CodecError(f"leaf {name!r} of the block is not {compression} data: {error}") from error
     if not is_exact:
         raise CodecError(f"leaf {name!r} of the block does not decompress to {out.nbytes} bytes")
+    return out
 
 
 def stored_bytes(entry_bytes: int, content_bytes: int) -> int:

@@ -23,7 +23,7 @@ from typing import TypeVar
 
 from surreal.base.errors import CodecError, StoppedError
 from surreal.distributed.connection.retry import parse_entry_id
-from surreal.distributed.experience.codec import Chunk, Contract, contract_id, decode, split, table_bytes
+from surreal.distributed.experience.codec import Chunk, Contract, decode, read_head, split
 from surreal.distributed.experience.stream import Stream, StreamEntry
 
 logger = logging.getLogger(__name__)
@@ -194,7 +194,7 @@ class PointerQueue:
         return chunk
 
     def _contract_of(self, head: bytes) -> Contract:
-        wanted = contract_id(head)
+        wanted = read_head(head).contract_id
         if self.contract is None or self.contract.id != wanted:
             text = self._retry(self.stream.contract, "read the stream's contract")
             if text is None:
@@ -306,6 +306,6 @@ class ShardedPointerQueue:
 def _table_bytes(head: bytes) -> int:
     """Return the length of the table; 1 for an unreadable head, which will be refused."""
     try:
-        return table_bytes(head) or 1
+        return read_head(head).table_bytes or 1
     except CodecError:
         return 1

@@ -11,6 +11,7 @@ import logging
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
@@ -86,17 +87,15 @@ class ExpSender:
         self.outbox = make_outbox(
             ReplayShards.of(client), shard, drops_when_full=on_full == "drop", max_stream_bytes=max_stream_bytes
         )
+        self._push = partial(self.outbox.push, timeout_s=wait_timeout_s, is_limited=is_limited, stop=stop)
         self._chunk_steps = chunk_steps
         self._chunk_max_bytes = chunk_max_bytes
         self._max_delay_s = max_delay_s
         self._lookahead = lookahead
         self._frame_stack = frame_stack
         self._compression = compression
-        self._wait_timeout_s = wait_timeout_s
-        self._is_limited = is_limited
         self._obs_spec = obs_spec
         self._action_spec = action_spec
-        self._stop = stop
         self._log: RowLog | None = None
         self._flush_length = 0  # length of the log at which a chunk leaves
         self._fitting_rows = 0  # rows that fit into a chunk
@@ -207,12 +206,7 @@ class ExpSender:
         if log is not None and log.pending_rows and time.monotonic() - self._oldest_s >= self._max_delay_s:
             self._leave()
         elif self.outbox.has_answer:
-            self.outbox.push(
-                timeout_s=self._wait_timeout_s,
-                is_limited=self._is_limited,
-                stop=self._stop,
-                waits_for_last=False,
-            )
+            self._push(waits_for_last=False)
 
     def flush(self) -> None:
         """Send all complete steps, and wait for the acknowledgment; a running episode's last row stays.
@@ -233,12 +227,7 @@ class ExpSender:
                 if log.carried != carried:
                     self._set_flush_length(log)
                 self._oldest_s = time.monotonic()
-        self.outbox.push(
-            timeout_s=self._wait_timeout_s,
-            is_limited=self._is_limited,
-            stop=self._stop,
-            waits_for_last=waits_for_last,
-        )
+        self._push(waits_for_last=waits_for_last)
 
     def close(self, timeout_s: float = 5.0) -> bool:
         """End all episodes after their last step, and send what is left, without asking the limiter.
@@ -247,17 +236,16 @@ class ExpSender:
             Whether everything was acknowledged; the rest is counted as dropped.
         """
         self._singles.forget()
+        is_all_sent = False
         try:
             if self._log is not None:
                 self._log.close_open_rows()
                 self.outbox.put(self._log.contract, self._log.cut(self._chunk_max_bytes))
             self.outbox.push(timeout_s=timeout_s, is_limited=False)
+            self.outbox.close()
+            is_all_sent = not len(self.outbox)
         except (BadValueError, ReplayFullError, RedisUnavailableError, ContractError) as error:
             logger.warning("experience was not sent: %s", error)
-            self.outbox.drop_all()
-            return False
-        self.outbox.close()
-        is_all_sent = not len(self.outbox)
         self.outbox.drop_all()
         return is_all_sent
 

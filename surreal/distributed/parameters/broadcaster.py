@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 from annotated_types import Ge, Le
 from redis.exceptions import RedisError
 
-from surreal.base.errors import ContractError, LeaseError
+from surreal.base.errors import ContractError, LeaseError, RedisUnavailableError
 from surreal.base.ranges import Positive, checked
 from surreal.base.system.logs import WaitNotice
 from surreal.base.values import MAX_VERSION
@@ -36,7 +36,7 @@ from surreal.distributed.connection.contract import register_model_contract
 from surreal.distributed.connection.holders import HolderWatch, holder_of, make_token
 from surreal.distributed.connection.retry import number_of, pause, text_of
 from surreal.distributed.connection.wire import ScriptArg, ScriptChannel
-from surreal.distributed.parameters.parts import INLINE_BYTES, STOPPED, Upload, part_names
+from surreal.distributed.parameters.parts import INLINE_BYTES, STOPPED, part_names, split, upload_parts
 from surreal.distributed.parameters.published import (
     PolicyPart,
     PublishedReader,
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _LEASE_POLL_S = 0.1
+_UPLOAD_ATTEMPTS = 3
 _MAX_PART_BYTES = 256 << 20
 
 
@@ -102,6 +103,8 @@ class TorchBroadcaster:
         self._stop = stop
         self._token = make_token(lease_s)
         self._watch = HolderWatch(lease_s)
+        self._notice = WaitNotice(logger)
+        self._lease_wait: tuple[float, float] | None = None  # its length, and its end on the monotonic clock, s
         self._proposed = 0
         self._last: _Publication | None = None
         self._channel = ScriptChannel(client)
@@ -245,22 +248,19 @@ class TorchBroadcaster:
         }
 
     def _publish(self, publication: _Publication, above: int) -> int:
-        publication_id = secrets.token_hex(8)
-        blob, inline = publication.blob, publication.blob
-        names: list[str] = []
-        ahead: Mapping[str, Sequence[memoryview]] = {}
-        upload: Upload | None = None
-        if self._part is not None or len(blob) > min(INLINE_BYTES, self._part_bytes):
-            is_alone = self._part is None
-            upload = Upload(self.client, self._keys, publication_id, blob, self._part_bytes, is_alone, self._stop)
-        removable = self._removable
-        lease_deadline: float | None = None
-        void = b""
-        notice: WaitNotice | None = None
+        publication_id, blob = secrets.token_hex(8), publication.blob
+        is_small = self._part is None and len(blob) <= min(INLINE_BYTES, self._part_bytes)
+        inline, parts = (blob, []) if is_small else (b"", split(blob, self._part_bytes))
+        removable, void, uploads, are_there = self._removable, b"", 0, is_small
         while True:
-            if upload is not None:
-                ahead = upload.bring()
-                names, inline = upload.names, upload.inline
+            names = part_names(self._keys, publication_id, len(parts))
+            ahead: Mapping[str, Sequence[memoryview]] = {}
+            if not are_there:
+                uploads, are_there = uploads + 1, True
+                if len(parts) == 1 and uploads == 1:
+                    ahead = {names[0]: parts}
+                else:
+                    upload_parts(self.client, names, parts, self._stop)
             args: list[ScriptArg] = [self._token, self._lease_ms, above]
             args += [secrets.token_hex(8), publication_id, publication.message, len(names)]
             args += [inline, self._keys.notice, self.version, removable[0].encode(), void]
@@ -271,30 +271,39 @@ class TorchBroadcaster:
                 self.version, self.epoch = number, text
                 self._removable, self._newest = self._newest, (publication_id, len(names))
                 self._next_maintenance = time.monotonic() + self._lease_s / 3
-                if notice is not None:
-                    notice.end()
+                if self._lease_wait is not None:
+                    self._notice.end()
                 return number
             if status == "previous":
                 removable = (text, number)
-            elif status == "missing" and upload is not None:
-                upload.bring_again()
+            elif status == "missing" and len(parts) == 1 and self._part is None:
+                # Redis is full. In the hash itself, they replace the last parameters and need no more room than those.
+                inline, parts = blob, []
+            elif status == "missing" and parts:
+                if uploads == _UPLOAD_ATTEMPTS:
+                    expired = f"{len(parts)} parts of parameters expired in Redis before the last was there"
+                    raise RedisUnavailableError(f"{expired}; is it too slow?", address=self.client.address)
+                are_there = False
             elif status == "held" and self.version == 0:
-                # The holder may have died without releasing its lease, which may be longer than this one.
-                if self._watch.is_void(text, number):
-                    void = text.encode()
-                    continue
-                if lease_deadline is None:
-                    wait_s = max(self._lease_s, holder_of(text, self._lease_s).lease_s) + _LEASE_POLL_S
-                    lease_deadline = time.monotonic() + wait_s
-                notice = notice or WaitNotice(logger)
-                if asked_at > lease_deadline:
-                    notice.end()
-                    raise self._refused(status)
-                what = "waiting until the learner that published policy %s of run %s last is gone, at most %.0f s"
-                notice.tell(what, self.policy, self.client.run, wait_s)
-                pause(self._stop, _LEASE_POLL_S, STOPPED)
+                void = self._wait_for_lease(text, number, asked_at)
             else:
                 raise self._refused(status)
+
+    def _wait_for_lease(self, holder: str, left_ms: int, asked_at: float) -> bytes:
+        """Wait a moment for the holder of the lease; return its token if the lease is void, because it died."""
+        if self._watch.is_void(holder, left_ms):
+            return holder.encode()
+        if self._lease_wait is None:  # it may be longer than this one's
+            wait_s = max(self._lease_s, holder_of(holder, self._lease_s).lease_s) + _LEASE_POLL_S
+            self._lease_wait = wait_s, time.monotonic() + wait_s
+        wait_s, deadline = self._lease_wait
+        if asked_at > deadline:
+            self._notice.end()
+            raise self._refused("held")
+        what = "waiting until the learner that published policy %s of run %s last is gone, at most %.0f s"
+        self._notice.tell(what, self.policy, self.client.run, wait_s)
+        pause(self._stop, _LEASE_POLL_S, STOPPED)
+        return b""
 
     def _call(
         self,

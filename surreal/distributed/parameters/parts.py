@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from redis.exceptions import OutOfMemoryError
 
@@ -26,76 +26,10 @@ UPLOAD_TTL_S = 120.0
 ROOM_TIMEOUT_S = 30.0
 _ROOM_POLL_S = 0.5
 STOPPED = "stopped while publishing parameters"
-_UPLOAD_ATTEMPTS = 3
 MAX_PARTS = 4096
 #: Larger blobs go in parts: as an argument, they would be copied into Lua and back, and block the server meanwhile.
 #: Smaller ones reach a listener in one round trip instead of two.
 INLINE_BYTES = 128 << 10
-
-
-class Upload:
-    """The bytes of one publication on their way to Redis, in one part just before the script, or in several.
-
-    Args:
-        client: client of the parameter server.
-        keys: the policy's keys.
-        publication: id of the publication.
-        blob: the bytes.
-        part_bytes: size of the largest part.
-        is_alone: whether no other process publishes another part of the same version; otherwise, parts are needed.
-        stop: ends a wait with `StoppedError`.
-    """
-
-    def __init__(
-        self,
-        client: RedisClient,
-        keys: PolicyKeys,
-        publication: str,
-        blob: bytes,
-        part_bytes: int,
-        is_alone: bool,
-        stop: threading.Event | None,
-    ) -> None:
-        self.inline = b""  #: argument of the script
-        self._parts = split(blob, part_bytes)
-        self.names = part_names(keys, publication, len(self._parts))  #: keys of the parts that the script publishes
-        self._client = client
-        self._blob = blob
-        self._is_alone = is_alone
-        self._stop = stop
-        self._is_there = False
-        self._attempts = 0
-
-    def bring(self) -> Mapping[str, Sequence[memoryview]]:
-        """Upload missing parts; return the strings that `ScriptChannel` must store just before the script.
-
-        Raises:
-            RedisUnavailableError, StoppedError: as `upload_parts`.
-        """
-        if self._is_there:
-            return {}
-        self._is_there = True
-        self._attempts += 1
-        if len(self._parts) == 1 and self._attempts == 1:
-            return {self.names[0]: self._parts}
-        upload_parts(self._client, self.names, self._parts, self._stop)
-        return {}
-
-    def bring_again(self) -> None:
-        """Upload again with the next `bring`, because the script did not find all parts.
-
-        Raises:
-            RedisUnavailableError: too many attempts.
-        """
-        if len(self._parts) == 1 and self._is_alone:
-            # Redis is full. In the hash itself, they replace the last parameters and need no more room than those.
-            self._parts, self.names, self.inline = [], [], self._blob
-        elif self._attempts < _UPLOAD_ATTEMPTS:
-            self._is_there = False
-        else:
-            count = len(self._parts)
-            message = f"{count} parts of parameters expired in Redis before the last was there; is it too slow?"
-            raise RedisUnavailableError(message, address=self._client.address)
 
 
 def split(blob: bytes, part_bytes: int) -> list[memoryview]:

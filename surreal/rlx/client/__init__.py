@@ -6,8 +6,7 @@ from surreal.rlx.client.agent_proxy import (
     AgentProxyException,
     AgentProxyReplyError,
 )
-from surreal.rlx.client.random_agent import RandomAgent
-from surreal.rlx.client.training import TrainingBase
+from surreal.rlx.client.training import RandomAgent, TrainingBase
 
 __all__ = [
     "AgentProxy",

@@ -1,5 +1,7 @@
 """`TrainingBase`: an environment writes `episode`, the rest is here: options, connection, scores, reconnecting.
 
+`RandomAgent` takes the place of a server in the tests of such an environment.
+
     class Bandit(TrainingBase):
         def episode(self, number):
             action = self.agent.update(reward=None, state=[])
@@ -33,15 +35,24 @@ import random
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from surreal.rlx.client.agent_proxy import AgentProxy, AgentProxyConnectionError, AgentProxyException, retrying
+import numpy as np
+
+from surreal.rlx.client.agent_proxy import (
+    AgentProxy,
+    AgentProxyConnectionError,
+    AgentProxyException,
+    AgentProxyReplyError,
+    retrying,
+)
 from surreal.rlx.client.options import TOKEN_VARIABLE, Options, find_token
 from surreal.rlx.client.transport import DEFAULT_PORT
+from surreal.rlx.protocol.codec import decode, encode
 
 logger = logging.getLogger(__name__)
 
@@ -143,10 +154,15 @@ class TrainingBase:
 
     def run(self) -> bool:
         """Play all episodes; returns whether all were played, otherwise `failure` has the reason."""
-        with at_show_signal(self._toggle_ui):
-            return self._run()
 
-    def _run(self) -> bool:
+        def toggle() -> None:
+            self.show_ui = not self.show_ui
+
+        with at_show_signal(toggle):
+            self._run()
+        return self.failure is None
+
+    def _run(self) -> None:
         try:
             self.initialize_agent()
             number = lost = 0
@@ -170,10 +186,6 @@ class TrainingBase:
                 self.failure = error
         finally:
             self.agent.disconnect()
-        return self.failure is None
-
-    def _toggle_ui(self) -> None:
-        self.show_ui = not self.show_ui
 
     def _begin(self) -> None:
         self.agent.connect(retry=1)
@@ -187,6 +199,60 @@ class TrainingBase:
             logger.info("connecting again after an episode: %s", error)
             self.initialize_agent()
             self.record(reward)
+
+
+class RandomAgent(AgentProxy):
+    """An agent without a server, for the tests of an environment: it acts at random, learns nothing, and counts.
+
+        agent = RandomAgent(4)                         # actions 0 to 3
+        assert Training([], agent=agent).run()
+        assert agent.steps > 0
+
+    It refuses what a server would refuse: states that the protocol cannot encode, rewards that are not numbers.
+
+    Args:
+        actions: how many actions there are to choose among, or what gives one.
+        seed: seed of the random actions.
+
+    Attributes:
+        steps: actions that led to something.
+        episodes: episodes that ended with `terminal` or `truncated`.
+        rewards: what `update_metrics` was told as rewards of episodes.
+    """
+
+    def __init__(self, actions: int | Callable[[], Any], *, seed: int | None = None) -> None:
+        super().__init__()
+        draw = random.Random(seed)
+        self._action = actions if callable(actions) else lambda: draw.randrange(actions)
+        self._is_open = False
+        self.steps = 0
+        self.episodes = 0
+        self.rewards: list[float] = []
+
+    def _open(self) -> None:
+        self._is_open = False
+
+    def _exchange(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        sent = decode(encode(request))
+        command = sent["command"]
+        if command == "update":
+            return {"response": "action", "data": self._update(sent["reward"], bool(sent["terminal"]))}
+        if command == "update_metrics":
+            self.rewards += [record["y"] for record in sent["data"] if record["name"] == "episode_reward"]
+        if command == "reset":
+            self._is_open = False
+        return {"response": "ready" if command == "init" else "done"}
+
+    def _update(self, reward: Any, is_over: bool) -> Any:
+        if reward is not None:
+            if not np.isfinite(np.asarray(reward, np.float64)).all():
+                raise AgentProxyReplyError(f"the reward is {reward}; it must be finite")
+            if not self._is_open:
+                raise AgentProxyReplyError("the first update of an episode has no reward: no action came before it")
+            self.steps += 1
+        self._is_open = not is_over
+        self.episodes += is_over
+        return None if is_over else self._action()
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from surreal.base.errors import BadValueError, CodecError
 from surreal.base.specs import ArraySpec, ObsSpec
-from surreal.distributed.experience.codec import Chunk, Contract, EncodedChunk, contract_id, decode, encode
+from surreal.distributed.experience.codec import Chunk, Contract, EncodedChunk, decode, encode, read_head
 from tests.examples import examples
 
 DTYPES = ["|b1", "|u1", "|i1", "<i4", "<i8", "<f2", "<f4", "<f8"]
@@ -310,7 +310,7 @@ def test_segments_that_do_not_add_up_are_refused(sizes: list[int], segments: lis
 def test_a_chunk_of_another_contract_is_refused() -> None:
     encoded = make_chunk(SMALL, [3])
     other = Contract(SMALL.obs, SMALL.action, SMALL.extras, lookahead=2)
-    assert contract_id(encoded.head) == SMALL.id != other.id
+    assert read_head(encoded.head).contract_id == SMALL.id != other.id
     with pytest.raises(CodecError, match="contract"):
         decode_chunk(other, encoded)
 
@@ -318,9 +318,9 @@ def test_a_chunk_of_another_contract_is_refused() -> None:
 def test_a_chunk_of_another_program_or_version_is_refused() -> None:
     encoded = make_chunk(SMALL, [3])
     with pytest.raises(CodecError, match="starts with"):
-        contract_id(b"XXXX" + encoded.head[4:])
+        read_head(b"XXXX" + encoded.head[4:])
     with pytest.raises(CodecError, match="format 2"):
-        contract_id(encoded.head[:4] + b"\2" + encoded.head[5:])
+        read_head(encoded.head[:4] + b"\2" + encoded.head[5:])
 
 
 # -- contracts -------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from surreal.base.errors import CodecError
 from surreal.base.specs import ArraySpec, ObsSpec
 from surreal.distributed.experience.codec import Contract, EncodedChunk, decode, encode
-from surreal.distributed.experience.payload import COMPRESSIONS, read_compressed_block, write_block
+from surreal.distributed.experience.payload import COMPRESSIONS, read_block, write_block
 from tests.examples import examples
 
 OBS = ObsSpec.from_obs(
@@ -76,7 +76,7 @@ def test_a_leaf_of_another_number_of_rows_is_refused(compression: str, rows: int
     pieces = write_block(leaves(51), compression)
     sizes = [piece.nbytes for piece in pieces]
     with pytest.raises(CodecError):
-        read_compressed_block(OBS, b"".join(pieces), rows, compression, sizes)
+        read_block(OBS, b"".join(pieces), rows, compression, sizes)
 
 
 def test_rows_that_would_take_too_much_are_refused_before_they_are_allocated() -> None:

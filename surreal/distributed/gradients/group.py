@@ -122,19 +122,8 @@ class ServerGroup:
     def _join(
         self, new_name: str, begins: bool, former: str, offer: bytes, offered_to: str
     ) -> tuple[str, list[bytes] | None]:
-        return self._store.client.retry(
-            lambda: self._store.join(
-                self._shard,
-                self._shards,
-                new_name=new_name,
-                begins=begins,
-                former=former,
-                offer=offer,
-                offered_to=offered_to,
-            ),
-            what="join the parameter servers",
-            stop=self._stop,
-        )
+        join = partial(self._store.join, self._shard, self._shards, new_name, begins, former, offer, offered_to)
+        return self._store.client.retry(join, what="join the parameter servers", stop=self._stop)
 
     def _offer(self, new_name: str, offer: bytes, formation: str) -> tuple[str, list[bytes] | None] | None:
         """Offer to a formation; None while offers are missing, or a newer formation's name if one has begun."""

@@ -243,7 +243,7 @@ class GradientStore:
         return {name.decode("ascii", "replace"): value for name, value in found.items()}
 
     def join(
-        self, server: int, number: int, *, new_name: str, begins: bool, former: str, offer: bytes, offered_to: str
+        self, server: int, number: int, new_name: str, begins: bool, former: str, offer: bytes, offered_to: str
     ) -> tuple[str, list[bytes] | None]:
         """Offer states to resume from; return the formation, and all offers once they are complete."""
         args: list[ScriptArg] = [new_name, int(begins), former, server, offer, offered_to, number]

@@ -76,13 +76,16 @@ def make_certificates(folder: Path, hosts: Iterable[str]) -> CertificateFiles:
         )
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     known = ",".join(_alternative_name(host) for host in dict.fromkeys(["localhost", "127.0.0.1", "::1", *hosts]))
+    authority_key = folder / "ca.key"
     with tempfile.TemporaryDirectory(dir=folder, prefix=".") as made:
         maker = _Maker(openssl, Path(made), known)
-        authority_key = folder / "ca.key"
         if not (files.authority.exists() and authority_key.exists()):
-            maker.authority(files.authority, authority_key)
-        maker.signed("server", files.server, files.server_key, (files.authority, authority_key))
-        maker.signed("client", files.client, files.client_key, (files.authority, authority_key))
+            maker.make("authority", files.authority, authority_key)
+        for name, certificate, key in (
+            ("server", files.server, files.server_key),
+            ("client", files.client, files.client_key),
+        ):
+            maker.make(name, certificate, key, signer=(files.authority, authority_key))
     return files
 
 
@@ -94,34 +97,27 @@ class _Maker:
         self._folder = folder
         self._hosts = hosts
 
-    def authority(self, certificate: Path, key: Path) -> None:
-        config = self._config("authority")
-        self._key(key)
-        made = self._folder / certificate.name
-        days = ["-days", str(_AUTHORITY_DAYS)]
-        self._run(["req", "-x509", "-new", "-key", str(key), "-config", config, "-extensions", "authority", *days,
-                   "-out", str(made)])  # fmt: skip
+    def make(self, name: str, certificate: Path, key: Path, signer: tuple[Path, Path] | None = None) -> None:
+        """Make a certificate and its key; without a signer, it signs itself."""
+        config, made = self._folder / f"{name}.conf", self._folder / certificate.name
+        config.write_text(_CONFIG.format(name=f"Surreal {name}", hosts=self._hosts))
+        self._make_key(key)
+        request = ["req", "-new", "-key", str(key), "-config", str(config)]
+        if signer is None:
+            self._run([*request, "-x509", "-extensions", name, "-days", str(_AUTHORITY_DAYS), "-out", str(made)])
+        else:
+            asked = str(self._folder / "request")
+            self._run([*request, "-out", asked])
+            by = ["-CA", str(signer[0]), "-CAkey", str(signer[1]), "-set_serial", f"0x{os.urandom(16).hex()}"]
+            self._run(["x509", "-req", "-in", asked, *by, "-days", str(_DAYS), "-extfile", str(config),
+                       "-extensions", name, "-out", str(made)])  # fmt: skip
         made.replace(certificate)
 
-    def signed(self, name: str, certificate: Path, key: Path, authority: tuple[Path, Path]) -> None:
-        config, request, made = self._config(name), self._folder / "request", self._folder / certificate.name
-        self._key(key)
-        self._run(["req", "-new", "-key", str(key), "-config", config, "-out", str(request)])
-        signer = ["-CA", str(authority[0]), "-CAkey", str(authority[1]), "-set_serial", f"0x{os.urandom(16).hex()}"]
-        self._run(["x509", "-req", "-in", str(request), *signer, "-days", str(_DAYS), "-extfile", config,
-                   "-extensions", name, "-out", str(made)])  # fmt: skip
-        made.replace(certificate)
-
-    def _key(self, path: Path) -> None:
+    def _make_key(self, path: Path) -> None:
         made = self._folder / path.name
         self._run(["ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", str(made)])
         made.chmod(0o600)
         made.replace(path)
-
-    def _config(self, name: str) -> str:
-        path = self._folder / f"{name}.conf"
-        path.write_text(_CONFIG.format(name=f"Surreal {name}", hosts=self._hosts))
-        return str(path)
 
     def _run(self, arguments: Sequence[str]) -> None:
         done = subprocess.run([self._openssl, *arguments], capture_output=True, text=True, check=False, umask=0o077)

@@ -173,31 +173,26 @@ def run_envs(
         What was played; look at its `failures`.
     """
     stop = stop or threading.Event()
-    counts = DriverCounts()
-    lock = threading.Lock()
-    seeds = [None] * len(make_envs) if options.seed is None else _seeds(options.seed, len(make_envs))
+    counts, lock, number = DriverCounts(), threading.Lock(), len(make_envs)
+    children = [None] * number if options.seed is None else np.random.SeedSequence(options.seed).spawn(number)
+    seeds = [None if child is None else int(child.generate_state(1)[0]) for child in children]
 
-    def finish(env_index: int, episode_return: float, length: int) -> None:
-        end = EpisodeEnd(env_index, episode_return, length)
-        with lock:
-            counts.episodes.append(end)
-            if on_episode is not None:
-                on_episode(end)
-
-    def body(index: int) -> None:
-        failure: Exception | None
-        share = _share(options.episodes, len(make_envs), index)
+    def play(index: int) -> None:
+        total = options.episodes
+        # A share for each: taking turns instead would favor short episodes.
+        share = None if total is None else total // number + (index < total % number)
         if share == 0:
             return
+
+        def finish(episode_return: float, length: int) -> None:
+            end = EpisodeEnd(index, episode_return, length)
+            with lock:
+                counts.episodes.append(end)
+                if on_episode is not None:
+                    on_episode(end)
+
         try:
-            failure = _run_one(
-                make_envs[index],
-                options,
-                seed=seeds[index],
-                max_episodes=share,
-                stop=stop,
-                on_episode=lambda episode_return, length: finish(index, episode_return, length),
-            )
+            failure: Exception | None = _play(make_envs[index], options, seeds[index], share, stop, finish)
         except Exception as error:
             failure = error
         if failure is not None:
@@ -207,8 +202,8 @@ def run_envs(
 
     started = time.monotonic()
     threads = [
-        threading.Thread(target=body, args=(index,), name=f"rlx-client/env-{index}", daemon=True)
-        for index in range(len(make_envs))
+        threading.Thread(target=play, args=(index,), name=f"rlx-client/env-{index}", daemon=True)
+        for index in range(number)
     ]
     for thread in threads:
         thread.start()
@@ -235,10 +230,9 @@ def to_env_action(space: gymnasium.Space[Any], action: Any) -> Any:
         raise EnvError(f"the server's action {action!r:.80} does not fit into {space}: {error}") from error
 
 
-def _run_one(
+def _play(
     make_env: Callable[[], Env],
     options: DriverOptions,
-    *,
     seed: int | None,
     max_episodes: int | None,
     stop: threading.Event,
@@ -285,12 +279,3 @@ def _join(threads: Sequence[threading.Thread], stop: threading.Event) -> None:
                 alive = [thread.name for thread in threads if thread.is_alive()]
                 logger.warning("still running after %g s: %s", _CLOSE_TIMEOUT_S, ", ".join(alive))
                 return
-
-
-def _seeds(seed: int, count: int) -> list[int | None]:
-    return [int(child.generate_state(1)[0]) for child in np.random.SeedSequence(seed).spawn(count)]
-
-
-def _share(total: int | None, count: int, index: int) -> int | None:
-    """Split a number of episodes: taking turns instead would favor short ones."""
-    return None if total is None else total // count + (index < total % count)

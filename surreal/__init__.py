@@ -11,7 +11,7 @@ The same from a program or a notebook:
     result = surreal.train("cartpole-ppo", seed=1)
     policy = surreal.load(result)       then policy.act(obs), surreal.evaluate(policy)
 
-Write the parts that are yours, and name them in a YAML file (`class: my_classes.MyAgent`):
+Write your own parts, and name them in a YAML file (`class: my_classes.MyAgent`):
 
     from surreal import Agent, Learner, Model, Replay
 

@@ -1,4 +1,4 @@
-"""Surreal from a program or a notebook: train a preset, load a policy, act with it, keep score.
+"""Surreal from a program or a notebook: train a preset, load a policy, act with it, evaluate it.
 
     import surreal
 
@@ -7,7 +7,7 @@
     action = policy.act(obs)
     print(surreal.evaluate(policy, episodes=100).mean_return)
 
-`train` is `surreal run`: the same processes, the same folder, and a Redis of its own if none is named.
+`train` is `surreal run`: the same processes, the same folder, and a separate Redis if none is named.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from surreal.run.view.play import fresh_rng, play_policy
 
 @dataclass(frozen=True)
 class Result:
-    """What a run came to."""
+    """The result of a run."""
 
     run: str  #: its id
     folder: Path
@@ -75,12 +75,12 @@ def train(
 
     Args:
         source: a preset, or a YAML file.
-        seed: of everything that is drawn; None takes the configuration's.
+        seed: the seed of all random numbers; None uses the configuration's.
         overrides: settings by their dotted names, such as {"learner.gamma": 0.98}, or sections with the settings to
             change, such as {"learner": {"gamma": 0.98}}; the section's other settings stay.
         run_dir: the run's folder; None makes a new one below `runs`.
         redis: address of a Redis; None starts one for this run.
-        resume: go on with the run in `run_dir`.
+        resume: continue the run in `run_dir`.
         progress: show how far it is; without, only warnings.
 
     Raises:
@@ -142,21 +142,21 @@ class Policy:
         action = policy.act(obs)
 
     Observations are as the configuration's wrappers give them, and actions as the environment takes them. A recurrent
-    policy remembers each row of a batch from call to call: say where episodes begin.
+    policy remembers each row of a batch from call to call: call `reset` where episodes begin.
 
     Args:
-        path: of the file.
-        seed: of policies that draw; None draws anew each time.
+        path: the file's path.
+        seed: the seed of policies that draw actions; None gives other actions each time.
         trust: see `load`.
 
     Attributes:
-        saved: what the file holds.
-        agent: which acts.
-        config: of the run that it comes from.
-        version: of its parameters.
-        observation_space: of one observation.
+        saved: the file's content.
+        agent: the agent that acts.
+        config: the configuration of the run that it comes from.
+        version: the version of its parameters.
+        observation_space: the space of one observation.
         obs_spec: its arrays.
-        action_space: of the environment.
+        action_space: the environment's action space.
 
     Raises:
         CheckpointError: the file is missing, damaged, or holds no policy.
@@ -186,7 +186,7 @@ class Policy:
         """Choose the best action known.
 
         Args:
-            obs: of `observation_space`, or a batch of them, with one axis more in each array.
+            obs: an observation in `observation_space`, or a batch of them, with one axis more in each array.
             action_mask: which discrete actions are legal, [n] or [B, n]; None: all.
             first: [B] rows of a batch that begin an episode; None: all after `reset`, else none.
 
@@ -250,7 +250,7 @@ def evaluate(
         env: an id, which gets the wrappers of the policy's configuration, or an environment, which is played as it is;
             None is that of the configuration.
         episodes: >= 1.
-        seed: of the episodes; None draws anew each time.
+        seed: the seed of the episodes; None gives other episodes each time.
 
     Returns:
         Its `mean_return`, `std_return` and `standard_error`, `mean_length`, and the `scores` of all episodes.

@@ -248,7 +248,7 @@ class ReplayView(Protocol):
 
 
 class BatchIntake(Protocol):
-    """Where a learner's loop takes its batches from (`surreal.run.session.intake`).
+    """The source of the batches in a learner's loop (`surreal.run.session.intake`).
 
     Attributes:
         is_stepped: whether batches come only from what `take_in` brought, so that None means: agents must act first.

@@ -249,3 +249,13 @@ def test_upward_or_sideways_import_is_found(file: str, source: str) -> None:
 )
 def test_downward_import_is_allowed(file: str, source: str) -> None:
     assert violations(PACKAGE / file, source) == []
+
+
+def test_no_two_classes_of_the_core_share_a_name() -> None:
+    places: dict[str, list[str]] = {}
+    for path in PACKAGE.rglob("*.py"):
+        if "plugins" not in path.relative_to(PACKAGE).parts:
+            for node in ast.parse(path.read_text(encoding="utf-8")).body:
+                if isinstance(node, ast.ClassDef):
+                    places.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}

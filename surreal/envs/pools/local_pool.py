@@ -26,7 +26,7 @@ from surreal.envs.pools.rows import LiveRows, RowJoiner
 from surreal.envs.pools.vector_stepper import VectorStepper
 
 
-class Stepper(Protocol):
+class EnvStepper(Protocol):
     """Makes batches from environments that step together."""
 
     num_envs: int
@@ -72,7 +72,7 @@ class LocalEnvPool(EnvPool):
         record: bool = True,
         on_error: OnError = "end",
     ) -> None:
-        stepper: Stepper
+        stepper: EnvStepper
         if isinstance(envs, gymnasium.vector.VectorEnv):
             spec = describe_observations(envs.single_observation_space)
             joiner = RowJoiner(spec, envs.num_envs, explore=explore, record=record)

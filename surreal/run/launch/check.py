@@ -83,7 +83,7 @@ def check_only(options: RunOptions) -> str:
 
 
 @dataclass(frozen=True)
-class _Arguments:
+class _CheckArguments:
     source: Annotated[str, typer.Argument()]
     overrides: Annotated[tuple[str, ...], typer.Argument()] = ()
     resume: Annotated[Path | None, typer.Option()] = None
@@ -91,7 +91,7 @@ class _Arguments:
 
 def main(argv: Sequence[str]) -> int:
     """Run the check; returns the exit code."""
-    arguments = read_command_line(_Arguments, argv, name=__name__)
+    arguments = read_command_line(_CheckArguments, argv, name=__name__)
     try:
         from surreal.run.lockstep.check import check_run
 

@@ -108,7 +108,7 @@ class LastCollection:
 
 
 @dataclass(frozen=True)
-class _Arguments:
+class _CollectingArguments:
     run: Annotated[str, typer.Option()]
     run_dir: Annotated[Path, typer.Option()]
     beside: Annotated[bool, typer.Option("--beside")] = False
@@ -116,7 +116,7 @@ class _Arguments:
 
 def main(argv: Sequence[str]) -> int:
     """Collect until a signal comes, then collect the rest; returns the exit code."""
-    arguments = read_command_line(_Arguments, argv, name=__name__)
+    arguments = read_command_line(_CollectingArguments, argv, name=__name__)
     stop = threading.Event()
     set_at_signals(stop)
     follow_parent()

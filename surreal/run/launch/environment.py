@@ -35,7 +35,7 @@ _SHELLS = ("sh", "bash", "dash")
 
 
 @dataclass(frozen=True)
-class _Arguments:
+class _ProgramArguments:
     command: Annotated[str, typer.Option()]
     folder: Annotated[Path, typer.Option()]
     config: Annotated[str, typer.Option()]
@@ -47,7 +47,7 @@ class _Arguments:
 
 def main(argv: Sequence[str]) -> int:
     """Run the program until it ends or a signal comes; returns its exit code."""
-    arguments = read_command_line(_Arguments, argv, name=__name__)
+    arguments = read_command_line(_ProgramArguments, argv, name=__name__)
     stop = threading.Event()
     set_at_signals(stop)
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # for the program, see `TrainingBase`
@@ -86,7 +86,7 @@ def _pass_on(number: int, pid: int) -> None:
             program.send_signal(number)
 
 
-def _added(arguments: _Arguments) -> list[str]:
+def _added(arguments: _ProgramArguments) -> list[str]:
     added = ["--config", arguments.config, "--rlx-server", arguments.rlx_server]
     return [*added, "--exploit", str(arguments.exploit), "--show-ui", str(arguments.show_ui)]
 

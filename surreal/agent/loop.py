@@ -95,8 +95,8 @@ class AgentLoop:
         self._on_episode = on_episode
         self._rounds = rounds if sender is not None else None
         self._rested: list[_Rows] = []  # rows whose actions belong to the next round
-        scales_rewards = sender is not None and agent.model.scales_rewards
-        self._returns = RunningReturns(gamma) if scales_rewards and gamma is not None else None
+        records_returns = gamma is not None and sender is not None and agent.model.scales_rewards
+        self._returns = RunningReturns(gamma) if records_returns and gamma is not None else None
         self._duration = MeanDuration("agent/act_ms")
         self._last_action = Action(np.zeros(0, dtype=np.int64), {}, 0)
 

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:builtin type .* has no __module_
 
 T = TypeVar("T")
 IS_WHOLE = bool(os.environ.get("SURREAL_TEST_ATTACK"))
-LAB = Path(__file__).parents[1] / "unit" / "envs" / "games" / "lab_stand_in.py"
+LAB = Path(__file__).parents[1] / "plugins" / "games" / "lab_stand_in.py"
 #: A browser's page is the environment of `browser`, so its apps are checked and not started; their settings are a
 #: bandit's. The last is a user's own class.
 TEMPLATES = ["bandit", "browser", "deepmind-lab", "dm-control", "gymnasium", "minigrid", "vizdoom", "my_game:MyGame"]

@@ -21,6 +21,9 @@ from surreal.model import PolicyValue
 #: Columns that are 0 in a row without a step.
 _ABSENT = ("reward", "discount", "mask", "is_first", "terminated", "truncated")
 
+#: Observations up to this size are shuffled as a whole, bytes.
+_SMALL_BYTES = 4 << 20
+
 
 class Minibatch(NamedTuple):
     """Some of the steps of a batch, or all: [N] single ones, or [T, b] of whole sequences."""
@@ -29,6 +32,7 @@ class Minibatch(NamedTuple):
     action: Tensor
     mask: Tensor | None  #: 1 for a step, 0 for a row of a sequence without one; None: all are steps
     index: Any  #: of these steps in any [T, B, ...]: `advantages[minibatch.index]`
+    of: Callable[[Any], Any]  #: the same for a column that all minibatches read: `minibatch.of(advantages)` is a slice
     action_mask: Tensor | None
     state: Tensor | None  #: [b, *state_shape] of sequences
     is_first: Tensor | None  #: [T, b] of sequences
@@ -43,12 +47,13 @@ def everything(batch: TrajectoryBatch, *, whole: bool) -> Minibatch:
     """Return all steps of a batch in order: [N], or as they lie, [T, B], where a memory needs their order."""
     if not whole:
         # Torch takes a third longer for the layers of a small network, and their gradients, over two leading axes.
-        return _pick(batch, _places(_steps(batch), batch), None)
+        return Shuffled(batch, _steps(batch)).part(slice(None))
     return Minibatch(
         obs=tree.map_leaves(lambda leaf: leaf[:-1], batch.obs),
         action=batch.action,
         mask=None if bool(batch.mask.all()) else batch.mask,
         index=slice(None),
+        of=lambda column: column,
         action_mask=batch.extras.get("action_mask"),
         state=batch.initial_state.get("state"),
         is_first=batch.is_first[:-1],
@@ -83,13 +88,60 @@ def minibatches(
     """
     length, columns = batch.mask.shape
     if whole:
-        device = batch.mask.device
-        parts = _split(torch.arange(columns), None if size is None else max(1, size // length), rng)
-        for chosen in parts:
-            yield _pick(batch, (slice(None), chosen.to(device)), chosen.to(device))
+        order, device = torch.from_numpy(rng.permutation(columns)), batch.mask.device
+        for part in _parts(columns, None if size is None else max(1, size // length)):
+            yield _sequences(batch, order[part].to(device))
         return
-    for chosen in _split(_steps(batch), size, rng):
-        yield _pick(batch, _places(chosen, batch), None)
+    steps = _steps(batch)
+    shuffled = Shuffled(batch, steps[torch.from_numpy(rng.permutation(len(steps)))])
+    for part in _parts(len(steps), size):
+        yield shuffled.part(part)
+
+
+class Shuffled:
+    """The steps of a batch in an order, of which minibatches are slices: each column is picked once, not once a part.
+
+    Args:
+        batch: [T, B].
+        steps: numbers of the steps, counted row by row, on the CPU.
+    """
+
+    def __init__(self, batch: TrajectoryBatch, steps: Tensor) -> None:
+        columns, steps = batch.mask.shape[1], steps.to(batch.mask.device)
+        self._places = steps // columns, steps % columns
+        self._batch = batch
+        self._obs = tree.map_leaves(lambda leaf: leaf[:-1], batch.obs)
+        leaves = tree.leaves(self._obs)
+        # Large observations are picked part by part: a copy of all of them would not stay in the processor's cache.
+        if sum(leaf.numel() * leaf.element_size() for leaf in leaves) <= _SMALL_BYTES:
+            self._obs = tree.map_leaves(lambda leaf: leaf[self._places], self._obs)
+            self._has_picked_obs = True
+        else:
+            self._has_picked_obs = False
+        # By the id of a column, with the column, so that no other one gets its id.
+        self._picked: dict[int, tuple[Any, Any]] = {}
+
+    def part(self, part: slice) -> Minibatch:
+        """Return some of the steps, as a slice of the order."""
+        index = tuple(each[part] for each in self._places)
+        where: Any = part if self._has_picked_obs else index
+        action_mask = self._batch.extras.get("action_mask")
+        return Minibatch(
+            obs=tree.map_leaves(lambda leaf: leaf[where], self._obs),
+            action=self._pick(self._batch.action, part),
+            mask=None,
+            index=index,
+            of=lambda column: self._pick(column, part),
+            action_mask=None if action_mask is None else self._pick(action_mask, part),
+            state=None,
+            is_first=None,
+        )
+
+    def _pick(self, column: Any, part: slice) -> Any:
+        found = self._picked.get(id(column))
+        if found is None:
+            found = self._picked[id(column)] = column, column[self._places]
+        return found[1][part]
 
 
 def concatenate(batches: Sequence[TrajectoryBatch]) -> TrajectoryBatch:
@@ -146,15 +198,13 @@ def _steps(batch: TrajectoryBatch) -> Tensor:
     return steps
 
 
-def _places(steps: Tensor, batch: TrajectoryBatch) -> tuple[Tensor, Tensor]:
-    """Row and column of each of these steps."""
-    columns, steps = batch.mask.shape[1], steps.to(batch.mask.device)
-    return steps // columns, steps % columns
-
-
-def _split(items: Tensor, size: int | None, rng: np.random.Generator) -> tuple[Tensor, ...]:
-    order = items[torch.from_numpy(rng.permutation(len(items)))]
-    return torch.tensor_split(order, _count(len(items), size))
+def _parts(items: int, size: int | None) -> Iterator[slice]:
+    """Yield slices whose sizes are nearest to `size`, and differ by one at most."""
+    count, begin = _count(items, size), 0
+    for number in range(count):
+        end = begin + items // count + (number < items % count)
+        yield slice(begin, end)
+        begin = end
 
 
 def _count(items: int, size: int | None) -> int:
@@ -162,15 +212,17 @@ def _count(items: int, size: int | None) -> int:
     return 1 if size is None else max(1, round(items / size))
 
 
-def _pick(batch: TrajectoryBatch, index: Any, columns: Tensor | None) -> Minibatch:
-    action_mask = batch.extras.get("action_mask")
-    state = None if columns is None else batch.initial_state.get("state")
+def _sequences(batch: TrajectoryBatch, columns: Tensor) -> Minibatch:
+    """Return whole trajectories."""
+    index = slice(None), columns
+    action_mask, state = batch.extras.get("action_mask"), batch.initial_state.get("state")
     return Minibatch(
         obs=tree.map_leaves(lambda leaf: leaf[:-1][index], batch.obs),
         action=batch.action[index],
-        mask=None if columns is None else batch.mask[index],
+        mask=batch.mask[index],
         index=index,
+        of=lambda column: column[index],
         action_mask=None if action_mask is None else action_mask[index],
         state=None if state is None else state[columns],
-        is_first=None if columns is None else batch.is_first[:-1][index],
+        is_first=batch.is_first[:-1][index],
     )

@@ -156,8 +156,8 @@ class PPOLearner(ActorCriticLearner):
     def losses(self, part: Minibatch, targets: Targets, *, is_shown: bool = False) -> Losses:
         """Compute the losses of one minibatch, and if they are shown, what is a metric only."""
         policy, value = part.compute(self.model)
-        log_ratio = policy.log_probability(part.action) - targets.log_probability[part.index]
-        advantage, returns = targets.advantage[part.index], targets.returns[part.index]
+        log_ratio = policy.log_probability(part.action) - part.of(targets.log_probability)
+        advantage, returns = part.of(targets.advantage), part.of(targets.returns)
         clipped = entropy = divergence = log_ratio.new_zeros(())
         if self.clip_range is None:
             policy_loss = importance_policy_loss(log_ratio, advantage, part.mask)
@@ -166,14 +166,14 @@ class PPOLearner(ActorCriticLearner):
             if is_shown:
                 clipped = clip_fraction(log_ratio.detach(), part.mask, self.clip_range)
         if self.vf_clipped_loss and self.clip_range is not None:
-            old_value = targets.value[part.index]
+            old_value = part.of(targets.value)
             critic_loss = clipped_value_loss(value, old_value, returns, part.mask, self.clip_range)
         else:
             critic_loss = value_loss(value, returns, part.mask)
         if self.entropy_beta > 0.0 or is_shown:
             entropy = self.entropy(policy, part.action, part.mask)
         if self._kl_target is not None or self.max_kl is not None or is_shown:
-            divergence = mean_of_steps(targets.policy[part.index].kl(policy), part.mask)
+            divergence = mean_of_steps(part.of(targets.policy).kl(policy), part.mask)
         return Losses(policy_loss, critic_loss, entropy, divergence, clipped)
 
     def _total(self, losses: Losses, *, moves_policy: bool, moves_value: bool) -> Tensor:

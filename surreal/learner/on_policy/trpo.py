@@ -170,7 +170,7 @@ class TRPOLearner(GradientLearner[Model, TrajectoryBatch]):
         for _ in range(self.value_func_iterations):
             for part in parts():
                 _, value = part.compute(self.model)
-                critic_loss = value_loss(value, targets.returns[part.index], part.mask)
+                critic_loss = value_loss(value, part.of(targets.returns), part.mask)
                 self.step(critic_loss, _VALUE)
         return {
             "policy_loss": moved.loss,
@@ -249,9 +249,9 @@ class TRPOLearner(GradientLearner[Model, TrajectoryBatch]):
     def surrogate(self, part: Minibatch, targets: Targets) -> tuple[Tensor, Tensor]:
         """Loss of the policy as it is now, and its divergence from the one before the update: scalars."""
         policy, _ = part.compute(self.model)
-        log_ratio = policy.log_probability(part.action) - targets.log_probability[part.index]
-        kl = mean_of_steps(targets.policy[part.index].kl(policy), part.mask)
-        return importance_policy_loss(log_ratio, targets.advantage[part.index], part.mask), kl
+        log_ratio = policy.log_probability(part.action) - part.of(targets.log_probability)
+        kl = mean_of_steps(part.of(targets.policy).kl(policy), part.mask)
+        return importance_policy_loss(log_ratio, part.of(targets.advantage), part.mask), kl
 
     def _replace(self, vector: Tensor) -> None:
         with self.model.lock, torch.no_grad():

@@ -19,7 +19,7 @@ from surreal.model.filters import ObsFilter, ReturnFilter
 
 
 class Model(Module, ABC):
-    """A network over observations. Subclasses give `forward`; all other methods have defaults.
+    """A network over observations. Subclasses implement `forward`; all other methods have defaults.
 
     A subclass that knows its shapes creates its layers in the constructor, and that is all:
 

@@ -7,7 +7,7 @@ Agents apply what they are sent, so a recorded action was computed with the stat
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -45,6 +45,21 @@ class RunningMoments(nn.Module):
         self.register_buffer("mean", torch.zeros(shape, dtype=torch.float64))
         self.register_buffer("squares", torch.zeros(shape, dtype=torch.float64))
         self._fresh: Moments | None = None
+        self._scale: tuple[Any, tuple[Tensor, Tensor]] | None = None
+
+    def scale(self) -> tuple[Tensor, Tensor]:
+        """Return mean and deviation, [*shape] float32; computed again only when a buffer has changed.
+
+        Torch counts the changes of a tensor. The id tells a buffer from its copy, whose count starts again.
+        """
+        if torch.compiler.is_compiling() or torch.jit.is_tracing() or self.mean.is_inference():
+            return self.mean.to(torch.float32), self.deviation().to(torch.float32)
+        buffers = self.count, self.mean, self.squares
+        state = [(id(buffer), buffer._version) for buffer in buffers]
+        if self._scale is None or self._scale[0] != state:
+            with torch.inference_mode(False), torch.no_grad():  # a learner may use what acting computed
+                self._scale = state, (self.mean.to(torch.float32), self.deviation().to(torch.float32))
+        return self._scale[1]
 
     @torch.no_grad()
     def update(self, values: Tensor) -> None:
@@ -131,7 +146,7 @@ class ReturnFilter(nn.Module):
 
     def forward(self, reward: Tensor) -> Tensor:
         """Scale rewards [T, B] float32."""
-        return (reward / self.moments.deviation().to(reward.dtype)).clamp(-_LIMIT, _LIMIT)
+        return (reward / self.moments.scale()[1]).clamp(-_LIMIT, _LIMIT)
 
     @torch.no_grad()
     def update(self, reward: Tensor, discount: Tensor, is_step: Tensor, carried: Tensor | None = None) -> None:
@@ -165,8 +180,7 @@ def _merged(first: Moments, second: Moments) -> Moments:
 
 
 def _normalise(values: Tensor, moments: nn.Module) -> Tensor:
-    running = cast(RunningMoments, moments)
-    mean, deviation = running.mean.to(torch.float32), running.deviation().to(torch.float32)
+    mean, deviation = cast(RunningMoments, moments).scale()
     return ((values.to(torch.float32) - mean) / deviation).clamp(-_LIMIT, _LIMIT)
 
 

@@ -281,16 +281,16 @@ class ProxyMetrics:
 
 
 def retrying(attempts: int, action: Callable[[], T], *, rng: random.Random, stop: threading.Event | None = None) -> T:
-    """Call a function that needs a connection, again while the connection is lost.
+    """Call a function that needs a connection, and repeat the call while the connection is lost.
 
     Args:
-        attempts: how often at most, >= 1.
-        action: what to do.
+        attempts: the most calls, >= 1.
+        action: the function to call.
         rng: jitter of the waits between the attempts, so that clients that were dropped together return one by one.
         stop: ends the waiting when set.
 
     Raises:
-        AgentProxyConnectionError: the last attempt's.
+        AgentProxyConnectionError: the connection was still lost at the last call.
         AgentProxyException: any other failure of the action, at once.
         ValueError: `attempts` is below 1.
     """

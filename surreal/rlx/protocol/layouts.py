@@ -58,7 +58,7 @@ class Layout:
 
     Args:
         data: a whole frame.
-        state: that is in it.
+        state: the state in it.
         state_at: where its bytes begin and end.
         reward_at: where the reward begins and ends; None if there is none, or one that is None.
         reward_form: the reward's format for `struct`.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -85,3 +87,40 @@ def test_the_sum_of_squares_of_returns_goes_on_from_batch_to_batch() -> None:
     assert float(return_filter.moments.deviation()) == pytest.approx(np.std(returns), rel=1e-5)
     scaled = return_filter(torch.tensor([[1.0, -1000.0]]))
     torch.testing.assert_close(scaled, torch.tensor([[1.0 / np.std(returns), -10.0]], dtype=torch.float32))
+
+
+def test_the_scale_is_that_of_the_buffers_after_every_kind_of_change() -> None:
+    rng = np.random.default_rng(0)
+    moments, other = RunningMoments((3,)), RunningMoments((3,))
+
+    def check(tested: RunningMoments) -> None:
+        mean, deviation = tested.scale()
+        assert torch.equal(mean, tested.mean.float()) and torch.equal(deviation, tested.deviation().float())
+        assert tested.scale()[0] is mean  # nothing is computed again
+        assert not mean.is_inference()
+
+    def values() -> torch.Tensor:
+        return torch.tensor(rng.normal(2.0, 3.0, (20, 3)))
+
+    check(moments)
+    moments.update(values())
+    check(moments)
+    with torch.inference_mode():
+        moments.update(values())
+        check(moments)
+    other.update(values())
+    moments.load_state_dict(other.state_dict())
+    check(moments)
+    other.update(values())
+    torch._foreach_copy_(list(moments.buffers()), list(other.buffers()))
+    check(moments)
+    copied = copy.deepcopy(moments)
+    for _ in range(12):  # among others, as many changes as the original had when it was copied
+        copied.update(values())
+        check(copied)
+    check(moments)
+    moments.mean = values()[0]
+    check(moments)
+    with torch.inference_mode():
+        made = RunningMoments((3,))
+        assert torch.equal(made.scale()[1], torch.ones(3))

@@ -52,7 +52,7 @@ class RunningMoments(nn.Module):
 
         Torch counts the changes of a tensor. The id tells a buffer from its copy, whose count starts again.
         """
-        if torch.compiler.is_compiling() or torch.jit.is_tracing() or self.mean.is_inference():
+        if torch.compiler.is_compiling() or self.mean.is_inference():
             return self.mean.to(torch.float32), self.deviation().to(torch.float32)
         buffers = self.count, self.mean, self.squares
         state = [(id(buffer), buffer._version) for buffer in buffers]

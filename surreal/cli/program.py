@@ -1,5 +1,7 @@
 """The `surreal` command, put together from its groups and from plugins, which any package can add.
 
+`PLUGINS` in setup.py lists the plugins in `surreal/plugins/`; the `commands.py` of each adds its commands.
+
 Output goes to stdout, an error to stderr as one line `error: ...`. The exit codes are those of
 `surreal.run.process.ending`. `--debug`, anywhere, shows tracebacks.
 

@@ -1,4 +1,8 @@
-"""The sections of a configuration, one class each: the one place for meaning, unit, range and default."""
+"""Sections of a configuration, one class each, with the meaning, unit, range and default of every setting.
+
+The others are next to it: `environment.py` (env, self_play), `learning.py` (learner, parameter_server, checkpoint) and
+`rlx.py`. `root.py` puts them together.
+"""
 
 from __future__ import annotations
 

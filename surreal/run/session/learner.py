@@ -176,6 +176,7 @@ class LearnerSession:
         if self.league is not None:
             self.league.begin()
             telemetry.add_source(self.league.metrics)
+            self._step_league()  # the first version is from before the first env step
         self.process.startup.mark_restored()
 
     def run(self) -> None:
@@ -258,11 +259,14 @@ class LearnerSession:
             self.checkpoints.finish()
         self.checkpoints.save_if_due()
         self.priorities.save_if_due()
+        self._step_league()
+        if reason := self.limits.run_reason(self.source.global_step):
+            self._request_stop(reason)
+
+    def _step_league(self) -> None:
         if self.league is not None:
             version, updates = self.broadcaster.version, self.learner.updates
             self.league.step(self.learner.model, version=version, env_steps=self.source.global_step, updates=updates)
-        if reason := self.limits.run_reason(self.source.global_step):
-            self._request_stop(reason)
 
     def _request_stop(self, reason: str) -> None:
         if self.config.replay.follow:  # the run is another learner's

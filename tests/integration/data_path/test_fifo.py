@@ -346,7 +346,7 @@ def test_agents_wait_while_nothing_is_committed(run: Any, make_fifo: Callable[..
             feed(pool, sender, 10)
             found += drain(replay)
     assert live(run)[3] <= 60_000
-    sender._wait_timeout_s = 60.0
+    sender._push.keywords["timeout_s"] = 60.0
     for _ in range(30):
         replay.commit()
         settle(replay)

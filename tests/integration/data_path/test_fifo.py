@@ -37,7 +37,7 @@ def make_fifo(run: Any) -> Iterator[Callable[..., FIFOReplay]]:
 def feed(pool: Pool, sender: ExpSender, turns: int) -> None:
     for _ in range(turns):
         sender.send_batch(*pool.recv())
-    sender.outbox.push(timeout_s=60.0, is_limited=False)  # nothing stays under way
+    sender.outbox.push(timeout_s=sender._push.keywords["timeout_s"], is_limited=False)  # nothing stays under way
 
 
 def turn(replay: FIFOReplay) -> None:

@@ -348,7 +348,7 @@ def test_one_shard_at_its_memory_limit(start_redis: Any, make_shards: Any, stack
     replay = make_replay(stack, make_shards(*addresses), capacity=1000)
     replay.start_threads()
     wait_until(lambda: 0 < len(replay) <= 1000)
-    full.sender._wait_timeout_s = DEADLINE_S
+    full.sender._push.keywords["timeout_s"] = DEADLINE_S
     full.step(3000)
     full.flush()
     assert replay.dequeue(DEADLINE_S) is not None

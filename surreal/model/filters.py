@@ -45,21 +45,27 @@ class RunningMoments(nn.Module):
         self.register_buffer("mean", torch.zeros(shape, dtype=torch.float64))
         self.register_buffer("squares", torch.zeros(shape, dtype=torch.float64))
         self._fresh: Moments | None = None
-        self._scale: tuple[Any, tuple[Tensor, Tensor]] | None = None
+        self._scale: tuple[tuple[Tensor, ...], list[int], tuple[Tensor, Tensor]] | None = None
 
     def scale(self) -> tuple[Tensor, Tensor]:
         """Return mean and deviation, [*shape] float32; computed again only when a buffer has changed.
 
-        Torch counts the changes of a tensor. The id tells a buffer from its copy, whose count starts again.
+        Torch counts the changes of each tensor.
         """
         if torch.compiler.is_compiling() or self.mean.is_inference():
             return self.mean.to(torch.float32), self.deviation().to(torch.float32)
         buffers = self.count, self.mean, self.squares
-        state = [(id(buffer), buffer._version) for buffer in buffers]
-        if self._scale is None or self._scale[0] != state:
+        changes = [buffer._version for buffer in buffers]
+        known = self._scale
+        if known is None or known[1] != changes or any(a is not b for a, b in zip(known[0], buffers, strict=True)):
             with torch.inference_mode(False), torch.no_grad():  # a learner may use what acting computed
-                self._scale = state, (self.mean.to(torch.float32), self.deviation().to(torch.float32))
-        return self._scale[1]
+                scale = self.mean.to(torch.float32), self.deviation().to(torch.float32)
+            self._scale = known = buffers, changes, scale
+        return known[2]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the scale out of copies, whose buffers count their changes from 0."""
+        return {**self.__dict__, "_scale": None}
 
     @torch.no_grad()
     def update(self, values: Tensor) -> None:

@@ -77,10 +77,15 @@ def record_run(client: RedisClient, *, seconds: float, rate: int) -> Recording:
             for file, pid in zip(files, roots, strict=True)
         ]
         running = [subprocess.Popen(each, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) for each in commands]
-        for process in running:
-            _, complaint = process.communicate()
-            if process.returncode:
-                raise _failed(complaint.decode(errors="replace"))
+        try:
+            for process in running:
+                _, complaint = process.communicate()
+                if process.returncode:
+                    raise _failed(complaint.decode(errors="replace"))
+        finally:
+            for process in running:
+                process.kill()
+                process.wait()
         return read_events((json.loads(file.read_bytes()) for file in files), names)
 
 

@@ -224,6 +224,7 @@ class PartsOfARun:
         for queue in self.queues:
             queue.tell_version(1)
             queue.maintain()
+            queue.run_metrics()
 
     def publish_parts(self) -> None:
         for broadcaster in self.servers:

@@ -249,12 +249,10 @@ class Agent(ABC):
 
 
 def _takes_context(act: Callable[..., Any]) -> bool:
-    """Whether an `_act` takes (obs, explore, context); else it takes (obs, explore)."""
-    try:
-        inspect.signature(act).bind(None, None, None)
-    except TypeError:
-        return False
-    return True
+    """Whether an `_act` takes (obs, explore, context). Others take (obs, explore), as does one of `*args` alone."""
+    kinds = [parameter.kind for parameter in inspect.signature(act).parameters.values()]
+    named = sum(kind in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD) for kind in kinds)
+    return named > 2 or (named == 2 and inspect.Parameter.VAR_POSITIONAL in kinds)
 
 
 def _to_array(column: Any) -> NDArray[Any]:

@@ -52,8 +52,8 @@ class Module(nn.Module):
 
     @property
     def scales_rewards(self) -> bool:
-        """Whether learners divide rewards by the spread of returns, which agents must then record."""
-        return False
+        """Whether learners divide rewards by the spread of returns (`return_filter`), which agents must then record."""
+        return getattr(self, "return_filter", None) is not None
 
     @property
     def is_materialized(self) -> bool:

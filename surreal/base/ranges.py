@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import functools
 import inspect
+import numbers
 import operator
 import types
 import typing
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence, Sized
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 from annotated_types import Ge, Gt, Le, Lt
@@ -67,8 +68,10 @@ def refusal(value: Any, annotation: Any) -> str:
     if not _is_within(value, _bounds(annotation)):
         return f"it must be {describe_range(annotation)}"
     elements = _elements(annotation)
-    if isinstance(value, list | tuple) and not all(_is_within(each, _bounds(elements)) for each in value):
-        return f"each must be {describe_range(elements)}"
+    if (bounds := _bounds(elements)) and isinstance(value, Sized) and not isinstance(value, str | Mapping):
+        values: Any = value
+        if not all(_is_within(each, bounds) for each in values):
+            return f"each must be {describe_range(elements)}"
     return ""
 
 
@@ -91,7 +94,12 @@ def checked(function: Function) -> Function:
     def check(*args: Any, **kwargs: Any) -> Any:
         given = signature.bind(*args, **kwargs).arguments
         for name, annotation in ranges().items():
-            if name in given and (must := refusal(given[name], annotation)):
+            if name not in given:
+                continue
+            must = refusal(given[name], annotation)
+            if not must and _is_no_number(given[name], annotation):
+                must = f"it must be {describe_range(annotation)}"
+            if must:
                 shown = repr(given[name]) if isinstance(given[name], str) else given[name]
                 raise ValueError(f"{name} is {shown}; {must}")
         return function(*args, **kwargs)
@@ -127,9 +135,19 @@ def _has_range(annotation: Any) -> bool:
 
 
 def _is_within(value: Any, bounds: Collection[Any]) -> bool:
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):  # NumPy's numbers as well
         return True
     return all(holds(value, getattr(bound, name)) for bound in bounds for name, holds in (_HOLDS[type(bound)],))
+
+
+def _is_no_number(value: Any, annotation: Any) -> bool:
+    """Whether a value is None or text, where the annotation has bounds and allows only numbers, or numbers and None."""
+    if not _bounds(annotation):
+        return False
+    others = [part for part in _parts(annotation) if not _bounds(part)]
+    if value is None:
+        return type(None) not in others
+    return isinstance(value, str) and all(part is type(None) for part in others)
 
 
 def _bounds(annotation: Any) -> list[Any]:

@@ -34,7 +34,7 @@ class TargetNetwork:
 
     @staticmethod
     @checked
-    def check(period: PositiveInt, tau: PositiveShare | None) -> None:
+    def check(target_update_period: PositiveInt, target_update_tau: PositiveShare | None) -> None:
         """Refuse settings outside their range; copies of earlier learners call it."""
 
     def __call__(self, obs: object) -> Tensor:

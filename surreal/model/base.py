@@ -51,11 +51,6 @@ class Model(Module, ABC):
         self.obs_filter: ObsFilter | None = None
         self.return_filter: ReturnFilter | None = None
 
-    @property
-    def scales_rewards(self) -> bool:
-        """Whether there is a `return_filter`."""
-        return self.return_filter is not None
-
     @abstractmethod
     def forward(self, obs: Obs, state: Tensor | None = None, is_first: Tensor | None = None) -> Any:
         """Compute the outputs for a batch [B], or for sequences [T, B].

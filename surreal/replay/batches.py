@@ -7,6 +7,7 @@ them as tensors.
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from operator import itemgetter
 from typing import Any, Generic, Literal, TypeVar
@@ -165,10 +166,13 @@ class ExpFetcherQueue(Generic[B]):
 
     def wait(self, timeout_s: float) -> bool:
         """Wait for the next batch and leave it there; return whether one came in time. Only for the learner."""
-        if not self._ready:
+        if self._ready:
+            return True
+        deadline_s = time.monotonic() + timeout_s
+        while not self._ready:  # the event may be set late, for batches that are taken already
             self._has_ready.clear()
-            if not self._ready:  # none was handed over before `clear`
-                self._has_ready.wait(timeout_s)
+            if not self._ready and not self._has_ready.wait(max(0.0, deadline_s - time.monotonic())):
+                break
         return bool(self._ready)
 
     @property

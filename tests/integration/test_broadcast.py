@@ -474,6 +474,24 @@ def test_a_wait_for_a_learner_says_so_once(
 # Leases
 
 
+def test_a_broadcast_that_failed_leaves_no_wait_for_the_next(
+    client: RedisClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    holder = TorchBroadcaster(client, Net(), lease_s=60)
+    holder.broadcast()
+    stop = threading.Event()
+    late = TorchBroadcaster(client, Net(), lease_s=0.1, stop=stop)
+    stop.set()
+    for _ in range(2):
+        with pytest.raises(StoppedError):
+            late.broadcast()
+        assert late._notice._began_s is None
+    stop.clear()
+    holder.close()
+    assert late.broadcast() == 2
+    assert not [record for record in caplog.records if "waiting until the learner" in record.message]
+
+
 def test_first_broadcast_waits_for_the_lease_of_one_that_died(client: RedisClient) -> None:
     TorchBroadcaster(client, Net(), lease_s=0.4).broadcast()
     assert TorchBroadcaster(client, Net(), lease_s=0.1).broadcast() == 2

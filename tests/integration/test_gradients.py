@@ -52,11 +52,6 @@ def steps_of(client: RedisClient) -> int:
     return int(client.redis.hget(client.shard_keys().meta, "steps") or 0)
 
 
-def count_of(client: RedisClient, name: str) -> int:
-    """Read a count that the scripts keep."""
-    return int(client.redis.hget(client.shard_keys().gradients("default").state, name) or 0)
-
-
 @pytest.mark.parametrize("part_bytes", [64 << 20, 50])
 def test_gradients_are_taken_in_the_order_in_which_they_were_pushed(
     client: RedisClient, queue: GradientQueue, part_bytes: int
@@ -74,7 +69,7 @@ def test_gradients_are_taken_in_the_order_in_which_they_were_pushed(
         assert gradient.sender == senders[i % 2].sender_id
     assert queue.take(0.0) is None
     assert not keys_of(client, ":block:") + keys_of(client, ":staged:")
-    assert count_of(client, "live_bytes") == 0
+    assert queue.run_metrics()["gradients/waiting_bytes"] == 0
     assert queue.global_step == steps_of(client) == 75
 
 
@@ -164,7 +159,7 @@ def test_stale_gradients_are_refused_and_counted_with_their_env_steps(
     assert [sender.push(GROUPS, version=version, env_steps=2).status for version in (3, 4, 5)] == ["stale", "ok", "ok"]
     assert steps_of(client) == 6
     assert sender.metrics()["gradients/refused_stale_total"] == 1
-    assert count_of(client, "refused:stale") == 1
+    assert queue.run_metrics()["gradients/run_refused_stale_total"] == 1
 
 
 def test_gradients_that_grow_stale_while_they_wait_are_refused(client: RedisClient) -> None:
@@ -193,7 +188,7 @@ def test_queue_is_bounded_by_bytes(client: RedisClient, queue: GradientQueue) ->
     taken = outcomes.count("ok")
     assert outcomes == ["ok"] * taken + ["full"] * (8 - taken)
     assert 2 <= taken <= 4
-    assert count_of(client, "live_bytes") <= 2 * SIZE
+    assert queue.run_metrics()["gradients/waiting_bytes"] <= 2 * SIZE
     assert steps_of(client) == 8
     assert queue.take(0.0) is not None
     assert sender.push(GROUPS, version=0, env_steps=1).status == "ok"

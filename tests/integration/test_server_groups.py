@@ -159,7 +159,7 @@ def test_a_server_that_restarts_makes_the_others_join_it(client: RedisClient) ->
     with ThreadPoolExecutor(2) as pool:
         versions = [each.version for each in pool.map(lambda queue: queue.take(10.0), queues) if each]
     assert versions == [1, 1]
-    assert client.redis.hget(client.shard_keys().gradients("default").state, "live_bytes") == b"0"
+    assert queues[0].run_metrics()["gradients/waiting_bytes"] == 0
     assert client.redis.hget(client.shard_keys().meta, "steps") == b"3"
 
 

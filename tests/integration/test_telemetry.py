@@ -52,6 +52,19 @@ def private(start_redis: Callable[..., Any], run_id: str) -> Iterator[tuple[Any,
         yield server, client
 
 
+def test_a_field_that_is_not_watched_is_left_to_its_owner(client: RedisClient) -> None:
+    telemetry = Telemetry(client, "eval", "eval")
+
+    def read_step() -> int:
+        telemetry.version = 5  # set by another thread while the step is read
+        return 7
+
+    telemetry.version = 4
+    telemetry.watch(global_step=read_step)
+    assert telemetry.step()
+    assert (telemetry.version, telemetry.global_step) == (5, 7)
+
+
 def test_an_interval_is_one_entry_with_everything_in_it(client: RedisClient) -> None:
     telemetry = Telemetry(client, "agent", "agent-0")
     telemetry.add_source(lambda: {"agent/env_steps_per_s": 10.0})

@@ -49,3 +49,9 @@ def test_help_begins_with_what_to_do() -> None:
     text = inspect.getdoc(surreal) or ""
     for wanted in ("surreal run cartpole-dqn", "from surreal import Agent, Learner, Model, Replay", "docs/options.md"):
         assert wanted in text
+
+
+@pytest.mark.parametrize("module", ["surreal.run.launch.launcher", "surreal.plugins.runs.status"])
+def test_a_launcher_and_commands_that_look_at_runs_do_without_torch(module: str) -> None:
+    script = f"import sys, {module}; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", script], check=True)

@@ -11,8 +11,10 @@ arguments = read_command_line(Arguments, sys.argv[1:], name="my-program")
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import MISSING, fields
+from itertools import pairwise
 from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 import typer
@@ -62,22 +64,43 @@ def call_with_options(
     *,
     name: str | None = None,
     text: str | None = None,
+    is_plain: bool = False,
 ) -> T:
-    """Call `action` with what the command line gives for each of the options, and return what it returns."""
-    returned: list[T] = []
+    """Call `action` with what the command line gives for each of the options, and return what it returns.
 
-    def call(**given: Any) -> None:
+    With `is_plain`, the text is not Markdown, and Click's marks in it are heeded.
+    """
+    returned: list[T] = []
+    options = list(options)
+
+    def call(**given):  # type: ignore[no-untyped-def]  # without annotations: Typer reads those of the signature
         returned.append(action(**given))
 
-    call.__signature__ = inspect.Signature(list(options))  # type: ignore[attr-defined]
-    app = typer.Typer(add_completion=False, rich_markup_mode="markdown")
+    call.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
+    app = typer.Typer(add_completion=False, rich_markup_mode=None if is_plain else "markdown")
     app.command(help=text, context_settings={"help_option_names": ["-h", "--help"]})(call)
+    command = typer.main.get_command(app)
     try:
-        typer.main.get_command(app)(args=list(argv), prog_name=name)
-    except SystemExit:
-        if not returned:
+        _refuse_missing_values(command, argv)
+        status = command(args=list(argv), prog_name=name, standalone_mode=False)
+    except Exception as error:
+        if not hasattr(error, "format_message"):  # Typer's own errors of usage; its versions derive them differently
             raise
+        sys.stderr.write(f"error: {error.format_message()}\n")
+        raise SystemExit(getattr(error, "exit_code", 2)) from error
+    if not returned:  # the help was printed
+        raise SystemExit(status or 0)
     return returned[0]
+
+
+def _refuse_missing_values(command: Any, argv: Sequence[str]) -> None:
+    """Refuse `--run-dir --resume`: Typer would take the second option for the first one's value."""
+    options = {text: option for option in command.params for text in option.opts if text.startswith("-")}
+    known = {*options, "-h", "--help"}
+    words = list(argv[: argv.index("--")] if "--" in argv else argv)
+    for word, following in pairwise(words):
+        if word in options and not options[word].is_flag and following in known:
+            raise typer.BadParameter(f"it needs a value, and got the option {following}", param_hint=f"'{word}'")
 
 
 def _is_option(annotation: Any) -> bool:

@@ -106,18 +106,23 @@ def _read_options(body: Callable[..., object]) -> dict[str, Any]:
     """Read the command line, if `body` has parameters."""
     import inspect
 
-    parameters = inspect.signature(body, eval_str=True).parameters.values()
+    parameters = inspect.signature(body).parameters.values()
     if not parameters:
         return {}
+
+    from surreal.base.ranges import Unreadable, annotations_of
+    from surreal.base.system.command_line import call_with_options
+
+    annotations = annotations_of(body)
     options = []
     for parameter in parameters:
         default = parameter.default
         if default is parameter.empty:
             raise ValueError(f"{body} has no default for {parameter.name}, which becomes an option")
-        kind = type(default) if parameter.annotation is parameter.empty else parameter.annotation
+        kind = annotations.get(parameter.name, type(default))
+        kind = type(default) if isinstance(kind, Unreadable) else kind
         options.append(parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=kind))
-
-    from surreal.base.system.command_line import call_with_options
-
-    text = getattr(sys.modules.get(body.__module__), "__doc__", None)
-    return call_with_options(dict, options, sys.argv[1:], text=text)
+    # A program's text is shown as it is written: `\b` keeps the lines of a paragraph.
+    text = getattr(sys.modules.get(body.__module__), "__doc__", None) or ""
+    text = "\n\n".join(f"\b\n{paragraph}" for paragraph in inspect.cleandoc(text).split("\n\n"))
+    return call_with_options(dict, options, sys.argv[1:], text=text, is_plain=True)

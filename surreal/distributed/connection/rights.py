@@ -194,7 +194,7 @@ PARAMETER_SERVER = User(
     ("claim", "swap", "publish", "hold", "take_gradient", "tell_version", "join_group", "gather"),
     _together(
         _IMPROVE,
-        {"gradients:*:state": "hgetall", "gradients:*:queue:*": "xread", "gradients:*:block:*": "get unlink"},
+        {"gradients:*:state": "hgetall", "gradients:*:queue:*": "xread xlen", "gradients:*:block:*": "get unlink"},
     ),
     f"{_KEYLESS} multi exec scan",
 )

@@ -174,6 +174,18 @@ class GradientQueue:
             **refused,
         }
 
+    def run_metrics(self) -> dict[str, float]:
+        """Read counts of the whole run from Redis: pushed, refused at the push by reason, waiting."""
+        state = self._retry(self._store.state, "count gradients")
+        waiting = self._retry(lambda: self._store.waiting(self.shard), "count gradients")
+        refused = {name.removeprefix("refused:"): value for name, value in state.items() if name.startswith("refused:")}
+        return {
+            "gradients/run_pushed_total": float(state.get("pushed", 0)),
+            "gradients/waiting": float(waiting),
+            "gradients/waiting_bytes": float(state.get("live_bytes", 0)),
+            **{f"gradients/run_refused_{reason}_total": float(value) for reason, value in refused.items()},
+        }
+
     def close(self) -> None:
         self._connection.close()
 

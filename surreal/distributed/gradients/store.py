@@ -242,6 +242,9 @@ class GradientStore:
         found: Any = self.client.redis.hgetall(self.keys.state)
         return {name.decode("ascii", "replace"): value for name, value in found.items()}
 
+    def waiting(self, server: int) -> int:
+        return int(self.client.execute("XLEN", self.keys.queue(server)))
+
     def join(
         self, server: int, number: int, new_name: str, begins: bool, former: str, offer: bytes, offered_to: str
     ) -> tuple[str, list[bytes] | None]:

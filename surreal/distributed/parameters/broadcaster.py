@@ -197,7 +197,10 @@ class TorchBroadcaster:
             tensors = model.tensors() if self._part is None else self._part.of(model.tensors())
             blob = encode_parameters(tensors, model.header())
         self._last = _Publication(blob, message)
-        version = self._publish(self._last, max(self._proposed, self.version))
+        try:
+            version = self._publish(self._last, max(self._proposed, self.version))
+        finally:
+            self._notice.end()
         with model.lock:
             model.version = version
         self._broadcasts += 1
@@ -252,6 +255,7 @@ class TorchBroadcaster:
         is_small = self._part is None and len(blob) <= min(INLINE_BYTES, self._part_bytes)
         inline, parts = (blob, []) if is_small else (b"", split(blob, self._part_bytes))
         removable, void, uploads, are_there = self._removable, b"", 0, is_small
+        self._lease_wait = None
         while True:
             names = part_names(self._keys, publication_id, len(parts))
             ahead: Mapping[str, Sequence[memoryview]] = {}
@@ -271,8 +275,6 @@ class TorchBroadcaster:
                 self.version, self.epoch = number, text
                 self._removable, self._newest = self._newest, (publication_id, len(names))
                 self._next_maintenance = time.monotonic() + self._lease_s / 3
-                if self._lease_wait is not None:
-                    self._notice.end()
                 return number
             if status == "previous":
                 removable = (text, number)
@@ -296,9 +298,9 @@ class TorchBroadcaster:
         if self._lease_wait is None:  # it may be longer than this one's
             wait_s = max(self._lease_s, holder_of(holder, self._lease_s).lease_s) + _LEASE_POLL_S
             self._lease_wait = wait_s, time.monotonic() + wait_s
+            self._notice.begin()
         wait_s, deadline = self._lease_wait
         if asked_at > deadline:
-            self._notice.end()
             raise self._refused("held")
         what = "waiting until the learner that published policy %s of run %s last is gone, at most %.0f s"
         self._notice.tell(what, self.policy, self.client.run, wait_s)

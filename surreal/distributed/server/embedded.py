@@ -207,7 +207,8 @@ class EmbeddedRedis:
         if self._pid is not None and self._process.poll() is None:  # differs from its pid if a process watches
             with suppress(ProcessLookupError):
                 os.kill(self._pid, signal.SIGKILL)
-        self._process.kill()
+        else:
+            self._process.kill()
         self._process.wait()
 
     def stop(self, timeout_s: float = 10.0) -> None:

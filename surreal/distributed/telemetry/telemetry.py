@@ -86,8 +86,8 @@ class Telemetry:
         self.version = 0
         self.global_step = 0
         self.hangs_in = ""
-        self._read_version: Callable[[], int] = lambda: self.version
-        self._read_global_step: Callable[[], int] = lambda: self.global_step
+        self._read_version: Callable[[], int] | None = None
+        self._read_global_step: Callable[[], int] | None = None
         self._episodes = EpisodeStatistics(role)
         self._sources: list[MetricSource] = [self._episodes.metrics, self.metrics]
         self._histogram_sources: list[HistogramSource] = []
@@ -240,11 +240,14 @@ class Telemetry:
             self._latest[name] = value
 
     def _collect(self) -> None:
-        version, step = (self._guard(read, read) for read in (self._read_version, self._read_global_step))
-        self.version = self.version if version is None else version
-        self.global_step = self.global_step if step is None else step
-        for read in self._reading_sources:
-            for time_s, x, given in self._guard(read, read) or ():
+        read = self._read_version
+        if read is not None and (version := self._guard(read, read)) is not None:
+            self.version = version
+        read = self._read_global_step
+        if read is not None and (step := self._guard(read, read)) is not None:
+            self.global_step = step
+        for take_readings in self._reading_sources:
+            for time_s, x, given in self._guard(take_readings, take_readings) or ():
                 named = {metric_name(name, self.role): given[name] for name in islice(given, MAX_HEARTBEAT_METRICS)}
                 self._reading = Reading(time_s, x, named)
                 self._values.add(encode_metrics(time_s=time_s, step=x, values=named))

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from surreal.base import tree
 from surreal.base.contracts import EnvPool
 from surreal.base.errors import EnvError
+from surreal.base.system.process import count_cores
 from surreal.base.system.program import install_command
 from surreal.base.types import StepBatch
 from surreal.base.values import describe_unsound, is_sound
@@ -75,7 +76,8 @@ class ThreadedEnvPool(EnvPool):
         self.action_space = self._adapter.space
         self._batch_size = batch_size or max(1, num_envs // 2)
         self._atari = _atari_options(env_id, wrappers, frame_stack)
-        options = {"num_threads": num_threads or 0, "batch_size": self._batch_size, "seed": env_seeds(seed, 1)[0]}
+        threads = num_threads or max(1, min(num_envs, count_cores()))
+        options = {"num_threads": threads, "batch_size": self._batch_size, "seed": env_seeds(seed, 1)[0]}
         self._envs = _make(env_id, num_envs, {**_arguments(env_id, kwargs, self._atari, frame_stack), **options})
         self._action_dtype = self._envs.spec.action_array_spec["action"].dtype
         self._name = env_id
@@ -97,7 +99,10 @@ class ThreadedEnvPool(EnvPool):
         self._is_started = False
 
     def recv(self, timeout_s: float = 1.0) -> StepBatch:
-        """Wait for a batch; returns an empty one at once if too many environments still need an action."""
+        """Wait for a batch; returns an empty one at once if too many environments still need an action.
+
+        EnvPool has no wait with a limit: `timeout_s` is ignored.
+        """
         if self.num_envs - self._num_waiting < self._batch_size or self._envs is None:
             return self._empty
         if not self._is_started:

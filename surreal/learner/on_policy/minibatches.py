@@ -32,10 +32,15 @@ class Minibatch(NamedTuple):
     action: Tensor
     mask: Tensor | None  #: 1 for a step, 0 for a row of a sequence without one; None: all are steps
     index: Any  #: of these steps in any [T, B, ...]: `advantages[minibatch.index]`
-    of: Callable[[Any], Any]  #: the same for a column that all minibatches read: `minibatch.of(advantages)` is a slice
     action_mask: Tensor | None
     state: Tensor | None  #: [b, *state_shape] of sequences
     is_first: Tensor | None  #: [T, b] of sequences
+    shuffled: Shuffled | None = None  #: the batch in this minibatch's order, of which it is a slice
+    part: slice = slice(None)
+
+    def of(self, column: Any) -> Any:
+        """Return `column[index]` of a [T, B, ...] that all minibatches read; it lives unchanged as long as they do."""
+        return column[self.index] if self.shuffled is None else self.shuffled.pick(column, self.part)
 
     def compute(self, model: Module) -> PolicyValue:
         """Policy over the legal actions, and value, of these steps."""
@@ -53,7 +58,6 @@ def everything(batch: TrajectoryBatch, *, whole: bool) -> Minibatch:
         action=batch.action,
         mask=None if bool(batch.mask.all()) else batch.mask,
         index=slice(None),
-        of=lambda column: column,
         action_mask=batch.extras.get("action_mask"),
         state=batch.initial_state.get("state"),
         is_first=batch.is_first[:-1],
@@ -128,16 +132,17 @@ class Shuffled:
         action_mask = self._batch.extras.get("action_mask")
         return Minibatch(
             obs=tree.map_leaves(lambda leaf: leaf[where], self._obs),
-            action=self._pick(self._batch.action, part),
+            action=self.pick(self._batch.action, part),
             mask=None,
             index=index,
-            of=lambda column: self._pick(column, part),
-            action_mask=None if action_mask is None else self._pick(action_mask, part),
+            action_mask=None if action_mask is None else self.pick(action_mask, part),
             state=None,
             is_first=None,
+            shuffled=self,
+            part=part,
         )
 
-    def _pick(self, column: Any, part: slice) -> Any:
+    def pick(self, column: Any, part: slice) -> Any:
         found = self._picked.get(id(column))
         if found is None:
             found = self._picked[id(column)] = column, column[self._places]
@@ -221,7 +226,6 @@ def _sequences(batch: TrajectoryBatch, columns: Tensor) -> Minibatch:
         action=batch.action[index],
         mask=batch.mask[index],
         index=index,
-        of=lambda column: column[index],
         action_mask=None if action_mask is None else action_mask[index],
         state=None if state is None else state[columns],
         is_first=batch.is_first[:-1][index],

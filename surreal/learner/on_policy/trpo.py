@@ -94,7 +94,7 @@ class TRPOLearner(GradientLearner[Model, TrajectoryBatch]):
         line_search_steps: PositiveInt = 10,
         line_search_decay: Share = 0.8,
         linesearch_type: Literal["Origin", "Adaptive"] = "Origin",
-        subtype: Literal["trpo-d1", "trpo-d2"] = "trpo-d2",
+        subtype: str = "trpo-d2",
         timesteps_per_batch: PositiveInt | None = None,
         episodes_per_batch: PositiveInt | None = None,
         value_func_iterations: PositiveInt = 10,
@@ -108,6 +108,9 @@ class TRPOLearner(GradientLearner[Model, TrajectoryBatch]):
         super().__init__(model, replay, metrics_interval=metrics_interval, **options)
         if model.value_hiddens is None:
             raise ValueError("the model's value shares the policy's network; give it its own (value_hidden_sizes)")
+        if subtype not in ("trpo-d1", "trpo-d2"):
+            other = "; for PPO, set learner.class to surreal.learner.PPOLearner" if subtype == "ppo" else ""
+            raise ValueError(f"subtype is {subtype!r}; it must be trpo-d1 or trpo-d2{other}")
         if subtype == "trpo-d2" and options.get("compile"):
             raise ValueError("compile is true, but it leaves no second derivatives; set subtype to trpo-d1")
         if timesteps_per_batch is not None and episodes_per_batch is not None:

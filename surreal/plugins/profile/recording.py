@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -69,7 +70,7 @@ def record_run(client: RedisClient, *, seconds: float, rate: int) -> Recording:
     if not names:
         raise SurrealError(f"no process of run {client.run} is on this machine; call this where they are")
     # A process whose ancestor is recorded comes with it, on the same clock.
-    roots = [pid for pid in names if not any(parent.pid in names for parent in psutil.Process(pid).parents())]
+    roots = [pid for pid in names if not _ancestors(pid) & names.keys()]
     with tempfile.TemporaryDirectory(prefix="surreal-profile-") as folder:
         files = [Path(folder) / f"{pid}.json" for pid in roots]
         commands = [
@@ -84,8 +85,7 @@ def record_run(client: RedisClient, *, seconds: float, rate: int) -> Recording:
                     raise _failed(complaint.decode(errors="replace"))
         finally:
             for process in running:
-                process.kill()
-                process.wait()
+                _end(process)
         return read_events((json.loads(file.read_bytes()) for file in files), names)
 
 
@@ -102,7 +102,10 @@ def record_start(target: str, overrides: Sequence[str], *, seconds: float, rate:
         status = subprocess.run([*_command(file, rate), "--", *run], check=False).returncode
         if not file.exists():
             raise SurrealError(f"the run was not recorded: py-spy ended with status {status}")
-        return read_events([json.loads(file.read_bytes())], {})
+        recording = read_events([json.loads(file.read_bytes())], {})
+    if status or not recording.threads:
+        raise SurrealError(f"the run was not recorded: it ended with status {status}")
+    return recording
 
 
 def read_events(parts: Iterable[list[dict[str, Any]]], names: Mapping[int, str]) -> Recording:
@@ -139,6 +142,24 @@ def write_timeline(recording: Recording, path: Path) -> None:
     text = json.dumps({"traceEvents": [*titles, *recording.events]}, separators=(",", ":")).encode()
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(gzip.compress(text, 6) if path.suffix == ".gz" else text)
+
+
+def _ancestors(pid: int) -> set[int]:
+    try:
+        return {parent.pid for parent in psutil.Process(pid).parents()}
+    except psutil.Error:  # it has ended meanwhile
+        return set()
+
+
+def _end(sampler: subprocess.Popen[bytes]) -> None:
+    """End py-spy in order: it may have stopped its process for a moment, and lets it run again at SIGINT."""
+    if sampler.poll() is None:
+        sampler.send_signal(signal.SIGINT)
+        try:
+            sampler.wait(5.0)
+        except subprocess.TimeoutExpired:
+            sampler.kill()
+            sampler.wait()
 
 
 def _command(file: Path, rate: int) -> list[str]:

@@ -39,7 +39,8 @@ _PLACES = (
 )
 #: A call that may block, in the source line that runs.
 _BLOCKING = re.compile(
-    r"\b(sleep|wait\w*|recv\w*|select|poll|acquire|accept|join|readline|read|read_bytes|communicate|send\w*|control)\("
+    r"\b(?:sleep|wait\w*|recv\w*|select|poll|acquire|accept|communicate|send|sendall|sendmsg)\("
+    r"|(?:thread|process|worker|supervisor)\w*\.join\(|(?:stdin|stdout|stderr|sock\w*|pipe)\.read\w*\("
 )
 #: Its call that waits for the rows of environments is their stepping.
 _THREADED_ENVIRONMENTS = "surreal/envs/pools/envpool.py"

@@ -14,17 +14,13 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 from surreal.base.errors import ConfigError
 from surreal.base.system.files import parse_json
-from surreal.run.build.checkpoints import round_lines
+from surreal.run.build.checkpoints import read_best, round_lines
 from surreal.run.process.finding import is_run_folder, is_written_to, named_folder, open_client
 from surreal.run.process.run_folder import METRICS_NAME, RESULT_NAME, RUNS_FOLDER, RunFolder, read_result, tail
-from surreal.run.session.scores import read_best
-
-if TYPE_CHECKING:
-    pass
 
 #: `killed`: it was running, and no process of it is alive; `over`: only Redis knows it, and no process is alive;
 #: `unreadable`: a run's folder whose state cannot be read.

@@ -59,7 +59,6 @@ def stop(
     ] = False,
 ) -> None:
     """End a run: all of its processes drain."""
-    from surreal.plugins.runs.deleting import delete_run
     from surreal.run.process import registry
     from surreal.run.process.finding import find_run
 
@@ -74,6 +73,8 @@ def stop(
             registry.request_stop(client, "surreal stop")
             typer.echo(f"run {client.run} was asked to stop")
             return
+        from surreal.plugins.runs.deleting import delete_run
+
         typer.echo(f"removed run {client.run}: {delete_run(client)} keys")
 
 

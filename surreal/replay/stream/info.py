@@ -8,6 +8,7 @@ from typing import Any
 
 from surreal.base.errors import CodecError
 from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.connection.retry import parse_entry_id
 from surreal.distributed.experience.shards import ReplayShards
 
 
@@ -80,5 +81,5 @@ def _age_s(entries: list[Any], now_s: float) -> float | None:
     """Age of the first of these entries: its id begins with the server's clock, in ms."""
     if not entries:
         return None
-    milliseconds, _, _ = entries[0][0].partition(b"-")
-    return max(0.0, now_s - int(milliseconds) / 1000)
+    milliseconds, _ = parse_entry_id(entries[0][0])
+    return max(0.0, now_s - milliseconds / 1000)

@@ -1,4 +1,4 @@
-"""Places of a run's checkpoints, and going back to an earlier one."""
+"""Places of a run's checkpoints, and going back to an earlier one; evaluation's files, read without torch."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ logger = logging.getLogger(__name__)
 
 
 CHECKPOINTS_NAME = "checkpoints"
+BEST_NAME = "best.json"
 
 
 def checkpoint_folders(config: Config, run_dir: Path, *, index: int = 0) -> tuple[str | None, list[str]]:
@@ -142,3 +143,20 @@ def _is_in(restore: str, place: CheckpointStore) -> bool:
     if not folder or "://" in restore or "://" in place.folder:
         return folder in ("", place.folder)
     return Path(folder).resolve() == Path(place.folder).resolve()
+
+
+def read_best(folder: Path) -> dict[str, Any] | None:
+    """Read the best round in an evaluation's folder, `eval` in that of its run; None if there is none."""
+    try:
+        data = parse_json((folder / BEST_NAME).read_text())
+    except (OSError, ValueError):
+        return None
+    return data if isinstance(data, dict) and is_finite(data.get("mean_return")) else None
+
+
+def is_finite(value: object) -> bool:
+    """Whether a value out of a file is a finite number."""
+    try:
+        return isinstance(value, int | float) and math.isfinite(value)
+    except OverflowError:  # an integer of hundreds of digits
+        return False

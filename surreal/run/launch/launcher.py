@@ -21,7 +21,7 @@ from rich.console import Console
 from surreal.base.errors import BusyError, FolderError, RedisUnavailableError, SurrealError
 from surreal.config import fingerprint, load_config
 from surreal.distributed.telemetry.telemetry import Telemetry
-from surreal.run.build.checkpoints import go_back
+from surreal.run.build.checkpoints import go_back, read_best
 from surreal.run.launch.check import check_apart
 from surreal.run.launch.children import make_children
 from surreal.run.launch.collecting import LastCollection
@@ -36,7 +36,6 @@ from surreal.run.process.interrupts import Interrupts
 from surreal.run.process.liveness.claims import Claim, take_over
 from surreal.run.process.roles import NormalEnd
 from surreal.run.process.run_folder import last_metric
-from surreal.run.session.scores import read_best
 from surreal.run.view.live.child_warnings import ChildWarnings
 from surreal.run.view.live.describe import describe_drain
 from surreal.run.view.live.progress import Display

@@ -134,6 +134,9 @@ class LockstepLearner(LearnerSession):
         self._check_stop()
         return super().update(i, batch)
 
+    def check_limits(self) -> None:
+        """Leave limits to the end of the interval."""
+
     def after_turn(self, *, has_updated: bool) -> None:
         """Leave checkpoint and limits to the end of the interval."""
 

@@ -67,6 +67,17 @@ def _shard(text: str) -> Shard:
     return Shard(int(number), int(total))
 
 
+def server_address(text: str) -> str:
+    """Check the address of an RLX server."""
+    from surreal.rlx.client.transport import parse_address
+
+    try:
+        parse_address(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+    return text
+
+
 def _index(text: str) -> int | None:
     if text == "auto":
         return None

@@ -29,8 +29,7 @@ from surreal.envs.wrappers.named import WrapperSpec
 from surreal.rlx.client.gym_driver import DriverCounts, DriverOptions, EpisodeEnd, run_envs
 from surreal.rlx.client.options import TOKEN_VARIABLE, find_token
 from surreal.rlx.client.training import at_show_signal
-from surreal.rlx.client.transport import parse_address
-from surreal.run.process.arguments import Debug, Level
+from surreal.run.process.arguments import Debug, Level, server_address
 from surreal.run.process.ending import print_error
 from surreal.run.process.interrupts import set_at_signals
 from surreal.run.process.liveness.lifeline import follow_parent
@@ -42,14 +41,6 @@ def _seconds(text: str) -> float:
     if not number > 0:
         raise typer.BadParameter(f"{number:g} is not > 0")
     return number
-
-
-def _address(text: str) -> str:
-    try:
-        parse_address(text)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from error
-    return text
 
 
 class EnvArgument(NamedTuple):
@@ -81,7 +72,7 @@ class ClientArguments:
 
     env_id: Annotated[str, typer.Argument(metavar="ENV_ID", help="Registered id, module:id, or module:Class.")]
     server: Annotated[
-        str, typer.Option(metavar="HOST:PORT", parser=_address, help="Or rlx://, rlxs:// (TLS), ws://, wss://.")
+        str, typer.Option(metavar="HOST:PORT", parser=server_address, help="Or rlx://, rlxs:// (TLS), ws://, wss://.")
     ]
     envs: Annotated[
         int, typer.Option(min=1, metavar="N", help="Environments, each with a connection and a thread.")

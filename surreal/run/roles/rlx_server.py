@@ -36,7 +36,7 @@ from surreal.run.build.environments import build_spaces
 from surreal.run.build.rlx_server import ServerOptions, build_rlx_pool, port_owner
 from surreal.run.build.saved_policy import load_policy
 from surreal.run.lockstep.gradient_agent import GradientSession
-from surreal.run.process.arguments import RoleArguments, parse_into
+from surreal.run.process.arguments import RoleArguments, parse_into, server_address
 from surreal.run.process.ending import ExitCode, print_error
 from surreal.run.process.interrupts import set_at_signals
 from surreal.run.process.liveness.lifeline import follow_parent
@@ -131,16 +131,10 @@ def _send_metric(process: RoleProcess, method: str, name: str, value: Any, step:
         process.telemetry.scalar(name, value, step)
 
 
-#: Arguments that name the run to join.
-_OF_A_RUN = ("config", "run", "run_dir", "resume", "stay", "once")
-
-
-def _address(text: str) -> str:
-    try:
-        parse_address(text)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from error
-    return text
+#: Options for the run to join.
+_OF_A_RUN = frozenset(
+    ("--config", "--connect-timeout", "--index", "--once", "--redis", "--resume", "--run", "--run-dir", "--stay")
+)
 
 
 @dataclass(frozen=True)
@@ -155,7 +149,7 @@ class ServerArguments(RoleArguments):
         typer.Option(metavar="N", help="Port for TCP, WebSocket and HTTP; 0: a free one; default: rlx.port, 7001."),
     ] = None
     bind: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", parser=_address, help="The same as --host and --port.")
+        str | None, typer.Option(metavar="HOST:PORT", parser=server_address, help="The same as --host and --port.")
     ] = None
     timeout_s: Annotated[
         float | None,
@@ -200,9 +194,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _serve_checkpoint(arguments: ServerArguments, path: Path) -> int:
     refusal = None if arguments.exploit else "a saved policy is served as it is, nothing is learned: add --exploit"
-    for name in _OF_A_RUN:
-        if getattr(arguments, name):
-            refusal = f"--checkpoint serves a policy without a run; leave out {name} or --checkpoint"
+    words = [word.partition("=")[0] for word in arguments.argv]
+    of_a_run = next((word for word in words if word in _OF_A_RUN), arguments.preset)
+    if of_a_run is not None:
+        refusal = f"--checkpoint serves a policy without a run; leave out {of_a_run} or --checkpoint"
     if refusal is not None:
         print_error(ConfigError(refusal, key="--checkpoint"))
         return ExitCode.USAGE

@@ -74,9 +74,7 @@ class LeagueExchange:
 
     def remove(self, version: int) -> None:
         """Remove a version's parameters; raises `RedisError`."""
-        names = list(self._client.scan(f"{self._client.policy_keys(self._name(version)).prefix}*"))
-        if names:
-            self._client.redis.unlink(*names)
+        self._client.unlink(f"{self._client.policy_keys(self._name(version)).prefix}*")
 
     def take_games(self) -> list[Games]:
         """Take the results that agents have reported; raises `RedisError`."""

@@ -140,6 +140,9 @@ class LearnerSession:
         if now - self._checked_s >= _CHECK_INTERVAL_S:
             self._checked_s = now
             self._check()
+
+    def check_limits(self) -> None:
+        """End the run when this learner's updates are done, also after it went back."""
         if reason := self.limits.updates_reason(self.learner.updates):
             self._request_stop(reason)
             self._is_done = True
@@ -215,6 +218,7 @@ class LearnerSession:
                 self.after_turn(has_updated=has_updated)
             except DivergedError as error:
                 self.go_back(error)
+            self.check_limits()
             self.broadcaster.maintain()
 
     def end(self) -> None:

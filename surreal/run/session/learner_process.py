@@ -18,11 +18,10 @@ from surreal.config import Config, to_yaml
 from surreal.config.schema.learning import LearnerConfig
 from surreal.config.yaml_tree import join
 from surreal.distributed.telemetry.render import event_header, hyperparameter_events, text_event
-from surreal.run.build.checkpoints import go_back
+from surreal.run.build.checkpoints import go_back, read_best
 from surreal.run.process.ending import Counts, result_of
 from surreal.run.process.role import RoleProcess
 from surreal.run.process.run_folder import RunFolder
-from surreal.run.session.scores import read_best
 
 logger = logging.getLogger(__name__)
 

@@ -16,8 +16,8 @@ from surreal.base.errors import BusyError, CheckpointError
 from surreal.base.system.files import FileLock, write_whole
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.retry import parse_entry_id
-from surreal.run.build.checkpoints import round_lines
-from surreal.run.session.scores import BEST_NAME, RoundFile, append_lines, is_finite, read_best
+from surreal.run.build.checkpoints import BEST_NAME, is_finite, read_best, round_lines
+from surreal.run.session.scores import RoundFile, append_lines
 
 logger = logging.getLogger(__name__)
 

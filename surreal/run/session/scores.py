@@ -15,28 +15,9 @@ from torch import Tensor
 from surreal.base.checkpoint import save_checkpoint
 from surreal.base.errors import FolderError
 from surreal.base.ranges import PositiveInt, checked
-from surreal.base.system.files import parse_json, write_whole
-from surreal.run.build.checkpoints import round_lines
+from surreal.base.system.files import write_whole
+from surreal.run.build.checkpoints import BEST_NAME, is_finite, read_best, round_lines
 from surreal.run.evaluation import EvaluationRound
-
-BEST_NAME = "best.json"
-
-
-def read_best(folder: Path) -> dict[str, Any] | None:
-    """The best round of an evaluation's folder, `eval` in that of its run; None if there is none."""
-    try:
-        data = parse_json((folder / BEST_NAME).read_text())
-    except (OSError, ValueError):
-        return None
-    return data if isinstance(data, dict) and is_finite(data.get("mean_return")) else None
-
-
-def is_finite(value: object) -> bool:
-    """Whether a value out of a file is a finite number."""
-    try:
-        return isinstance(value, int | float) and math.isfinite(value)
-    except OverflowError:  # an integer of hundreds of digits
-        return False
 
 
 class RoundFile:

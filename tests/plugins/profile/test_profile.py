@@ -64,6 +64,24 @@ def test_torch_and_models_belong_to_their_caller(stack: list[tuple[str, str, int
     assert kind_of(tuple(Frame(*frame) for frame in stack)) == kind
 
 
+@pytest.mark.parametrize(
+    ("line", "blocks"),
+    [
+        ("event.wait(1.0)", True),
+        ("thread.join(5.0)", True),
+        ("self._sock.recv_into(buffer)", True),
+        ("time.sleep(0.1)", True),
+        ('return b"".join(parts)', False),
+        ("path = os.path.join(a, b)", False),
+        ("model.read(x)", False),
+    ],
+)
+def test_a_line_that_computes_is_no_wait(line: str, blocks: bool, tmp_path: Path) -> None:
+    file = tmp_path / "code.py"
+    file.write_text(f"{line}\n")
+    assert (kind_of((Frame(*LEARNER), Frame(str(file), "f", 1))) == WAITING) == blocks
+
+
 def test_processes_are_named_by_heartbeats_or_by_what_they_call() -> None:
     parts = [
         events((0, 1, [LEARNER]), pid=1),

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
+import numpy as np
 import pytest
 from annotated_types import Gt, Lt
 
@@ -145,3 +146,30 @@ def test_a_dataclass_refuses_them_too() -> None:
 def test_a_configuration_gets_them_with_the_place(args: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         check_args(Colored, args, "model.args", source_of=lambda key: "app.yaml line 3")
+
+
+@pytest.mark.parametrize(
+    ("given", "must"),
+    [
+        ({"scale": np.float32(-1)}, "it must be > 0"),
+        ({"scale": 1.0, "steps": np.int64(0)}, "it must be >= 1"),
+        ({"scale": None}, "it must be > 0"),
+        ({"scale": "1"}, "it must be > 0"),
+        ({"scale": 1.0, "share": "1"}, r"it must be in \[0, 1\]"),
+    ],
+)
+def test_numbers_of_numpy_count_and_what_is_no_number_is_refused(given: dict[str, Any], must: str) -> None:
+    with pytest.raises(ValueError, match=must):
+        Noise(**given)
+    assert Noise(np.float64(2), None, steps=np.int64(3)).given == (2.0, None, 3, "")
+
+
+def test_elements_are_checked_in_every_kind_of_list() -> None:
+    @checked
+    def build(sizes: Sequence[PositiveInt] | str) -> Any:
+        return sizes
+
+    for sizes in ([8, 0], (8, 0), np.array([8, 0])):
+        with pytest.raises(ValueError, match="each must be >= 1"):
+            build(sizes)
+    assert build("small") == "small"

@@ -10,10 +10,9 @@ from surreal.config import Config
 from surreal.plugins.doctor.frame.finding import Finding, ok
 from surreal.plugins.doctor.run import faults
 from surreal.plugins.doctor.run.look import Look
-from surreal.run.build.checkpoints import round_lines
+from surreal.run.build.checkpoints import is_finite, read_best, round_lines
 from surreal.run.process.roles import LEARNER
 from surreal.run.process.run_folder import RESULT_NAME, last_metric, read_result, tail
-from surreal.run.session.scores import is_finite, read_best
 
 #: Lives of a name in ten minutes, for which heartbeats are kept, above which it is no longer an accident.
 _MANY_LIVES = 2

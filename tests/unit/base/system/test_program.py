@@ -168,3 +168,21 @@ def test_each_kind_of_installation_has_its_command(
 def test_a_damaged_origin_is_no_obstacle(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metadata, "distribution", lambda name: FakeDistribution("[]"))
     assert install_command("plot") == "pip install 'surreal-rl[plot]'"
+
+
+def test_options_come_from_parameters_alone_whatever_else_is_annotated(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from surreal.base.system.program import _read_options
+
+    def main(given: int = 3, steps: Missing = 10) -> Missing: ...  # type: ignore[name-defined]  # noqa: F821
+
+    monkeypatch.setattr(sys, "argv", ["program", "--given", "7", "--steps", "4"])
+    assert _read_options(main) == {"given": 7, "steps": 4}
+    monkeypatch.setattr(sys.modules[main.__module__], "__doc__", "A program.\n\n    usage one\n    usage two\n")
+    monkeypatch.setattr(sys, "argv", ["program", "--help"])
+    with pytest.raises(SystemExit) as caught:
+        _read_options(main)
+    assert caught.value.code == 0
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    assert "usage one" in lines and "usage two" in lines

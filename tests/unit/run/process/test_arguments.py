@@ -87,3 +87,13 @@ def test_a_shard_may_be_the_name_of_a_pod() -> None:
     for text in ("ps-2/2", "ps/2", "1/2-1", "-/2"):
         with pytest.raises(SystemExit):
             parse(PARAMETER_SERVER, ["--run", "demo", f"--shard={text}"])
+
+
+@pytest.mark.parametrize("argv", [["--run-dir", "--resume"], ["--set", "-h"], ["cartpole-dqn", "--run", "--debug"]])
+def test_an_option_is_no_value_of_another(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        parse(AGENT, argv)
+    assert caught.value.code == 2
+    *_, line = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: ") and "it needs a value" in line
+    assert parse(AGENT, ["--run=--resume", "--run-dir", "there"]).run == "--resume"

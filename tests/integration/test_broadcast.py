@@ -163,6 +163,7 @@ def test_a_notice_saves_a_round_trip_and_is_not_believed(
         notices.append(client.redis.hget(client.policy_keys().params, "id"))
     if not newest:
         client.redis.publish(client.policy_keys().notice, b"9 %s 1" % notices[0])  # whose bytes are still there
+        client.redis.ping()  # Redis has written the notice to the listener before it reads this
     ask, asked = DirectConnection.ask, []
 
     def count(self: DirectConnection, *commands: Any, **options: Any) -> Any:

@@ -17,6 +17,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
+from benchmarks.alone import alone
 from benchmarks.autoscale.fleet import Dynamics
 from benchmarks.autoscale.record import record
 from benchmarks.autoscale.rule import Rule
@@ -83,4 +84,5 @@ def _waits(run: Sequence[Phase]) -> list[float]:
 
 
 if __name__ == "__main__":
-    main()
+    with alone():
+        main()

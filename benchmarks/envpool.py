@@ -18,6 +18,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from benchmarks.alone import alone
 from benchmarks.harness import report
 from benchmarks.peers import rotate
 from surreal.envs import EnvPool, LocalEnvPool, ThreadedEnvPool, WrapperSpec, make_env, make_vector_env
@@ -87,4 +88,5 @@ def rate(pool: EnvPool, steps: int) -> float:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    with alone():
+        main(sys.argv[1:])

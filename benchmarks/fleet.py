@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from benchmarks.alone import alone
 from benchmarks.baselines.raw_client import RawClient
 from benchmarks.harness import report
 from surreal.base.specs import ArraySpec, ObsSpec
@@ -333,4 +334,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with alone():
+        main()

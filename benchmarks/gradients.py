@@ -24,6 +24,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from benchmarks.alone import alone
 from benchmarks.baselines import raw_gradients
 from benchmarks.harness import alternate, report
 from surreal.base.pytorch import Module
@@ -234,4 +235,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with alone():
+        main()

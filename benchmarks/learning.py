@@ -24,6 +24,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmarks.alone import alone
 from benchmarks.harness import report
 from benchmarks.peers import SB3, find_python, skip
 from surreal.config import load_config
@@ -160,4 +161,5 @@ def _ask(python: Path | str, preset: str, seed: int, goal: float) -> Any:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    with alone():
+        main(sys.argv[1:])

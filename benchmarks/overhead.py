@@ -18,6 +18,7 @@ import uuid
 import numpy as np
 import torch
 
+from benchmarks.alone import alone
 from benchmarks.baselines.bare_agent import BareAgent, balance, make_env
 from benchmarks.baselines.bare_learner import BareLearner
 from benchmarks.harness import alternate, report
@@ -119,4 +120,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with alone():
+        main()

@@ -38,6 +38,8 @@ class Requirement(NamedTuple):
 CPPRB = Requirement("cpprb", ["cpprb==11.0.0"])
 TORCHRL = Requirement("torchrl", ["torchrl==0.14.1", "tensordict==0.14.3"], shares_ours=True)
 SB3 = Requirement("stable_baselines3", ["stable-baselines3==2.9.2", "opencv-python-headless"], shares_ours=True)
+SBX = Requirement("sbx", ["sbx-rl==0.28.0"], shares_ours=True)
+RLOX = Requirement("rlox", ["rlox==1.2.0"], shares_ours=True)
 SAMPLE_FACTORY = Requirement("sample_factory", ["sample-factory==2.1.1", "ale-py==0.12.1", "torch==2.13.0"])
 REVERB = Requirement("reverb", ["dm-reverb[tensorflow]==0.14.0"], newest_python=(3, 11))
 

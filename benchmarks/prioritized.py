@@ -18,6 +18,7 @@ from time import perf_counter
 import numpy as np
 import torch
 
+from benchmarks.alone import alone
 from benchmarks.harness import alternate, report
 from benchmarks.peers import CPPRB, Peer, find_python, skip
 from benchmarks.transport import make_batch
@@ -101,4 +102,5 @@ def compare(replay: PrioritizedReplay, peer: Peer, size: int, rounds: int, secon
 
 
 if __name__ == "__main__":
-    main()
+    with alone():
+        main()

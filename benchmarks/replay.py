@@ -30,6 +30,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from benchmarks.alone import alone
 from benchmarks.baselines.raw_client import RawClient
 from benchmarks.harness import report
 from benchmarks.peers import REVERB, TORCHRL, Peer, find_python, rotate, skip
@@ -257,4 +258,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with alone():
+        main()

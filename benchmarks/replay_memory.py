@@ -28,6 +28,7 @@ import numpy as np
 import psutil
 from numpy.typing import NDArray
 
+from benchmarks.alone import alone
 from benchmarks.transport import make_batch
 from surreal.base.types import Action, StepKind
 from surreal.config import load_config
@@ -253,4 +254,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with alone():
+        main()

@@ -8,7 +8,8 @@
 
 Each run is `surreal run PRESET --seed N --verify`: it ends when its evaluation reaches the preset's goal, or with its
 env steps, and the best policy then plays 1000 fresh episodes (Atari: 100). A reference counts as reached only if their
-mean return, less 1.645 standard errors, reaches it.
+mean return, less 1.645 standard errors, reaches it. A run stops while a benchmark measures on this machine, and its
+seconds leave that time out.
 """
 
 from __future__ import annotations
@@ -20,14 +21,15 @@ import platform
 import re
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.alone import Pause, paused_s, run_between_benchmarks
 from benchmarks.references import REFERENCES
 from surreal.config import load_config, preset_names
 
@@ -162,9 +164,10 @@ def run(preset: str, seed: int, settings: Sequence[str] = ()) -> dict[str, Any]:
     command = [sys.executable, "-m", "surreal", "run", preset, "--seed", str(seed), "--quiet"]
     command += ["--verify", "--verify-episodes", episodes, *(part for each in settings for part in ("--set", each))]
     run_dir = Path(folder) / "run"
-    ended = subprocess.run([*command, "--run-dir", str(run_dir)], capture_output=True, text=True, check=False)
+    began_s = time.time()
+    ended = run_between_benchmarks([*command, "--run-dir", str(run_dir)])
     if settings:
-        record["env_steps_per_s"] = _rate(run_dir)
+        record["env_steps_per_s"] = _rate(run_dir, ended.pauses)
     found = _SENTENCE.search(ended.stdout)
     if found is None:
         lines = (ended.stderr or ended.stdout).strip().splitlines()
@@ -177,11 +180,11 @@ def run(preset: str, seed: int, settings: Sequence[str] = ()) -> dict[str, Any]:
         "standard_error": float(standard_error),
         "episodes": int(episodes),
         "env_steps": int(env_steps),
-        "seconds": int(seconds),
+        "seconds": round(int(seconds) - paused_s(ended.pauses, began_s, began_s + int(seconds))),
     }
 
 
-def _rate(run_dir: Path) -> float | None:
+def _rate(run_dir: Path, pauses: Sequence[Pause]) -> float | None:
     """Env steps a second, from the first line of metrics with an update to the last one; None without two of them."""
     found = []
     for line in (run_dir / "metrics.jsonl").read_text(encoding="utf-8").splitlines():
@@ -190,7 +193,8 @@ def _rate(run_dir: Path) -> float | None:
             found.append((record["time"], record["step"]))
     if len(found) < 2 or found[-1][0] == found[0][0]:
         return None
-    return float((found[-1][1] - found[0][1]) / (found[-1][0] - found[0][0]))
+    (began_s, first), (ended_s, last) = found[0], found[-1]
+    return float((last - first) / (ended_s - began_s - paused_s(pauses, began_s, ended_s)))
 
 
 def read_records() -> Records:

@@ -30,6 +30,7 @@ import numpy as np
 import psutil
 import torch
 
+from benchmarks.alone import alone
 from benchmarks.baselines.rlx_clients import Load, Outcome, run_clients, run_echo
 from benchmarks.baselines.rlx_floods import FLOODS, run_floods
 from benchmarks.harness import alternate, report
@@ -245,4 +246,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with alone():
+        main()

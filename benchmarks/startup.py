@@ -19,6 +19,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+from benchmarks.alone import alone
 from benchmarks.harness import report
 
 IMPORTS = "import torch, numpy, pyarrow, gymnasium, pydantic, redis, safetensors, psutil, yaml, fsspec"
@@ -114,4 +115,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with alone():
+        main()

@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
+from benchmarks.alone import alone
 from benchmarks.harness import report
 from benchmarks.learning import agent_speed, metrics_lines
 from benchmarks.peers import SAMPLE_FACTORY, SB3, Requirement, find_python, rotate, skip
@@ -78,4 +79,5 @@ def _ask(python: Path, script: str, arguments: Sequence[int]) -> float:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    with alone():
+        main(sys.argv[1:])

@@ -27,6 +27,7 @@ import gymnasium
 import numpy as np
 import torch
 
+from benchmarks.alone import alone
 from benchmarks.baselines import raw_reader
 from benchmarks.baselines.raw_client import RawClient
 from benchmarks.harness import alternate, report
@@ -267,4 +268,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with alone():
+        main()

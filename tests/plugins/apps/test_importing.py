@@ -11,12 +11,8 @@ import yaml
 
 from surreal.base.errors import ConfigError
 from surreal.config import load_config
-from surreal.plugins.apps.importing import convert, import_file
-from surreal.plugins.apps.importing.algorithms import ALGORITHMS as ALGORITHM_TABLES
-from surreal.plugins.apps.importing.algorithms import COMMON as COMMON_TABLE
-from surreal.plugins.apps.importing.algorithms import INPUT_OUTPUT
-from surreal.plugins.apps.importing.draft import SERVERS as SERVERS_TABLE
-from surreal.plugins.apps.importing.draft import Draft
+from surreal.plugins.apps.importing import convert, import_file, read_tables
+from surreal.plugins.apps.importing.rules import Draft
 from surreal.run.build.check import check_names
 from surreal.run.lockstep.check import check_run
 
@@ -286,7 +282,8 @@ def test_one_schedule_for_all_agents_is_reported(steps: int | list[int]) -> None
 def test_the_page_names_every_key() -> None:
     page = (Path(__file__).parents[3] / "docs" / "apps.md").read_text()
     section = page.partition("## From RELAAX")[2].replace("-", "_")
-    tables = [SERVERS_TABLE, COMMON_TABLE, INPUT_OUTPUT, *(own for own, _ in ALGORITHM_TABLES.values())]
+    known = read_tables()
+    tables = [known["servers"], known["common"], *(each["keys"] for each in known["algorithms"].values())]
     words = set(re.findall(r"[A-Za-z0-9_]+", section))
     missing = {key for table in tables for key in table if not words & {*key.split(".")}}
     assert not missing

@@ -1,14 +1,17 @@
 """Converts an app.yaml of RELAAX (1.1.0, or of 2017), and lists keys that no longer have a meaning, with reasons.
 
-draft.py        the settings of Surreal so far, and the keys of environment, servers, checkpoints and metrics
-algorithms.py   the keys of the section `algorithm`; on_policy.py and off_policy.py have those of single algorithms
+relaax.yaml   each key and what it becomes, and the settings that each algorithm begins with
+rules.py      how an entry of relaax.yaml converts a key, and the functions that some entries name
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import yaml
 from ruamel.yaml.comments import CommentedMap
 
 from surreal.base.errors import ConfigError
@@ -17,13 +20,14 @@ from surreal.config.yaml_tree import parse
 from surreal.plugins.apps.composing import spaced
 from surreal.plugins.apps.configurations import comment_sections
 from surreal.plugins.apps.document import save_text, set_value
-from surreal.plugins.apps.importing.algorithms import ALGORITHMS, COMMON, INPUT_OUTPUT, of_2017, take_spaces
-from surreal.plugins.apps.importing.draft import SERVERS, Draft, Table, plain_keys
+from surreal.plugins.apps.importing.rules import Draft, convert_key, steps
 
 _ORDER = (
     "env", "environment", "relaax_rlx_server", "rlx", "model", "agent", "learner", "replay", "sender", "broadcast",
     "eval", "checkpoint", "run",
 )  # fmt: skip
+#: Images are sent as Pillow images, which arrive as numbers in 0..1.
+_IMAGE = {"low": 0.0, "high": 1.0}
 
 
 class Imported(NamedTuple):
@@ -35,11 +39,7 @@ class Imported(NamedTuple):
 
 
 def import_file(source: Path, target: Path) -> Imported:
-    """Convert a file.
-
-    Args:
-        source: an app.yaml of RELAAX.
-        target: path of the result; an existing file is kept under another name.
+    """Convert a file of RELAAX; if the target exists, it is kept under another name.
 
     Raises:
         ConfigError: it cannot be read, is not of RELAAX, or has an unknown algorithm; nothing was written.
@@ -57,42 +57,50 @@ def import_file(source: Path, target: Path) -> Imported:
     return Imported(draft.taken, draft.left_out, [] if kept is None else [kept])
 
 
+def read_tables() -> dict[str, Any]:
+    """Read relaax.yaml, whose head explains it."""
+    found: dict[str, Any] = yaml.safe_load(files(__package__).joinpath("relaax.yaml").read_text(encoding="utf-8"))
+    return found
+
+
 def convert(data: dict[str, Any], *, name: str) -> Draft:
     """Convert the content of a file; `name` is the app's name if the file has none.
 
     Raises:
         ConfigError: the file has no algorithm, or an unknown one.
     """
-    data = plain_keys(data)
+    data = _plain_keys(data)
     given = data.get("algorithm")
     if not isinstance(given, dict):
         raise ConfigError("the file has no section algorithm: it is not an app.yaml of RELAAX")
     algorithm = str(given.get("name") or Path(str(given.get("path", ""))).name).replace("-", "_")
-    implied = of_2017(algorithm, given) if "state_size" in given else {}
+    implied = _implied_in_2017(algorithm, given) if "state_size" in given else {}
     data["algorithm"] = given = implied | given
     algorithm = {"da3c_cont": "da3c", "trpo_gae": "trpo"}.get(algorithm, algorithm)
-    if algorithm not in ALGORITHMS:
-        similar = nearest(algorithm, list(ALGORITHMS))
-        advice = f"did you mean {similar}?" if similar else f"known ones are {', '.join(ALGORITHMS)}"
+    tables = read_tables()
+    known = tables["algorithms"]
+    if algorithm not in known:
+        similar = nearest(algorithm, list(known))
+        advice = f"did you mean {similar}?" if similar else f"known ones are {', '.join(known)}"
         raise ConfigError(f"algorithm.name is {algorithm!r}, which Surreal does not know; {advice}")
-    draft = Draft(name, algorithm, given)
-    own, begin = ALGORITHMS[algorithm]
-    begin(draft)
-    take_spaces(draft)
-    table = {f"algorithm.{key}": rule for key, rule in {**COMMON, **INPUT_OUTPUT, **own}.items()}
-    _take(draft, data, {**SERVERS, **table}, "")
-    draft.taken -= sum(len(value) if isinstance(value, dict) else 1 for value in implied.values())
+    own = known[algorithm]
+    draft = Draft(name, algorithm, given, dict(own["settings"]))
+    if "steps" in own:
+        steps(draft, "", own["steps"])
+    _set_spaces(draft)
+    draft.taken = -sum(len(value) if isinstance(value, dict) else 1 for value in implied.values())
+    keys = {f"algorithm.{key}": entry for key, entry in {**tables["common"], **own["keys"]}.items()}
+    _take(draft, data, {**tables["servers"], **keys}, "")
     for finish in draft.finishing:
         finish()
     return draft
 
 
-def _take(draft: Draft, section: dict[str, Any], table: Table, prefix: str) -> None:
+def _take(draft: Draft, section: dict[str, Any], table: Mapping[str, Any], prefix: str) -> None:
     for name, value in section.items():
         key = f"{prefix}{name}"
-        rule = table.get(key)
-        if rule is not None:
-            rule(draft, key, value)
+        if key in table:
+            convert_key(draft, table[key], key, value)
         elif isinstance(value, dict) and any(known.startswith(f"{key}.") for known in table):
             _take(draft, value, table, f"{key}.")
         elif prefix == "environment.":  # a setting of the program
@@ -101,6 +109,51 @@ def _take(draft: Draft, section: dict[str, Any], table: Table, prefix: str) -> N
             similar = nearest(key, list(table))
             advice = f"; {similar} is" if similar else ""
             draft.leave_out(key, f"it is not a key of RELAAX 1.1.0, where it had no effect{advice}")
+
+
+def _set_spaces(draft: Draft) -> None:
+    """Set the spaces, because nothing else is known about the environment's program."""
+    given, output = draft.given.get("input") or {}, draft.given.get("output") or {}
+    shape = list(given.get("shape") or given.get("image") or draft.given.get("state_size") or [0])
+    size = output.get("action_size", draft.given.get("action_size", 1))
+    size = size[0] if isinstance(size, list) else size
+    image = _IMAGE if given.get("use_convolutions") and len(shape) > 1 else {}
+    space: dict[str, Any] = {"type": "discrete", "n": size}
+    if output.get("continuous", draft.algorithm == "ddpg"):
+        scale = float(output.get("scale", 1.0))
+        low, high = output.get("action_low") or [-scale], output.get("action_high") or [scale]
+        space = {"type": "box", "shape": [size], "low": float(min(low)), "high": float(max(high))}
+    draft.settings |= {
+        "env.id": "environment",
+        "env.observation_space": {"type": "box", "shape": shape, **image},
+        "env.action_space": space,
+        "rlx.servers": 1,
+        "rlx.on_full": "wait",
+        "eval.enabled": False,
+    }
+
+
+def _implied_in_2017(algorithm: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what an algorithm of 2017 fixed and its section `given` does not have: networks, filter, learning rate."""
+    implied: dict[str, Any] = {}
+    if algorithm == "da3c_cont":
+        implied = {
+            "hidden_sizes": [128, 128], "use_lstm": True, "use_filter": True, "entropy_beta": 1e-3,
+            "initial_learning_rate": 1e-4, "output": {"continuous": True},
+        }  # fmt: skip
+    elif algorithm == "da3c":
+        implied = {"hidden_sizes": [256]}
+        if len(given["state_size"]) > 1:
+            implied["input"] = {"use_convolutions": True, "universe": False, "history": 4}
+    return {name: value for name, value in implied.items() if name not in given}
+
+
+def _plain_keys(data: Any) -> Any:
+    """Convert keys to Surreal's style: underscores for hyphens, without `relaax_` and the leading hyphens of 2017."""
+    if isinstance(data, dict):
+        plain = {str(key).lstrip("-").replace("-", "_").removeprefix("relaax_"): data[key] for key in data}
+        return {key: _plain_keys(value) for key, value in plain.items()}
+    return [_plain_keys(each) for each in data] if isinstance(data, list) else data
 
 
 def _read(path: Path) -> dict[str, Any]:

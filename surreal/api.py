@@ -36,8 +36,8 @@ from surreal.run.build.acting import build_evaluator
 from surreal.run.build.environments import Spaces, build_env, env_spaces, written_spaces
 from surreal.run.build.saved_policy import load_policy
 from surreal.run.evaluation import EvaluationRound
+from surreal.run.launch.check import RunOptions
 from surreal.run.launch.launcher import Launcher
-from surreal.run.launch.prepare import RunOptions
 from surreal.run.launch.starting import ForkServer
 from surreal.run.process.ending import ExitCode
 from surreal.run.process.interrupts import Interrupts

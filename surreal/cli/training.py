@@ -135,8 +135,7 @@ def run(
     has_companions = Part.RLX_SERVERS not in parts
     asked = (source, settings, run_name, run_dir, redis, resume, offline)
     if check:
-        from surreal.run.launch.check import check_only
-        from surreal.run.launch.prepare import RunOptions
+        from surreal.run.launch.check import RunOptions, check_only
 
         try:
             say(console, check_only(RunOptions(*asked, has_companions=has_companions)))
@@ -146,8 +145,8 @@ def run(
         return
     with interrupts.installed(), ForkServer([role.module for role in (LEARNER, AGENT, EVAL)]) as starter:
         # The processes' imports have begun; the launcher's imports run in parallel.
+        from surreal.run.launch.check import RunOptions
         from surreal.run.launch.launcher import Launcher
-        from surreal.run.launch.prepare import RunOptions
 
         options = RunOptions(*asked, is_quiet=quiet, shows_progress=progress, has_companions=has_companions)
         try:

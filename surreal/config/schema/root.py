@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PrivateAttr
 
+from surreal.base.errors import ConfigError
 from surreal.base.system.process import least_new_rows, memory_for_replay
 from surreal.config.schema.environment import EnvConfig, SelfPlayConfig
 from surreal.config.schema.fields import ClassSection, Section, to_lower
@@ -189,6 +190,15 @@ class Config(Section):
         while key and key not in places:
             key = key.rpartition(".")[0]
         return places.get(key, "")
+
+    def place_of(self, key: str) -> str:
+        """Return where a setting came from as the end of a message: " (app.yaml line 12)", or ""."""
+        source = self.source_of(key)
+        return f" ({source})" if source else ""
+
+    def refusal(self, key: str, message: str) -> ConfigError:
+        """Make the error for a setting; its place ends the message."""
+        return ConfigError(f"{message}{self.place_of(key)}", key=key, source=self.source_of(key))
 
     def with_sources(self, places: Mapping[str, str]) -> Config:
         """Return the same configuration, which remembers where its settings came from."""

@@ -163,14 +163,7 @@ def build_sender(
 
 
 def build_rounds(config: Config, should_stop: Callable[[], bool], *, sessions: int | None = None) -> Rounds | None:
-    """Make what lets agents wait for parameters, if `agent.round_steps` wants it.
-
-    Args:
-        config: config of the run.
-        should_stop: ends a wait.
-        sessions: sessions of an RLX server, trajectories of a round; None: the agent has the configuration's
-            environments.
-    """
+    """Make what lets agents wait for parameters, if `agent.round_steps` wants it."""
     if config.agent.round_steps is None:
         return None
     return Rounds(

@@ -54,9 +54,6 @@ def has_display() -> bool:
 def require_display(what: str) -> None:
     """Check that a window can be opened.
 
-    Args:
-        what: option or setting that asks for one.
-
     Raises:
         ConfigError: there is no display.
     """
@@ -72,9 +69,7 @@ def _check_device(config: Config) -> None:
     try:
         resolve_device(config.device)
     except ValueError as error:
-        source = config.source_of("device")
-        where = f" ({source})" if source else ""
-        raise ConfigError(f"{error}{where}", key="device", source=source) from error
+        raise config.refusal("device", str(error)) from error
     if config.replay.pin_memory and not torch.cuda.is_available():
         raise refused(config, "replay.pin_memory", "is true, but there is no CUDA here; leave it out")
 
@@ -89,8 +84,8 @@ def naming_setting(config: Config, key: str) -> Iterator[None]:
     try:
         yield
     except EnvError as error:
-        source = config.source_of("env.wrappers" if str(error).startswith("wrapper ") else key)
-        raise EnvError(f"{error} ({source})" if source else str(error)) from error
+        key = "env.wrappers" if str(error).startswith("wrapper ") else key
+        raise EnvError(f"{error}{config.place_of(key)}") from error
 
 
 def check_names(config: Config) -> None:
@@ -131,11 +126,8 @@ def _check_units(config: Config, learner: type[Learner], replay: type[Replay[Any
         ConfigError: it does not.
     """
     if replay.hands_out not in learner.takes:
-        source = config.source_of("replay.class")
-        raise ConfigError(
-            f"replay.class is {config.replay.class_path!r}, which hands out {replay.hands_out}, but learner.class, "
+        problem = (
+            f"is {config.replay.class_path!r}, which hands out {replay.hands_out}, but learner.class, "
             f"{config.learner.class_path!r}, takes {' or '.join(sorted(learner.takes))}; choose two that fit"
-            f"{f' ({source})' if source else ''}",
-            key="replay.class",
-            source=source,
         )
+        raise refused(config, "replay.class", problem)

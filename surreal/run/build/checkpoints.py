@@ -21,13 +21,7 @@ BEST_NAME = "best.json"
 
 
 def checkpoint_folders(config: Config, run_dir: Path, *, index: int = 0) -> tuple[str | None, list[str]]:
-    """Return where a run's checkpoints go: the folder in the run's folder (None: not there), and other places.
-
-    Args:
-        config: config of the run.
-        run_dir: its folder, whose name tells it from other runs in the same place.
-        index: index of the parameter server, of several.
-    """
+    """Return where a run's checkpoints go: the folder in the run's folder (None: not there), and other places."""
     run_dir, name = run_dir.absolute(), f"{CHECKPOINTS_NAME}-{index}" if index else CHECKPOINTS_NAME
     own = str(run_dir / name) if RUN_STORE in config.checkpoint.stores else None
     others = [store for store in dict.fromkeys(config.checkpoint.stores) if store != RUN_STORE]
@@ -51,12 +45,7 @@ def scored_rounds(run_dir: Path) -> list[Round]:
 
 
 def round_lines(path: Path, *, warns: bool = True) -> list[dict[str, Any]]:
-    """The lines of whole rounds in a file of scores.
-
-    Args:
-        path: path of the file; without one there are none.
-        warns: whether to say that a line was cut off, and passed over.
-    """
+    """Read the whole rounds in a file of scores; none if it does not exist."""
     if not path.exists():
         return []
     found = []
@@ -78,10 +67,6 @@ OWN_CHECKPOINTS = ("latest", "best")
 
 def earlier_checkpoint(config: Config, run_dir: Path) -> str | None:
     """The checkpoint of the run that `checkpoint.restore` names: by its file name, by its path or URL, or as `best`.
-
-    Args:
-        config: config of the run.
-        run_dir: its folder.
 
     Returns:
         The file name; None if the setting names none, or a file elsewhere.
@@ -106,10 +91,6 @@ def earlier_checkpoint(config: Config, run_dir: Path) -> str | None:
 
 def go_back(config: Config, run_dir: Path) -> str:
     """Make the checkpoint that `checkpoint.restore` names the newest one, in all places; once for each resume.
-
-    Args:
-        config: config of the run that is resumed.
-        run_dir: its folder.
 
     Returns:
         What was done, for people; "" if none of the run's is named.

@@ -50,11 +50,6 @@ class Recipe(Generic[T]):
 def check(config: Config, recipe: Recipe[T], offered: Collection[str] | None = None) -> tuple[type[T], dict[str, Any]]:
     """Find `config.<section>.class`, and check its `args` without building anything.
 
-    Args:
-        config: the whole configuration.
-        recipe: recipe of the section.
-        offered: names of the values there are; None: all of the recipe's.
-
     Returns:
         The class, and `args` by the constructor's names.
 
@@ -82,12 +77,6 @@ def check(config: Config, recipe: Recipe[T], offered: Collection[str] | None = N
 def construct(config: Config, recipe: Recipe[T], collaborators: tuple[object, ...], offered: Mapping[str, Any]) -> T:
     """Build `config.<section>.class` with its `args`.
 
-    Args:
-        config: the whole configuration.
-        recipe: recipe of the section.
-        collaborators: the first parameters of the constructor.
-        offered: values of the recipe's `offered`, or of some of them.
-
     Raises:
         ConfigError: the class is not found, does not fit, or refuses its arguments.
     """
@@ -99,9 +88,7 @@ def construct(config: Config, recipe: Recipe[T], collaborators: tuple[object, ..
     except (TypeError, ValueError) as error:
         name = str(error).partition(" ")[0]  # most begin with the argument that they refuse
         key = f"{recipe.section}.args" + (f".{name}" if name.partition(".")[0] in args else "")
-        source = config.source_of(key)
-        where = f" ({source})" if source else ""
-        raise ConfigError(f"{recipe.section}: {cls.__qualname__} cannot be made: {error}{where}", key=key) from error
+        raise config.refusal(key, f"{recipe.section}: {cls.__qualname__} cannot be made: {error}") from error
 
 
 def value_of(config: Config, key: str) -> tuple[Any, Any]:
@@ -113,8 +100,7 @@ def value_of(config: Config, key: str) -> tuple[Any, Any]:
 
 def refused(config: Config, key: str, problem: str) -> ConfigError:
     """Make the error for a setting: its key, a sentence that begins with its value, and its place."""
-    source = config.source_of(key)
-    return ConfigError(f"{key} {problem}{f' ({source})' if source else ''}", key=key, source=source)
+    return config.refusal(key, f"{key} {problem}")
 
 
 def _refuse_given(config: Config, cls: type[object], setting: Setting) -> None:

@@ -10,7 +10,7 @@ import gymnasium
 import numpy as np
 from gymnasium.vector.utils import batch_space
 
-from surreal.base.errors import ConfigError, EnvError
+from surreal.base.errors import EnvError
 from surreal.base.specs import ObsSpec
 from surreal.config import Config
 from surreal.config.schema.environment import EnvConfig
@@ -75,12 +75,7 @@ def build_env(config: Config, *, training: bool, render_mode: str | None = None)
 
 
 def build_spaces(config: Config, *, training: bool = True) -> Spaces:
-    """Return the spaces that are written down, or find them out by making an environment.
-
-    Args:
-        config: config of the run.
-        training: whether wrappers for training only are to be checked as well.
-    """
+    """Return the spaces that are written down, or find them out by making an environment."""
     return agent_spaces(find_spaces(config, training=training))
 
 
@@ -236,11 +231,6 @@ def client_specs(config: Config) -> list[WrapperSpec]:
 def remote_wrappers(config: Config, found: EnvSpaces, *, training: bool = True) -> RemoteWrappers | None:
     """Make the wrappers that an RLX server applies; None: there are none.
 
-    Args:
-        config: config of the run.
-        found: spaces of the environments as clients know them.
-        training: False leaves out the wrappers that are for training only.
-
     Raises:
         ConfigError: one of them cannot be applied by a server, or does not take these spaces.
     """
@@ -251,7 +241,7 @@ def remote_wrappers(config: Config, found: EnvSpaces, *, training: bool = True) 
     try:
         return RemoteWrappers(specs, found.observation, found.action, training=training, limits=limits)
     except EnvError as error:
-        raise _config_error(config, "env.wrappers", error) from error
+        raise config.refusal("env.wrappers", f"env.wrappers: {error}") from error
 
 
 def check_wrappers(config: Config, *, training: bool = True) -> None:
@@ -265,7 +255,8 @@ def check_wrappers(config: Config, *, training: bool = True) -> None:
             try:
                 check_remote(spec)
             except EnvError as error:
-                raise _config_error(config, f"env.wrappers.{index}", error) from error
+                key = f"env.wrappers.{index}"
+                raise config.refusal(key, f"{key}: {error}") from error
 
 
 def value_limits(config: Config) -> ValueLimits:
@@ -276,11 +267,6 @@ def value_limits(config: Config) -> ValueLimits:
 
 def _num_on_client(config: Config) -> int:
     return sum(wrapper.on_client for wrapper in config.env.wrappers)
-
-
-def _config_error(config: Config, key: str, error: EnvError) -> ConfigError:
-    source = config.source_of(key)
-    return ConfigError(f"{key}: {error}{f' ({source})' if source else ''}", key=key, source=source)
 
 
 def _box(section: BoxSpace) -> gymnasium.spaces.Box:

@@ -210,13 +210,7 @@ def check_gradients(config: Config) -> None:
 
 
 def build_gradient_sender(config: Config, shards: ReplayShards, made: GradientLearner) -> GradientSender:
-    """Make an agent's way to the parameter servers.
-
-    Args:
-        config: config of the run.
-        shards: shards of the run: its env steps are counted at the first.
-        made: the agent's learner; it is ready.
-    """
+    """Make an agent's way to the parameter servers. The run's env steps are counted at the first shard."""
     learner = config.learner
     return GradientSender(
         shards.clients[0],

@@ -67,12 +67,7 @@ def server_config(config: Config) -> Config:
 
 
 def _require_ratio(config: Config, rule: str) -> None:
-    """Refuse a replay that would hand out batches without end.
-
-    Args:
-        config: config of the run.
-        rule: the setting that asks for an end.
-    """
+    """Refuse a replay that would hand out batches without end."""
     if replay_arguments(config).get("samples_per_insert") is None:
         problem = f"is not set, but with {rule} it sets the ratio of updates to env steps; set it"
         raise refused(config, "replay.samples_per_insert", problem)

@@ -71,12 +71,6 @@ def build_server_settings(
 ) -> ServerSettings:
     """Collect what the server is told.
 
-    Args:
-        config: config of the run.
-        options: options of this process.
-        on_metric: takes clients' metrics.
-        reader: reads their states, whose size limits messages; None: states may be anything.
-
     Raises:
         ConfigError: a file that is named is missing or empty.
         RlxServerError: certificate and key are no such things.
@@ -119,10 +113,9 @@ def pages_folder(config: Config) -> Path | None:
     """
     if config.rlx.pages is None:
         return None
-    folder, source = Path(config.rlx.pages), config.source_of("rlx.pages")
+    folder = Path(config.rlx.pages)
     if not (folder / "index.html").is_file():
-        where = f" ({source})" if source else ""
-        raise ConfigError(f"rlx.pages is {folder}, which has no index.html{where}", key="rlx.pages", source=source)
+        raise config.refusal("rlx.pages", f"rlx.pages is {folder}, which has no index.html")
     return folder
 
 

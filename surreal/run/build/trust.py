@@ -35,11 +35,6 @@ def imports_of(config: Config) -> Iterator[tuple[str, str]]:
 def trusted_config(config: Config, what: str, *, trust: bool) -> Config:
     """Return the configuration, without its `python_path` unless the user trusts it.
 
-    Args:
-        config: which came with a file, or from a run.
-        what: it came from, for messages.
-        trust: whether the user does.
-
     Raises:
         ConfigError: it names code outside of Surreal.
     """

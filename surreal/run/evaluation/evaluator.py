@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import gymnasium
@@ -25,17 +26,9 @@ logger = logging.getLogger(__name__)
 _NO_REWARD = np.zeros(())
 
 
+@dataclass(eq=False)
 class EvaluationSlot:
     """One environment of a round.
-
-    Args:
-        index: index of the environment.
-        env: reset and stepped here.
-        spec: spec of its observations.
-        mask_width: discrete actions, 0 of other spaces.
-        max_steps: after which an episode is cut; None: never.
-        faults: counts impossible numbers, and ends the run when there are too many.
-        redraw: gives a seed in place of one whose episode does not count.
 
     Attributes:
         seeds: seeds of its episodes.
@@ -48,31 +41,23 @@ class EvaluationSlot:
         is_first: whether that one has not acted yet in this episode.
     """
 
-    def __init__(
-        self,
-        index: int,
-        env: gymnasium.Env[Any, Any],
-        spec: ObsSpec,
-        *,
-        mask_width: int,
-        max_steps: int | None,
-        faults: FaultCounter,
-        redraw: Callable[[], int],
-    ) -> None:
-        self.index = index
+    index: int
+    env: gymnasium.Env[Any, Any]  #: reset and stepped here
+    spec: ObsSpec
+    mask_width: int  #: discrete actions, 0 of other spaces
+    max_steps: int | None  #: after which an episode is cut; None: never
+    faults: FaultCounter  #: counts impossible numbers, and ends the run when there are too many
+    redraw: Callable[[], int]  #: gives a seed in place of one whose episode does not count
+
+    def __post_init__(self) -> None:
         self.seeds: list[int] = []
         self.scores: list[EpisodeScore] = []
         self.leaves: list[NDArray[Any]] = []
-        self.mask = np.ones(mask_width, np.bool_)
+        self.mask = np.ones(self.mask_width, np.bool_)
         self.has_mask = False
         self.length = 0
         self.player = 0
         self._acted: set[int] = set()  # players that acted in this episode
-        self._env = env
-        self._spec = spec
-        self._max_steps = max_steps
-        self._faults = faults
-        self._redraw = redraw
         self._return = 0.0
 
     @property
@@ -94,22 +79,22 @@ class EvaluationSlot:
             self.length = 0
             self._acted.clear()
             self._return = 0.0
-            obs, info = self._env.reset(seed=self.seeds[len(self.scores)])
+            obs, info = self.env.reset(seed=self.seeds[len(self.scores)])
             if self._see(obs, _NO_REWARD, info):
                 return
 
     def step(self, action: Any) -> None:
         """Take a step, and begin the next episode if this one is over; raises as `next_episode`."""
         self._acted.add(self.player)
-        obs, reward, terminated, truncated, info = self._env.step(action)
+        obs, reward, terminated, truncated, info = self.env.step(action)
         if not self._see(obs, np.asarray(reward), info):
             self.next_episode()
             return
         self.length += 1
         self._return += float(reward)
         has_ended = terminated or truncated
-        if has_ended or self.length == self._max_steps:
-            self._faults.clear()
+        if has_ended or self.length == self.max_steps:
+            self.faults.clear()
             seed = self.seeds[len(self.scores)]
             self.scores.append(EpisodeScore(self._return, self.length, seed, is_cut=not has_ended))
             if not self.is_finished:
@@ -119,9 +104,9 @@ class EvaluationSlot:
         """Keep what the agent needs of an observation; false if the episode cannot count and another is to begin."""
         try:
             # A copy: environments reuse their buffers, and this one is stacked with others later.
-            self.leaves = [np.array(leaf) for leaf in self._spec.flatten(obs)]
+            self.leaves = [np.array(leaf) for leaf in self.spec.flatten(obs)]
         except ValueError as error:
-            raise EnvError(f"{self._env} gave an observation that its space does not describe: {error}") from error
+            raise EnvError(f"{self.env} gave an observation that its space does not describe: {error}") from error
         self.player = info.get("player_number", 0)
         if len(self.mask) and (self.has_mask or "action_mask" in info):
             mask = info.get("action_mask")
@@ -129,10 +114,10 @@ class EvaluationSlot:
             self.mask = np.ones_like(self.mask) if mask is None else flat_mask(mask, len(self.mask))
         if is_sound(reward) and all(is_sound(leaf) for leaf in self.leaves):
             return True
-        names = [f"observation {leaf.name}".rstrip() for leaf in self._spec.leaves]
+        names = [f"observation {leaf.name}".rstrip() for leaf in self.spec.leaves]
         shown = {"reward": reward, **dict(zip(names, self.leaves, strict=True))}
-        self._faults.add(f"{self._env}, evaluation: {describe_unsound(shown)}")
-        self.seeds[len(self.scores)] = self._redraw()
+        self.faults.add(f"{self.env}, evaluation: {describe_unsound(shown)}")
+        self.seeds[len(self.scores)] = self.redraw()
         return False
 
 

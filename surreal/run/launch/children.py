@@ -41,15 +41,6 @@ def make_children(
 ) -> list[Child]:
     """Make all children of a run, in the order of their start; nothing starts here.
 
-    Args:
-        config: configuration of the run.
-        client: client of the run's Redis.
-        common: arguments of all role processes.
-        stack: releases their resources at the end, such as a port.
-        say: shows a line to the user.
-        config_path: the run's configuration in its folder.
-        offline: exported replay to learn from, instead of the agents' experience.
-
     Raises:
         ConfigError: the port of the RLX servers is taken.
     """
@@ -78,14 +69,6 @@ def rlx_arguments(
 ) -> Mapping[Role, Callable[[int], list[str]]]:
     """Take a port, and make the arguments of RLX servers, clients and environment programs by their numbers.
 
-    Args:
-        config: configuration of the run.
-        common: arguments of all role processes.
-        stack: releases the port at the end.
-        say: shows a line to the user.
-        owner: names the run, see `port_owner`.
-        config_path: the run's configuration in its folder.
-
     Raises:
         ConfigError: the port is taken.
     """
@@ -108,14 +91,7 @@ def rlx_arguments(
 
 
 def environment_arguments(config: Config, config_path: str, url: str, number: int) -> list[str]:
-    """Make the arguments of an environment program.
-
-    Args:
-        config: configuration of the run; it names a program.
-        config_path: file that the program reads.
-        url: address of the server.
-        number: among the programs; only the first may exploit and show itself.
-    """
+    """Make the arguments of environment program `number`; only the first may exploit and show itself."""
     program = config.environment
     arguments = ["--command", str(program.run), "--folder", str(program.folder), "--config", config_path]
     arguments += ["--rlx-server", url]

@@ -18,7 +18,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Annotated, Self
 
 import typer
@@ -28,7 +27,7 @@ from surreal.base.errors import SurrealError
 from surreal.base.system.command_line import read_command_line
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.telemetry.collector import Collector
-from surreal.run.launch.starting import Process, Starter
+from surreal.run.launch.starting import Process, Spawner
 from surreal.run.observers.feeding import STATE_NAME
 from surreal.run.process import registry
 from surreal.run.process.arguments import DEFAULT_REDIS, REDIS_VARIABLE
@@ -47,16 +46,9 @@ _POLL_INTERVAL_S = 0.02
 
 
 class LastCollection:
-    """The launcher's side: `with LastCollection(...) as collection`, and `finish` when all other processes have ended.
+    """The launcher's side: call `finish` when all other processes have ended."""
 
-    Args:
-        starter: starts the process.
-        run: id of the run.
-        run_dir: the run's folder.
-        environment: variables with the address of the run's Redis.
-    """
-
-    def __init__(self, starter: Starter, run: str, run_dir: Path, environment: Mapping[str, str]) -> None:
+    def __init__(self, starter: Spawner, run: str, run_dir: Path, environment: Mapping[str, str]) -> None:
         self._starter = starter
         self._arguments = ["--run", run, "--run-dir", str(run_dir)]
         self._console = run_dir / "logs" / "collector.out"
@@ -73,9 +65,7 @@ class LastCollection:
         )
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._process is not None:
             self._process.send_signal(signal.SIGKILL)
             self._process.wait()
@@ -150,8 +140,7 @@ def _feed_sinks(run: str, run_dir: Path) -> None:
 
 
 def _is_ending(client: RedisClient) -> bool:
-    reason = client.attempt(lambda: registry.stop_reason(client), what="read the run's state")
-    return bool(reason)
+    return bool(client.attempt(lambda: registry.stop_reason(client), what="read the run's state"))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from surreal.base.errors import ConfigError
 from surreal.config import Config, load_config, to_yaml
 from surreal.distributed.connection.address import WITHOUT_SECRETS, FoundAddress
 from surreal.run.launch.children import environment_arguments, server_url
-from surreal.run.launch.starting import Starter
+from surreal.run.launch.starting import Spawner
 from surreal.run.launch.supervise import Child, Supervision
 from surreal.run.process.arguments import REDIS_VARIABLE
 from surreal.run.process.ending import Ending, ExitCode
@@ -51,11 +51,7 @@ class Companions:
 
     Args:
         parts: all except the learner.
-        source: source of the app's configuration.
-        overrides: overrides of the configuration.
         place: the run; None for environment programs alone, which need only the server's address.
-        starter: starts the processes.
-        say: shows a line.
 
     Raises:
         ConfigError: the app has no program, or does not name its server.
@@ -67,7 +63,7 @@ class Companions:
         source: str,
         overrides: Sequence[str],
         place: RunPlace | None,
-        starter: Starter,
+        starter: Spawner,
         say: Callable[[str], object],
     ) -> None:
         self._config = load_config(source, overrides)

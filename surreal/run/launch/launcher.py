@@ -22,12 +22,11 @@ from surreal.base.errors import BusyError, FolderError, RedisUnavailableError, S
 from surreal.config import fingerprint, load_config
 from surreal.distributed.telemetry.telemetry import Telemetry
 from surreal.run.build.checkpoints import go_back, read_best
-from surreal.run.launch.check import check_apart
+from surreal.run.launch.check import RunOptions, check_apart, prepare
 from surreal.run.launch.children import make_children
 from surreal.run.launch.collecting import LastCollection
-from surreal.run.launch.prepare import RunOptions, prepare
 from surreal.run.launch.servers import RunServers
-from surreal.run.launch.starting import Starter
+from surreal.run.launch.starting import Spawner
 from surreal.run.launch.supervise import Child, Supervision
 from surreal.run.process import registry
 from surreal.run.process.arguments import REDIS_VARIABLE
@@ -54,17 +53,11 @@ _ANNOUNCEMENT_S = 15.0
 class Launcher:
     """One run, from start to result.
 
-    Args:
-        options: options of the command.
-        console: for progress.
-        interrupts: installed by the caller.
-        starter: starts the run's processes.
-
     Raises:
         ConfigError, CodecError: the options make no sense.
     """
 
-    def __init__(self, options: RunOptions, console: Console, interrupts: Interrupts, starter: Starter) -> None:
+    def __init__(self, options: RunOptions, console: Console, interrupts: Interrupts, starter: Spawner) -> None:
         self._started_s = time.monotonic()
         self._started = time.time()
         self._options = options

@@ -28,11 +28,8 @@ class RunServers:
     """Connects a launcher to its run's Redis, and starts one if none is named.
 
     Args:
-        config: configuration of the run.
-        run: its id.
         folder: folder of the run, for an append-only file.
         address: from the command line; overrides the configuration.
-        stack: closes what is opened here.
 
     Attributes:
         address: for the run's processes.

@@ -15,58 +15,12 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from surreal.run.process.interrupts import checkpoint_signal_held
 from surreal.run.process.liveness.lifeline import child_environment
 
 logger = logging.getLogger(__name__)
-
-
-class Process(Protocol):
-    """A child process, with part of the interface of `subprocess.Popen`."""
-
-    pid: int
-    returncode: Any  #: None while it runs; -N if signal N ended it
-
-    def poll(self) -> int | None:
-        """Check whether it has ended; returns `returncode`."""
-
-    def wait(self) -> int:
-        """Wait for its end."""
-
-    def send_signal(self, sig: int, /) -> None:
-        """Send a signal, unless it has ended."""
-
-
-class Starter(Protocol):
-    """Starts the `main(arguments)` of a module as a process."""
-
-    def start(self, module: str, arguments: Sequence[str], *, console: Path, environment: Mapping[str, str]) -> Process:
-        """Start the process.
-
-        Args:
-            module: dotted name.
-            arguments: without the program's name.
-            console: file that its output is appended to.
-            environment: variables added to this process's own.
-        """
-
-
-class Spawner:
-    """Starts every process in a new Python; called from the main thread."""
-
-    def start(self, module: str, arguments: Sequence[str], *, console: Path, environment: Mapping[str, str]) -> Process:
-        with console.open("ab") as file, checkpoint_signal_held():
-            return subprocess.Popen(
-                [sys.executable, "-m", module, *arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=file,
-                stderr=subprocess.STDOUT,
-                env=child_environment(environment),
-                start_new_session=True,
-            )
 
 
 _PR_SET_CHILD_SUBREAPER = 36
@@ -77,11 +31,15 @@ NO_THREADS = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_t
 
 
 class ForkedProcess:
-    """A child that this process adopted; nothing else may wait for its `pid`."""
+    """A child that this process adopted; nothing else may wait for its `pid`.
+
+    Attributes:
+        returncode: None while it runs; -N if signal N ended it.
+    """
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
-        self.returncode: int | None = None
+        self.returncode: Any = None
 
     def poll(self) -> int | None:
         if self.returncode is None:
@@ -93,14 +51,34 @@ class ForkedProcess:
     def wait(self) -> int:
         if self.returncode is None:
             self.returncode = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
-        return self.returncode
+        return int(self.returncode)
 
     def send_signal(self, sig: int, /) -> None:
         if self.poll() is None:
             os.kill(self.pid, sig)
 
 
-class ForkServer:
+#: A child process.
+Process = subprocess.Popen[bytes] | ForkedProcess
+
+
+class Spawner:
+    """Starts the `main(arguments)` of a module as a process, in a new Python."""
+
+    def start(self, module: str, arguments: Sequence[str], *, console: Path, environment: Mapping[str, str]) -> Process:
+        """Start the process; its output is appended to `console`, and `environment` to this process's variables."""
+        with console.open("ab") as file, checkpoint_signal_held():
+            return subprocess.Popen(
+                [sys.executable, "-m", module, *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                env=child_environment(environment),
+                start_new_session=True,
+            )
+
+
+class ForkServer(Spawner):
     """Starts processes by forking a helper that imports modules beforehand; if that fails, one by one.
 
         with ForkServer(["surreal.run.roles.agent"]) as starter:   # the helper begins to import
@@ -108,14 +86,10 @@ class ForkServer:
             starter.start("surreal.run.roles.agent", arguments, console=..., environment=...)
 
     The helper is not the parent of forked processes. If it dies, the next start notices that and goes without it.
-
-    Args:
-        modules: what the helper imports.
     """
 
     def __init__(self, modules: Sequence[str]) -> None:
         self._modules = list(modules)
-        self._spawner = Spawner()
         self._helper: subprocess.Popen[bytes] | None = None
         self._channel: socket.socket | None = None
         self._is_ready = False
@@ -139,9 +113,7 @@ class ForkServer:
         self._channel = ours
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._helper is not None:
             self._hang_up()
             _adopt_orphans(False)
@@ -152,7 +124,7 @@ class ForkServer:
         return None if self._helper is None or self._channel is None else self._helper.pid
 
     def start(self, module: str, arguments: Sequence[str], *, console: Path, environment: Mapping[str, str]) -> Process:
-        """Fork a process as soon as the helper is ready; see `starter.Starter`."""
+        """Fork a process as soon as the helper is ready; see `Spawner.start`."""
         if self._channel is not None:
             request = {
                 "module": module,
@@ -165,7 +137,7 @@ class ForkServer:
             except (OSError, ValueError) as error:
                 self._hang_up()
                 logger.warning("continuing without the fork server, processes start more slowly: %s", error)
-        return self._spawner.start(module, arguments, console=console, environment=environment)
+        return super().start(module, arguments, console=console, environment=environment)
 
     def _ask(self, channel: socket.socket, request: Mapping[str, Any]) -> int:
         if not self._is_ready:

@@ -19,7 +19,7 @@ from pathlib import Path
 from surreal.base.errors import OS_REMEDIES
 from surreal.base.system.files import is_full
 from surreal.base.system.health import RecentDeaths
-from surreal.run.launch.starting import Process, Starter
+from surreal.run.launch.starting import Process, Spawner
 from surreal.run.process.ending import ExitCode
 from surreal.run.process.interrupts import CHECKPOINT_SIGNAL
 from surreal.run.process.roles import NormalEnd, Role
@@ -76,37 +76,24 @@ class Child:
         return self.process is not None and self.process.poll() is None
 
 
+@dataclass(eq=False)
 class Supervision:
-    """Keeps a run's children alive.
+    """Keeps a run's children alive."""
 
-    Args:
-        children: in the order in which they are started.
-        starter: starts their processes.
-        log_dir: folder of the consoles' files.
-        environment: variables added to this process's own.
-        restart_limit: tolerated deaths of each child within a minute, >= 0; one more ends the run.
-    """
+    children: Sequence[Child]  #: in the order in which they are started
+    starter: Spawner
+    log_dir: Path
+    environment: Mapping[str, str]  #: variables added to this process's own
+    restart_limit: int  #: tolerated deaths of each child within a minute, >= 0; one more ends the run
 
-    def __init__(
-        self,
-        children: Sequence[Child],
-        starter: Starter,
-        *,
-        log_dir: Path,
-        environment: Mapping[str, str],
-        restart_limit: int,
-    ) -> None:
-        self.children = list(children)
-        self._starter = starter
-        self._log_dir = log_dir
-        self._environment = environment
-        self._restart_limit = restart_limit
+    def __post_init__(self) -> None:
+        self.children = list(self.children)
         self._orphans = OrphanReaper()
         self.pids: set[int] = set()  #: of all that were ever started
 
     def start(self) -> None:
         """Start all children."""
-        self._log_dir.mkdir(parents=True, exist_ok=True)
+        self.log_dir.mkdir(parents=True, exist_ok=True)
         for child in self.children:
             self._start(child)
 
@@ -174,12 +161,6 @@ class Supervision:
     ) -> dict[str, str]:
         """Ask children to drain, wait up to the timeouts of their roles, and kill the rest.
 
-        Args:
-            mine: the children.
-            is_hurried: polled while waiting; once it is true, `hurried_timeout_s` of the roles applies.
-            hanging: process ids that are known to hang; their timeout is short.
-            on_wait: called while waiting, with the remaining children.
-
         Returns:
             Problems by the names of children that did not end by themselves with exit code 0.
         """
@@ -217,9 +198,9 @@ class Supervision:
     def last_error(self, child: Child) -> str:
         """Find the last error line on a child's console, which a full disk may have lost."""
         found = last_error_line(self._console(child))
-        if os.strerror(errno.ENOSPC) in found or not is_full(self._log_dir):
+        if os.strerror(errno.ENOSPC) in found or not is_full(self.log_dir):
             return found
-        why = f"{self._log_dir}: {OS_REMEDIES[errno.ENOSPC]}"
+        why = f"{self.log_dir}: {OS_REMEDIES[errno.ENOSPC]}"
         return why if found == _NO_OUTPUT else f"{found}; {why}"
 
     @property
@@ -233,14 +214,14 @@ class Supervision:
         return min(limit_s, _HANGING_DRAIN_S) if is_hanging else limit_s
 
     def _console(self, child: Child) -> Path:
-        return self._log_dir / f"{child.name}.out"
+        return self.log_dir / f"{child.name}.out"
 
     def _start(self, child: Child, *, is_restart: bool = False) -> None:
         arguments = list(child.arguments)
         if is_restart and child.role.resumes and "--resume" not in arguments:
             arguments.append("--resume")
-        child.process = self._starter.start(
-            child.role.module, arguments, console=self._console(child), environment=self._environment
+        child.process = self.starter.start(
+            child.role.module, arguments, console=self._console(child), environment=self.environment
         )
         self.pids.add(child.process.pid)
         logger.info("%s %s, process %d", child.name, "started again" if is_restart else "started", child.process.pid)
@@ -253,9 +234,9 @@ class Supervision:
             return f"{child.name} failed: {self.last_error(child)}"
         ended = f"was killed by {_signal_name(-code)}" if code < 0 else f"ended: {self.last_error(child)};"
         deaths = child.deaths.add()
-        if deaths > self._restart_limit:
+        if deaths > self.restart_limit:
             ended += " once" if deaths == 1 else f" {deaths} times"
-            window_s, limit = child.deaths.window_s, self._restart_limit
+            window_s, limit = child.deaths.window_s, self.restart_limit
             return f"{child.name} {ended} within {window_s:.0f} s; run.restart_limit is {limit}"
         # The first restart is immediate: a process that dies once an hour need not wait.
         delay = 0.0 if deaths == 1 else min(_FIRST_BACKOFF_S * 2 ** (deaths - 2), _MAX_BACKOFF_S)

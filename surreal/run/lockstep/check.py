@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from surreal.base.checkpoint import Checkpoint, open_checkpoint
-from surreal.base.errors import CheckpointError, ConfigError, ContractError, SurrealError
+from surreal.base.errors import CheckpointError, ContractError, SurrealError
 from surreal.base.pytorch import tensors_of
 from surreal.config import Config, accepted_names
 from surreal.distributed.experience.local import LocalShards
@@ -42,10 +42,6 @@ _SHAPES = "agents pass [B, ...], learners of trajectories [T + 1, B, ...]"
 def check_run(config: Config, *, resumed: Path | None = None) -> None:
     """Make environment, model, agent, replay and learner, and do one update on random rows that fit the spaces.
 
-    Args:
-        config: config of the run.
-        resumed: folder of a run that continues; None for a new run.
-
     Raises:
         SurrealError: something cannot be found, made or used; the message names the setting, or the line of user code.
     """
@@ -54,10 +50,6 @@ def check_run(config: Config, *, resumed: Path | None = None) -> None:
 
 def check_parts(config: Config, *, resumed: Path | None = None) -> EnvSpaces:
     """Make environment, model, replay and learner, with all of their settings, and what they are to begin with.
-
-    Args:
-        config: config of the run.
-        resumed: folder of a run that continues; None for a new run.
 
     Returns:
         The environment's spaces.
@@ -92,9 +84,7 @@ def check_parts(config: Config, *, resumed: Path | None = None) -> EnvSpaces:
 def try_update(config: Config, spaces: EnvSpaces | None = None) -> None:
     """Act on random rows, and learn from them once; torch's global generator stays unchanged.
 
-    Args:
-        config: config of the run.
-        spaces: spaces of its environment; None: they are found out. Without an observation space, nothing is tried.
+    Without an observation space, nothing is tried.
 
     Raises:
         SurrealError: a class of the run does not take them.
@@ -168,11 +158,9 @@ def _explaining(config: Config, section: str, does: str, calls: _Calls) -> Itera
         if calls.shape is not None:
             key, obs = "model.class", f"observations {calls.shape} ({_SHAPES})"
             problem = f"{model} fails for {obs} while {cls} {does} it"
-        source = config.source_of(key)
-        where = f" ({source})" if source else ""
         if cls.startswith("surreal.") and model.startswith("surreal."):
             problem += "; choose two that go together (docs/algorithms.md)"
-        raise ConfigError(f"{key} {problem}: {error_line(error)}{where}", key=key, source=source) from error
+        raise config.refusal(key, f"{key} {problem}: {error_line(error)}") from error
 
 
 def _own_checkpoint(config: Config, run_dir: Path) -> Checkpoint | None:

@@ -52,9 +52,6 @@ class GradientAgent:
     begin as copies of what is known by then.
 
     Args:
-        process: the frame.
-        config: see `gradients_config`.
-        stack: closes what is opened here.
         index: index of the agent among all of the run.
         on_episode: called with return, length and environment of each episode, on the agent's thread.
         threads: one of them takes the agent's turns.
@@ -175,8 +172,6 @@ class GradientSession:
     """The agents of one process, each on its own thread: one that waits for parameters holds up no other.
 
     Args:
-        process: the frame, of an agent or an RLX server.
-        stack: closes what is opened here.
         pool: pool of a server's sessions, which one agent plays; None: each agent has its own environments.
 
     Raises:

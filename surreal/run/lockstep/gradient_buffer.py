@@ -7,6 +7,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -32,54 +33,37 @@ class WaitLimits(NamedTuple):
     timeout_s: float  #: of a wait
 
 
+@dataclass(eq=False)
 class GradientBuffer:
     """Pushes the gradients of a learner's updates instead of stepping; used by one thread.
 
     The gradients of an update go together when it is done. Those of a learner that takes several steps go one by one,
     for each step begins where the one before ended: it waits for these parameters.
 
-    Args:
-        learner: the learner whose gradients are pushed from now on.
-        sender: to the parameter servers.
-        listener: listener of the learner's model.
-        waiting: when to wait.
-        counts: gives the env steps and episodes of this agent so far.
-        stop: ends a push that waits.
-        check_stop: called while waiting; what it raises ends the wait.
-
     Attributes:
         global_step: env steps of the whole run, as last heard.
     """
 
-    def __init__(
-        self,
-        learner: GradientLearner,
-        sender: GradientSender,
-        listener: TorchListener,
-        *,
-        waiting: WaitLimits,
-        counts: Callable[[], tuple[int, int]],
-        stop: threading.Event,
-        check_stop: Callable[[], object],
-    ) -> None:
+    learner: GradientLearner  #: the learner whose gradients are pushed from now on
+    sender: GradientSender
+    listener: TorchListener
+    waiting: WaitLimits
+    counts: Callable[[], tuple[int, int]]  #: gives the env steps and episodes of this agent so far
+    stop: threading.Event  #: ends a push that waits
+    check_stop: Callable[[], object]  #: called while waiting; what it raises ends the wait
+
+    def __post_init__(self) -> None:
         self.global_step = 0
-        self._learner = learner
-        self._sender = sender
-        self._listener = listener
-        self._waiting = waiting
-        self._counts = counts
-        self._stop = stop
-        self._check_stop = check_stop
         self._collected: dict[str, dict[str, Tensor]] = {}
         self._counted = (0, 0)
         self._pushed = self._applied = 0  # gradients, and how many of them are in the parameters
         self._was_in_vain = False  # the last wait
-        self._message = listener.message
+        self._message = self.listener.message
         self._waited_s = 0.0
         self._timeouts = 0
-        self._filters = FilterCounts(learner.model)
+        self._filters = FilterCounts(self.learner.model)
         self._filters.track()
-        learner.send_gradients(self._add)
+        self.learner.send_gradients(self._add)
 
     def finish_update(self) -> None:
         """Push what the update has come to, and take newer parameters, or wait for them.
@@ -90,7 +74,7 @@ class GradientBuffer:
         if self._collected:
             self._push()
         self._take_newest()
-        self._wait(self._waiting.most if self._was_in_vain else self._waiting.ahead)
+        self._wait(self.waiting.most if self._was_in_vain else self.waiting.ahead)
 
     def metrics(self) -> dict[str, float]:
         """Metrics: how long this agent has waited, and how often without success."""
@@ -105,45 +89,45 @@ class GradientBuffer:
             if gradients.group in self._collected:  # of a step before; what it left is not waited for
                 self._push()
             self._collected[gradients.group] = gradients.tensors
-        if self._learner.takes_several_steps:
+        if self.learner.takes_several_steps:
             self._push()
             self._wait(0)
 
     def _push(self) -> None:
         collected, self._collected = self._collected, {}
-        now = self._counts()
+        now = self.counts()
         steps, episodes = (total - before for total, before in zip(now, self._counted, strict=True))
-        pushed = self._sender.push(
+        pushed = self.sender.push(
             {**collected, **self._filters.pending()},
-            version=self._learner.model.version,
+            version=self.learner.model.version,
             env_steps=steps,
             episodes=episodes,
             updates=self._pushed + 1,
-            stop=self._stop,
+            stop=self.stop,
         )
         self._pushed += pushed.status == "ok"  # one that was refused leads to nothing
         is_finite = pushed.status != "not_finite"
         for group in collected:
-            self._learner.skipped.note(group, torch.tensor(0.0 if is_finite else math.nan))
+            self.learner.skipped.note(group, torch.tensor(0.0 if is_finite else math.nan))
         if pushed.status in ("ok", "not_finite"):  # what is not finite would be refused again and again
             self._filters.forget()
         self._counted = now
         self.global_step = max(self.global_step, pushed.global_step)
-        self._learner.on_global_step(self.global_step)
+        self.learner.on_global_step(self.global_step)
 
     def _wait(self, ahead: int) -> None:
         """Wait until no more gradients than these are not in the parameters."""
         started = time.monotonic()
         while self._pushed - self._applied > ahead:
-            self._check_stop()
-            if time.monotonic() - started >= self._waiting.timeout_s:
+            self.check_stop()
+            if time.monotonic() - started >= self.waiting.timeout_s:
                 if self._timeouts % _WARN_EVERY == 0:
                     what = "no parameters followed a gradient within %g s; continuing without them"
-                    logger.warning(what, self._waiting.timeout_s)
+                    logger.warning(what, self.waiting.timeout_s)
                 self._timeouts += 1
                 self._was_in_vain = True
                 break
-            self._listener.step()
+            self.listener.step()
             self._note_applied()
         else:
             self._was_in_vain = False
@@ -151,13 +135,13 @@ class GradientBuffer:
 
     def _take_newest(self) -> None:
         """Load the newest parameters, if they are newer."""
-        if self._listener.update_once():
+        if self.listener.update_once():
             self._note_applied()
 
     def _note_applied(self) -> None:
         """Find out what the loaded parameters hold; where a server that was restarted does not know, hope for all."""
-        message = self._listener.message
+        message = self.listener.message
         if message != self._message:
             self._message = message
-            applied = read_applied(message, self._sender.sender_id)
+            applied = read_applied(message, self.sender.sender_id)
             self._applied = self._pushed if applied is None else min(applied, self._pushed)

@@ -35,9 +35,6 @@ class LockstepLearner(LearnerSession):
     """Acts and learns in turn from one checkpoint to the next: `begin`, `run` and `end`, once each.
 
     Args:
-        process: the frame.
-        stack: closes what is opened here.
-        store: store of the run's checkpoints.
         on_episode: called with return, length and environment of each episode of the agents.
         score: evaluates the newest parameters, a few times in each interval; true ends the interval.
         is_resumed: whether checkpoints in the run's folder are its own.

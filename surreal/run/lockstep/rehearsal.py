@@ -48,7 +48,6 @@ class Rehearsal:
 
     Args:
         config: config of the run, made small by `small_config` or `smallest_config`.
-        stack: closes what is opened here.
         pool: environments to act in, which the stack closes; None: the configuration's.
 
     Attributes:
@@ -161,12 +160,7 @@ def _changed(config: Config, changes: dict[str, dict[str, Any]]) -> Config:
 
 
 class RandomEnv(gymnasium.Env[Any, Any]):
-    """Draws observations from a space. A tenth of the steps end their episode, half of these by truncation.
-
-    Args:
-        observation_space: observation space of the environment whose place it takes.
-        action_space: action space of that environment.
-    """
+    """Draws observations from a space. A tenth of the steps end their episode, half of these by truncation."""
 
     def __init__(self, observation_space: gymnasium.Space[Any], action_space: gymnasium.Space[Any]) -> None:
         self.observation_space = observation_space

@@ -24,8 +24,6 @@ class LockstepSession:
     """The checkpoint intervals of a run, one after another, each with a `LockstepLearner`.
 
     Args:
-        process: the frame, of the learner.
-        stack: closes what is opened here.
         score: evaluates the newest parameters; returns whether they reach the goal, and has told the run then.
     """
 

@@ -66,9 +66,6 @@ class Callbacks:
     """Calls those that override a method, in their order; a method without an override costs almost nothing.
 
     What one raises is wrapped into a `UserCodeError` that names the method, its file and line.
-
-    Args:
-        callbacks: callbacks of this process.
     """
 
     def __init__(self, callbacks: Sequence[Callback] = ()) -> None:

@@ -27,10 +27,8 @@ class SinkFeeder:
     """Feeds sinks; `step` again and again, in one thread.
 
     Args:
-        run_dir: the run's folder.
         makers: makers of the sinks, by the names of their classes; each is called when there is something to hand over
             first, since one may take seconds. None leaves a sink to another process.
-        clock: seconds, monotonic.
     """
 
     def __init__(

@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from surreal.base.errors import ConfigError
 from surreal.config import Config, accepted_names, check_args, import_class
 from surreal.config.schema.fields import ClassSection
 from surreal.run.observers.callback import Callback, Callbacks
@@ -33,36 +32,22 @@ def check_observers(config: Config) -> None:
         try:
             cls.require()
         except ImportError as error:
-            raise _refused(config, f"sinks.{place}.class", f"{cls.__qualname__} {error}") from error
+            key = f"sinks.{place}.class"
+            raise config.refusal(key, f"{key}: {cls.__qualname__} {error}") from error
 
 
 def make_callbacks(config: Config, **offered: Any) -> Callbacks:
     """Make the callbacks of a process.
 
-    Args:
-        config: config of the run.
-        offered: `run`, `process`, `run_dir` and `seed`.
-
     Raises:
         ConfigError: one cannot be made.
     """
-    return Callbacks(
-        [
-            _make(config, f"callbacks.{place}", settings, Callback, offered)
-            for place, settings in enumerate(config.callbacks)
-        ]
-    )
+    found = enumerate(config.callbacks)
+    return Callbacks([_make(config, f"callbacks.{place}", settings, Callback, offered) for place, settings in found])
 
 
 def make_feeder(config: Config, run_dir: Path, *, is_last: bool, **offered: Any) -> SinkFeeder:
-    """Make what feeds the sinks of a run's metrics.
-
-    Args:
-        config: config of the run.
-        run_dir: the run's folder.
-        is_last: whether no other process feeds them later; else those that wait for the end are left to it.
-        offered: `run` and `process`.
-    """
+    """Make what feeds the sinks of a run's metrics."""
     given = {**offered, "run_dir": run_dir, "seed": config.seed}
 
     def maker(place: int, settings: ClassSection) -> Callable[[], MetricSink] | None:
@@ -82,15 +67,10 @@ def _make(config: Config, key: str, settings: ClassSection, base: type[T], offer
     try:
         return cls(**given, **args)
     except (TypeError, ValueError, ImportError, OSError) as error:
-        raise _refused(config, key, f"{cls.__qualname__} cannot be made: {error}") from error
+        raise config.refusal(key, f"{key}: {cls.__qualname__} cannot be made: {error}") from error
 
 
 def _find(config: Config, key: str, settings: ClassSection, base: type[T]) -> tuple[type[T], dict[str, Any]]:
     cls = import_class(settings.class_path, base, key=f"{key}.class", source=config.source_of(f"{key}.class"))
     given = [name for name in _OFFERED if name in accepted_names(cls) and name not in settings.args]
     return cls, check_args(cls, settings.args, f"{key}.args", given=given, source_of=config.source_of)
-
-
-def _refused(config: Config, key: str, problem: str) -> ConfigError:
-    source = config.source_of(key)
-    return ConfigError(f"{key}: {problem}{f' ({source})' if source else ''}", key=key, source=source)

@@ -176,12 +176,7 @@ T = TypeVar("T", bound=RoleArguments)
 
 
 def parse(role: Role, argv: Sequence[str] | None) -> RoleArguments:
-    """Parse the arguments of a role process; wrong ones end the process with exit code 2.
-
-    Args:
-        role: role of the process.
-        argv: arguments without the program's name; None: those of this process.
-    """
+    """Parse the arguments of a role process; wrong ones end the process with exit code 2."""
     return parse_into(RoleArguments, role, argv)
 
 

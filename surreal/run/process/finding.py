@@ -51,13 +51,7 @@ class RunOverError(ConfigError):
 
 
 def named_folder(name: str | os.PathLike[str] | None, runs: Path = RUNS_FOLDER) -> RunFolder | None:
-    """Find the folder of a run; None if there is no such run.
-
-    Args:
-        name: a path to the folder, the name of a folder below `runs`, or the run's id; None: the newest run in
-            progress, else the newest run.
-        runs: folder of runs.
-    """
+    """Find the folder of a run; None if there is no such run."""
     if name is None:
         running, newest = newest_running(runs), _newest(runs)
         # A killed run leaves its address behind.

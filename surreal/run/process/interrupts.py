@@ -22,11 +22,7 @@ CHECKPOINT_SIGNAL = signal.SIGUSR1
 
 
 def set_at_signals(stop: threading.Event, *, is_abortable: bool = False) -> Sequence[signal.Signals]:
-    """Set an event at SIGINT, SIGTERM and SIGHUP.
-
-    Args:
-        stop: the event.
-        is_abortable: whether the third SIGINT, and any after it, raises KeyboardInterrupt.
+    """Set an event at SIGINT, SIGTERM and SIGHUP; if it is abortable, the third SIGINT raises KeyboardInterrupt.
 
     Returns:
         The signals so far; the list grows.

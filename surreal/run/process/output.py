@@ -16,7 +16,6 @@ class Output:
     """A stream that never raises: the first failure is reported, and later output is dropped; for any thread.
 
     Args:
-        stream: target.
         on_failure: called once with the reason, on the writing thread.
     """
 

@@ -103,11 +103,6 @@ def stored_config(client: RedisClient, overrides: Sequence[str] = ()) -> Config:
 def decode_config(client: RedisClient, value: bytes, overrides: Sequence[str] = ()) -> Config:
     """Decode a configuration as Redis has it; see `stored_config`.
 
-    Args:
-        client: client of the Redis, for messages.
-        value: what is stored; b"" if nothing is.
-        overrides: for this process.
-
     Raises:
         ConfigError: nothing that makes sense is stored, or an override is wrong.
         ContractError: a version of Surreal whose format differs has registered it.
@@ -150,13 +145,6 @@ def register(
     The configuration of a launcher or learner replaces that of other processes, which notice it in `compare`.
     Otherwise, a different one is replaced only if no process that agreed with it is alive. The caller has claimed its
     name already, so if two register at the same time, the second finds the first alive.
-
-    Args:
-        client: client of the run.
-        config: configuration of this process.
-        registrant: this process.
-        parameter_client: where the parameters are, if that is another server.
-        stop: ends the wait of a process whose Redis user may not register.
 
     Returns:
         Whether it replaced the configuration of processes without a launcher or learner; see `take_over`.
@@ -230,11 +218,6 @@ def _may_be_refused(registrant: Registrant) -> Iterator[None]:
 
 def require_fresh(client: RedisClient, policy: str, parameter_client: RedisClient | None = None) -> None:
     """Refuse to continue a finished run by accident.
-
-    Args:
-        client: client of the run.
-        policy: name of the parameters.
-        parameter_client: where the parameters are, if that is another server.
 
     Raises:
         ConfigError: the run has parameters in Redis, but no process of it is alive.

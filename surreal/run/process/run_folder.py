@@ -118,11 +118,6 @@ class RunFolder:
     def begin(self, config: Config, run: str, started: float) -> None:
         """Record that a run begins or is resumed here; nothing can refuse it after this.
 
-        Args:
-            config: configuration of the run.
-            run: its id.
-            started: now, s since 1970.
-
         Raises:
             FolderError: it cannot be written.
         """
@@ -183,11 +178,7 @@ class RunFolder:
             return None
 
     def read_address(self, given: str | None = None) -> tuple[FoundAddress, str] | None:
-        """Read the address of the run's Redis and the run's id; None if the run is over.
-
-        Args:
-            given: address from the user, whose host may be sent secrets.
-        """
+        """Read the address of the run's Redis and the run's id; None if the run is over."""
         from surreal.distributed.connection.address import FoundAddress  # with redis, which completion does not need
 
         try:

@@ -42,12 +42,7 @@ _PORTION = 100
 
 
 class EvaluationSession:
-    """Rounds, their book-keeping, and their videos.
-
-    Args:
-        process: the frame.
-        stack: closes what is opened here.
-    """
+    """Rounds, their book-keeping, and their videos."""
 
     def __init__(self, process: RoleProcess, stack: ExitStack) -> None:
         config = self.config = process.config

@@ -48,13 +48,7 @@ _MOST_SENDERS = 1024
 
 
 class GradientIntake:
-    """The gradients of all agents, in the order in which they were pushed, as an intake of updates.
-
-    Args:
-        queue: where they wait.
-        server: steps down them.
-        rng: rng of the process.
-    """
+    """The gradients of all agents, in the order in which they were pushed, as an intake of updates."""
 
     is_stepped = False
     stream_mode: Literal["window", "consume"] = "window"

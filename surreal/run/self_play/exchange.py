@@ -34,12 +34,7 @@ class Games(NamedTuple):
 
 
 class LeagueExchange:
-    """The keys of one policy's league; every method is one or two round trips.
-
-    Args:
-        client: client of the run, at the parameter server.
-        policy: that learns.
-    """
+    """The keys of one policy's league; every method is one or two round trips."""
 
     def __init__(self, client: RedisClient, policy: str) -> None:
         self._client = client

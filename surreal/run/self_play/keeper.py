@@ -14,6 +14,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,40 +33,20 @@ FOLDER_NAME, LEAGUE_NAME = "self_play", "league.json"
 _INTERVAL_S = 1.0
 
 
+@dataclass(eq=False)
 class LeagueKeeper:
-    """Keeps the league of one learner. Used by the learner's thread.
+    """Keeps the league of one learner. Used by the learner's thread."""
 
-    Args:
-        exchange: where agents find it.
-        league: new; it takes over what the folder has.
-        folder: folder of its files; made if missing.
-        every_env_steps: every env steps of the run, after which the learner is kept as another version.
-        every_updates: every updates of the learner, likewise; None: by env steps alone.
-        metadata: further entries of a version's file: the run, its configuration.
-        stop: ends waits for Redis.
-        clock: seconds, monotonic.
-    """
+    exchange: LeagueExchange  #: where agents find it
+    league: League  #: new; it takes over what the folder has
+    folder: Path  #: folder of its files; made if missing
+    metadata: Mapping[str, Any]  #: further entries of a version's file: the run, its configuration
+    every_env_steps: int  #: every env steps of the run, after which the learner is kept as another version
+    every_updates: int | None = None  #: every updates of the learner, likewise; None: by env steps alone
+    stop: threading.Event | None = None  #: ends waits for Redis
+    clock: Callable[[], float] = time.monotonic  #: seconds, monotonic
 
-    def __init__(
-        self,
-        exchange: LeagueExchange,
-        league: League,
-        folder: Path,
-        *,
-        every_env_steps: int,
-        every_updates: int | None = None,
-        metadata: Mapping[str, Any],
-        stop: threading.Event | None = None,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.league = league
-        self._exchange = exchange
-        self._folder = folder
-        self._every_env_steps = every_env_steps
-        self._every_updates = every_updates
-        self._metadata = metadata
-        self._stop = stop
-        self._clock = clock
+    def __post_init__(self) -> None:
         self._copy: Module | None = None  # of the model, to publish versions by
         self._looked_s = -float("inf")
         self._written = ""
@@ -76,8 +57,8 @@ class LeagueKeeper:
         Raises:
             CheckpointError: the league's file is damaged.
         """
-        self._folder.mkdir(parents=True, exist_ok=True)
-        path = self._folder / LEAGUE_NAME
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path = self.folder / LEAGUE_NAME
         if path.exists():
             try:
                 self.league.load_json(json.loads(path.read_text()))
@@ -85,18 +66,12 @@ class LeagueKeeper:
                 raise CheckpointError(f"{path} cannot be read ({error}); move it away to begin a new league") from error
         self.league.versions = [each for each in self.league.versions if self._file(each.version).exists()]
         kept = {self._file(each.version) for each in self.league.versions}
-        for file in self._folder.glob("*.safetensors"):
+        for file in self.folder.glob("*.safetensors"):
             if file not in kept:
                 file.unlink()
 
     def step(self, model: Module, *, version: int, env_steps: int, updates: int) -> None:
         """Keep the learner as it is now, if that is due, and see to the league now and then.
-
-        Args:
-            model: model of the learner.
-            version: version of its parameters, as they were published last.
-            env_steps: env steps of the run.
-            updates: updates of the learner.
 
         Raises:
             DivergedError: its parameters are not finite.
@@ -105,24 +80,24 @@ class LeagueKeeper:
         if self._is_due(version, env_steps, updates):
             self._keep(model, version, env_steps, updates)
             self._looked_s = -float("inf")
-        if self._clock() - self._looked_s < _INTERVAL_S:
+        if self.clock() - self._looked_s < _INTERVAL_S:
             return
-        self._looked_s = self._clock()
+        self._looked_s = self.clock()
         try:
-            for played in self._exchange.take_games():
+            for played in self.exchange.take_games():
                 self.league.count(*played)
-            for missing in self._exchange.find_missing(each.version for each in self.league.versions):
+            for missing in self.exchange.find_missing(each.version for each in self.league.versions):
                 self._publish_again(missing, model)
             self._tell()
         except RedisError as error:
             logger.debug("the league waits for Redis: %s", error)
         except OSError as error:
-            logger.warning("%s is not written: %s", self._folder / LEAGUE_NAME, error)
+            logger.warning("%s is not written: %s", self.folder / LEAGUE_NAME, error)
 
     def finish(self) -> None:
         """Count the last games."""
         try:
-            for played in self._exchange.take_games():
+            for played in self.exchange.take_games():
                 self.league.count(*played)
             self._tell()
         except (RedisError, OSError) as error:
@@ -145,8 +120,8 @@ class LeagueKeeper:
         newest = self.league.newest
         if newest is None or version <= newest.version:
             return newest is None and version > 0
-        is_by_updates = self._every_updates is not None and updates - newest.updates >= self._every_updates
-        return is_by_updates or env_steps - newest.env_steps >= self._every_env_steps
+        is_by_updates = self.every_updates is not None and updates - newest.updates >= self.every_updates
+        return is_by_updates or env_steps - newest.env_steps >= self.every_env_steps
 
     def _keep(self, model: Module, version: int, env_steps: int, updates: int) -> None:
         copied = self._copied(model)
@@ -155,12 +130,12 @@ class LeagueKeeper:
         place = {"version": version, "env_steps": env_steps, "updates": updates, "model": copied.header()}
         try:
             save_checkpoint(
-                self._file(version), copied.tensors(), {**self._metadata, "kind": "policy", **place}, step=version
+                self._file(version), copied.tensors(), {**self.metadata, "kind": "policy", **place}, step=version
             )
         except CheckpointError as error:
             logger.warning("version %d does not become an opponent: %s", version, error)
             return
-        self._exchange.publish(copied, version, self._stop)
+        self.exchange.publish(copied, version, self.stop)
         for gone in self.league.add(version, env_steps=env_steps, updates=updates):
             self._file(gone).unlink(missing_ok=True)
             self._forget(gone)
@@ -175,7 +150,7 @@ class LeagueKeeper:
             logger.warning("version %d is no longer an opponent: %s", version, error)
             self.league.versions = [each for each in self.league.versions if each.version != version]
             return
-        self._exchange.publish(copied, version, self._stop)
+        self.exchange.publish(copied, version, self.stop)
 
     def _copied(self, model: Module) -> Module:
         if self._copy is None:
@@ -184,18 +159,18 @@ class LeagueKeeper:
 
     def _forget(self, version: int) -> None:
         try:
-            self._exchange.remove(version)
+            self.exchange.remove(version)
         except RedisError as error:
             logger.debug("version %d stays in Redis: %s", version, error)
 
     def _tell(self) -> None:
         """Write the table where agents, and people, find it, if it has changed or was lost."""
         table = self.league.to_json()
-        self._exchange.write_table(table)
+        self.exchange.write_table(table)
         text = json.dumps(table, indent=2) + "\n"
         if text != self._written:
-            write_whole(self._folder / LEAGUE_NAME, text)
+            write_whole(self.folder / LEAGUE_NAME, text)
             self._written = text
 
     def _file(self, version: int) -> Path:
-        return self._folder / f"{version:010d}.safetensors"
+        return self.folder / f"{version:010d}.safetensors"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -47,37 +48,23 @@ class _Game(NamedTuple):
     us: int  #: number of the agent's player
 
 
+@dataclass(eq=False)
 class PastSelves:
-    """Opponents of a `GamePool` of two players; used by the acting thread.
+    """Opponents of a `GamePool` of two players; used by the acting thread."""
 
-    Args:
-        exchange: where the league is.
-        make_agent: makes an agent with its own model, for a past version.
-        drawing: how opponents are chosen.
-        rng: draws them.
-        clock: seconds, monotonic.
-    """
+    exchange: LeagueExchange  #: where the league is
+    make_agent: Callable[[], Agent]  #: makes an agent with its own model, for a past version
+    drawing: Drawing  #: how opponents are chosen
+    rng: np.random.Generator  #: draws them
+    clock: Callable[[], float] = time.monotonic  #: seconds, monotonic
 
-    def __init__(
-        self,
-        exchange: LeagueExchange,
-        make_agent: Callable[[], Agent],
-        drawing: Drawing,
-        *,
-        rng: np.random.Generator,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __post_init__(self) -> None:
         self.league = League()
-        self._exchange = exchange
-        self._make_agent = make_agent
-        self._drawing = drawing
-        self._rng = rng
-        self._clock = clock
         self._agents: dict[int, Agent] = {}  # by version
         self._missing: set[int] = set()  # what could not be loaded, until the next look at the league
         self._games: dict[int, _Game] = {}
-        self._bench: list[PastVersion | None] = [None] * drawing.at_once  # who plays at this time
-        self._played = [0] * drawing.at_once  # games of each
+        self._bench: list[PastVersion | None] = [None] * self.drawing.at_once  # who plays at this time
+        self._played = [0] * self.drawing.at_once  # games of each
         self._results: dict[int, Games] = {}
         self._looked_s = -float("inf")
         self._past = self._own = 0
@@ -86,13 +73,13 @@ class PastSelves:
     def begin(self, game: int) -> PlayerRoles:
         """Draw who plays the next game of this number."""
         self._games.pop(game, None)
-        us = int(self._rng.integers(2))
+        us = int(self.rng.integers(2))
         ours = np.arange(2) == us
         both = np.ones(2, np.bool_)
-        drawn = None if self._rng.random() < self._drawing.newest_share else self._draw()
+        drawn = None if self.rng.random() < self.drawing.newest_share else self._draw()
         if drawn is None:
             self._own += 1
-            return PlayerRoles(both, both if self._drawing.learns_both else ours)
+            return PlayerRoles(both, both if self.drawing.learns_both else ours)
         self._past += 1
         self._games[game] = _Game(drawn.version, us)
         return PlayerRoles(ours, ours)
@@ -120,7 +107,7 @@ class PastSelves:
         order: list[NDArray[np.int64]] = []
         for version in np.unique(versions).tolist():
             rows = np.flatnonzero(versions == version)
-            explore = np.full(len(rows), self._drawing.explores)
+            explore = np.full(len(rows), self.drawing.explores)
             mask = None if action_mask is None else action_mask[rows]
             acted = self._agents[version].act_batch(tree.take(obs, rows), explore, slots[rows], is_first[rows], mask)
             parts.append(acted.actions)
@@ -131,12 +118,12 @@ class PastSelves:
 
     def maintain(self) -> None:
         """Report results and look at the league, once a second."""
-        if self._clock() - self._looked_s < _INTERVAL_S:
+        if self.clock() - self._looked_s < _INTERVAL_S:
             return
-        self._looked_s = self._clock()
+        self._looked_s = self.clock()
         try:
             self._report()
-            table = self._exchange.read_table()
+            table = self.exchange.read_table()
             if table is not None:
                 self.league.load_json(table)
         except RedisError as error:
@@ -171,7 +158,7 @@ class PastSelves:
 
     def _report(self) -> None:
         if self._results:
-            self._exchange.report(self._results.values())
+            self.exchange.report(self._results.values())
             self._results = {}
 
     def _draw(self) -> PastVersion | None:
@@ -180,13 +167,13 @@ class PastSelves:
         Each one drawn plays some games: forward passes of a few versions with many rows each take less time than those
         of many with one. All play equally many, so each has its share of the games all the same.
         """
-        versions, place = self.league.versions, int(self._rng.integers(len(self._bench)))
+        versions, place = self.league.versions, int(self.rng.integers(len(self._bench)))
         drawn = self._bench[place]
         if drawn is None or self._played[place] >= _GAMES_IN_A_ROW:
             if not versions:
                 return None
-            weights = self.league.weights(self._drawing.sampling, exponent=self._drawing.exponent)
-            drawn = versions[int(self._rng.choice(len(versions), p=weights))]
+            weights = self.league.weights(self.drawing.sampling, exponent=self.drawing.exponent)
+            drawn = versions[int(self.rng.choice(len(versions), p=weights))]
             self._bench[place], self._played[place] = drawn, 0
         self._played[place] += 1
         if not self._is_loaded(drawn):
@@ -202,9 +189,9 @@ class PastSelves:
         if version in self._missing:
             return False
         try:
-            published = self._exchange.fetch(version)
+            published = self.exchange.fetch(version)
             if published is not None:
-                agent = self._make_agent()
+                agent = self.make_agent()
                 tensors, header = published.decode()
                 agent.model.load_tensors(tensors, version, header)
                 agent.global_step = wanted.env_steps  # it explores as it did then

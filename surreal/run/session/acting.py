@@ -48,10 +48,6 @@ class ActingSession:
         session.run()
 
     Args:
-        process: the frame.
-        stack: closes what is opened here.
-        pool: the environments.
-        spaces: spaces of the environments, as the agent sees them.
         is_greedy: act as well as the agent can, and record nothing.
         on_full: what to do with experience that a full replay does not take; None: as `sender.on_full` says.
         rounds: has the agent wait for parameters that learned from what it sent; None never waits.
@@ -118,11 +114,7 @@ class ActingSession:
         process.startup.mark_restored()
 
     def run(self, *checks: Callable[[], object]) -> None:
-        """Act until the run ends, or has its env steps.
-
-        Args:
-            checks: called in each turn of the loop; what they raise ends it.
-        """
+        """Act until the run ends, or has its env steps."""
         # An RLX server without sessions is ready for them.
         limit, notice = self._process.config.run.max_env_steps, WaitNotice(logger, is_idle=True)
         while not self._process.should_stop():
@@ -198,10 +190,6 @@ class AgentWaits:
 
     Before it begins it is neither, so an agent that has just come is busy for a part of the last seconds only: then
     the sum over all agents is what they did together, also while their number changes.
-
-    Args:
-        waited_s: how long it has waited so far, in all.
-        clock: seconds, monotonic.
     """
 
     def __init__(self, waited_s: Callable[[], float], clock: Callable[[], float] = time.monotonic) -> None:
@@ -222,12 +210,6 @@ class AgentWaits:
 
 def saved_agent(policy: SavedPolicy, config: Config, spaces: Spaces, *, rng: np.random.Generator) -> Agent:
     """Make an agent that acts with a saved policy, and never explores.
-
-    Args:
-        policy: what `load_policy` gave.
-        config: the policy's, perhaps with other settings.
-        spaces: spaces of the environments, as the agent sees them.
-        rng: rng of the agent.
 
     Raises:
         CheckpointError: the parameters do not fit the configuration's model, or the exported policy the spaces.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from surreal.base.checkpoint import Checkpoint, RunCheckpoints
@@ -30,8 +31,6 @@ class PrioritiesSaver:
     """Saves a replay's priorities every few seconds and reads them again; does nothing for a replay without any.
 
     Args:
-        replay: replay of the learner.
-        run_dir: the run's folder.
         rank: rank of the learner; each has a replay, and a file.
     """
 
@@ -68,39 +67,24 @@ class PrioritiesSaver:
         self._due_s = ended_s + max(_INTERVAL_S, (ended_s - started_s) / _SHARE)
 
 
+@dataclass(eq=False)
 class Checkpointing:
     """Writes a checkpoint every `checkpoint.interval_updates` and every `checkpoint.checkpoint_time_interval`.
-
-    Args:
-        config: the whole configuration.
-        learner: the learner that is saved.
-        replay: has its own counts.
-        broadcaster: knows the version.
-        store: store of this run.
-        clock: seconds, monotonic.
 
     Attributes:
         on_save: called with path and updates when a checkpoint is written.
     """
 
-    def __init__(
-        self,
-        config: Config,
-        learner: LearnerView,
-        replay: BatchSource,
-        broadcaster: Broadcaster,
-        store: RunCheckpoints,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._config = config
-        self._learner = learner
-        self._replay = replay
-        self._broadcaster = broadcaster
-        self._store = store
-        self._clock = clock
+    config: Config  #: the whole configuration
+    learner: LearnerView  #: the learner that is saved
+    replay: BatchSource  #: has its own counts
+    broadcaster: Broadcaster  #: knows the version
+    store: RunCheckpoints  #: store of this run
+    clock: Callable[[], float] = time.monotonic  #: seconds, monotonic
+
+    def __post_init__(self) -> None:
         self.on_save: Callable[[str, int], object] = lambda _, __: None
-        self._last_s = clock()
+        self._last_s = self.clock()
         self._last_updates = 0
 
     def restore(self, *, is_resumed: bool) -> bool:
@@ -115,86 +99,86 @@ class Checkpointing:
                 others hold none.
         """
         found = self._find(is_resumed=is_resumed)
-        self._store.begin()
+        self.store.begin()
         if found is None:
             return False
         if found.metadata.get("kind") != "learner":
             # A policy alone: a start for the network, while all that is counted starts again.
-            self._learner.model.load_tensors(policy_tensors(found), header=policy_header(found))
+            self.learner.model.load_tensors(policy_tensors(found), header=policy_header(found))
             logger.info("beginning with the policy in %s", found.path)
             return True
         self._take_over(found)
         self._take_over_counts(found)
-        logger.info("restored %s: %d updates", found.path, self._learner.updates)
+        logger.info("restored %s: %d updates", found.path, self.learner.updates)
         return True
 
     def go_back(self) -> str:
         """Take over the run's newest whole checkpoint, but none of its counts; returns its file, "" without one."""
-        found = self._store.newest_whole()
+        found = self.store.newest_whole()
         if found is None:
             return ""
-        updates, global_step = self._learner.updates, self._learner.global_step
+        updates, global_step = self.learner.updates, self.learner.global_step
         self._take_over(found)
-        self._learner.updates = updates
-        self._learner.on_global_step(global_step)
+        self.learner.updates = updates
+        self.learner.on_global_step(global_step)
         return found.path
 
     def begin(self) -> None:
         """Count from here: what the learner begins with needs no checkpoint."""
-        self._last_updates = self._learner.updates
+        self._last_updates = self.learner.updates
 
     def save(self) -> None:
         """Write the whole state."""
-        state = self._learner.state_dict()
+        state = self.learner.state_dict()
         metadata = {
             "kind": "learner",
             "state": state["state"],
-            "replay": self._replay.state_dict(),
-            "random": random_state(self._replay.rng),
-            "version": self._broadcaster.version,
-            "config": plain_config(self._config),
+            "replay": self.replay.state_dict(),
+            "random": random_state(self.replay.rng),
+            "version": self.broadcaster.version,
+            "config": plain_config(self.config),
         }
-        path = self._store.save(self._learner.updates, state["tensors"], metadata)
-        self._last_s = self._clock()
-        self._last_updates = self._learner.updates
-        logger.info("checkpoint %s at update %d", path, self._learner.updates)
-        self.on_save(str(path), self._learner.updates)
+        path = self.store.save(self.learner.updates, state["tensors"], metadata)
+        self._last_s = self.clock()
+        self._last_updates = self.learner.updates
+        logger.info("checkpoint %s at update %d", path, self.learner.updates)
+        self.on_save(str(path), self.learner.updates)
 
     def after_update(self) -> None:
         """Save if the updates since the last checkpoint are enough."""
-        interval = self._config.checkpoint.interval_updates
-        if interval is not None and self._learner.updates - self._last_updates >= interval:
+        interval = self.config.checkpoint.interval_updates
+        if interval is not None and self.learner.updates - self._last_updates >= interval:
             self.save()
 
     def save_if_due(self) -> None:
         """Save if the time since the last checkpoint is enough, and something was learned."""
-        if self._clock() - self._last_s >= self._config.checkpoint.checkpoint_time_interval:
+        if self.clock() - self._last_s >= self.config.checkpoint.checkpoint_time_interval:
             self.finish()
-            self._last_s = self._clock()
+            self._last_s = self.clock()
 
     def finish(self) -> None:
         """Keep what was learned last."""
-        if self._learner.updates > self._last_updates:
+        if self.learner.updates > self._last_updates:
             self.save()
 
     def close(self) -> None:
         """Wait up to `checkpoint.upload_timeout_s` for uploads, and log those that did not arrive."""
-        self._store.finish(self._config.checkpoint.upload_timeout_s)
+        self.store.finish(self.config.checkpoint.upload_timeout_s)
 
     def metrics(self) -> dict[str, float]:
         """Metrics of saved and uploaded checkpoints."""
-        return self._store.metrics()
+        return self.store.metrics()
 
     def _take_over_counts(self, found: Checkpoint) -> None:
         """Continue the counts of versions, env steps and samples; what no run can have counted is reported and left."""
         try:
-            self._broadcaster.propose(checked_count(found.metadata["version"]))
+            self.broadcaster.propose(checked_count(found.metadata["version"]))
         except (KeyError, ValueError) as error:
             logger.warning("%s has no version to continue from: %s; versions start over", found.path, error)
-        if not self._store.is_own(found):
+        if not self.store.is_own(found):
             return
         try:
-            self._replay.load_state_dict(found.metadata["replay"])
+            self.replay.load_state_dict(found.metadata["replay"])
         except (KeyError, ValueError) as error:
             logger.warning("%s has no counts of the replay to continue from: %s", found.path, error)
         self._go_on_drawing(found)
@@ -202,25 +186,25 @@ class Checkpointing:
     def _go_on_drawing(self, found: Checkpoint) -> None:
         """Take over the random generators' states, so that nothing is drawn twice; without them they start again."""
         try:
-            set_random_state(found.metadata["random"], self._replay.rng)
+            set_random_state(found.metadata["random"], self.replay.rng)
         except (KeyError, ValueError) as error:
             logger.info("random generators start again: %s", error)
 
     def _take_over(self, found: Checkpoint) -> None:
-        self._learner.load_state_dict({"tensors": found.tensors, "state": found.metadata["state"]})
+        self.learner.load_state_dict({"tensors": found.tensors, "state": found.metadata["state"]})
 
     def _find(self, *, is_resumed: bool) -> Checkpoint | None:
-        restore = self._config.checkpoint.restore
+        restore = self.config.checkpoint.restore
         if is_resumed:
-            found = self._store.newest_whole()
-            if found is not None or self._store.names():
+            found = self.store.newest_whole()
+            if found is not None or self.store.names():
                 return found
-        elif self._store.names():
+        elif self.store.names():
             raise ConfigError(
-                f"{self._store.folder} holds checkpoints of an earlier run; --resume continues with it, "
+                f"{self.store.folder} holds checkpoints of an earlier run; --resume continues with it, "
                 "--run NAME or --run-dir DIR begins another",
                 key="--run-dir",
             )
         if restore is None or restore in OWN_CHECKPOINTS:
             return None
-        return self._store.load(policy_file(restore))
+        return self.store.load(policy_file(restore))

@@ -47,11 +47,7 @@ class SteppedIntake:
                 pass
 
     def next_batch(self, timeout_s: float = 0.0) -> Any:
-        """Return the next batch, made only now, with the priorities of the last one. None if the limiter allows none.
-
-        Args:
-            timeout_s: ignored; nothing comes while this thread waits.
-        """
+        """Make the next batch, with the priorities of the last one; None if the limiter allows none."""
         while not len(self._replay.fetcher_queue):
             if not self._replay.step(0.0):
                 return None

@@ -29,9 +29,6 @@ logger = logging.getLogger(__name__)
 class OwnFolder:
     """Claims the folder of a learner: `begin` after all checks, `finish` at the end, then `release`.
 
-    Args:
-        process: process of the learner.
-
     Raises:
         BusyError: another process writes there.
         CheckpointError: the run is to continue from one of its checkpoints that is not there.
@@ -139,12 +136,7 @@ def _remove_if_empty(folder: Path) -> None:
 
 
 def set_torch_threads(learner: LearnerConfig, variables: Mapping[str, str] = os.environ) -> None:
-    """Set the number of torch's threads, if the configuration has it; for the thread that learns.
-
-    Args:
-        learner: its settings.
-        variables: variables of the environment; torchrun says there how many ranks share this machine.
-    """
+    """Set the number of torch's threads, if the configuration has it; for the thread that learns."""
     if learner.threads == "all":
         ranks_here = int(variables.get("LOCAL_WORLD_SIZE", learner.ranks))
         torch.set_num_threads(max(1, count_cores() // ranks_here))

@@ -100,12 +100,7 @@ def fill_replay(process: RoleProcess, path: Path) -> None:
 
 
 def run_offline_learner(arguments: RoleArguments, run: Callable[[RoleArguments], int]) -> int:
-    """Run a learner that no launcher started: with the settings of offline training, and a Redis if none is named.
-
-    Args:
-        arguments: arguments of the learner; `offline` is set.
-        run: runs the learner with final arguments; returns its exit code.
-    """
+    """Run a learner that no launcher started: with the settings of offline training, and a Redis if none is named."""
     try:
         source = arguments.config
         if arguments.offline is None or source is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 
 from surreal.base.contracts import BatchSource, Broadcaster, LearnerView
 from surreal.base.errors import CodecError, ContractError, DivergedError, SurrealError
@@ -21,44 +22,27 @@ logger = logging.getLogger(__name__)
 GOOD_UPDATES = 1000
 
 
+@dataclass(eq=False)
 class Publishing:
     """Broadcasts a learner's parameters every `broadcast.interval_updates`, but not within `broadcast.interval_s`.
 
     What a consuming stream handed out is committed after the broadcast that includes it, so a learner that dies loses
     nothing.
 
-    Args:
-        config: the whole configuration.
-        client: client of the run, at the parameter server.
-        model: what is published.
-        learner: improves it.
-        replay: where the batches come from.
-        broadcaster: broadcaster of the model.
-        clock: seconds, monotonic.
-
     Attributes:
         applied: gives what `write_progress` tells of gradients.
         on_publish: called with version and updates when parameters have gone out.
     """
 
-    def __init__(
-        self,
-        config: Config,
-        client: RedisClient,
-        model: Module,
-        learner: LearnerView,
-        replay: BatchSource,
-        broadcaster: Broadcaster,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._config = config
-        self._client = client
-        self._model = model
-        self._learner = learner
-        self._replay = replay
-        self._broadcaster = broadcaster
-        self._clock = clock
+    config: Config  #: the whole configuration
+    client: RedisClient  #: client of the run, at the parameter server
+    model: Module  #: what is published
+    learner: LearnerView  #: improves it
+    replay: BatchSource  #: where the batches come from
+    broadcaster: Broadcaster  #: broadcaster of the model
+    clock: Callable[[], float] = time.monotonic  #: seconds, monotonic
+
+    def __post_init__(self) -> None:
         self.applied: Callable[[], Mapping[str, int] | None] = lambda: None
         self.on_publish: Callable[[int, int], object] = lambda _, __: None
         self._last_s = -float("inf")
@@ -66,8 +50,8 @@ class Publishing:
 
     def has_parameters(self) -> bool:
         """Whether a process has published parameters of this policy in this run."""
-        keys = self._client.policy_keys(self._config.published_policy)
-        return bool(self._client.redis.hexists(keys.params, "version"))
+        keys = self.client.policy_keys(self.config.published_policy)
+        return bool(self.client.redis.hexists(keys.params, "version"))
 
     def take_over(self, *, has_checkpoint: bool = False) -> bool:
         """Continue from what was broadcast last, where that is better than what the learner has; returns whether.
@@ -75,57 +59,53 @@ class Publishing:
         Without a checkpoint, it is better than nothing. With one, it is newer, and holds what was learned since from
         experience that a consuming stream has let go; so the checkpoint gives the optimizer's state alone.
         """
-        message = self._broadcaster.read_message()
-        self._replay.learned = read_table(message, "learned")  # agents wait for what has been learned from
+        message = self.broadcaster.read_message()
+        self.replay.learned = read_table(message, "learned")  # agents wait for what has been learned from
         updates = read_progress(message).get("updates", 0)
-        if has_checkpoint and (self._replay.stream_mode != "consume" or updates <= self._learner.updates):
+        if has_checkpoint and (self.replay.stream_mode != "consume" or updates <= self.learner.updates):
             return False
         if not self._load_last():
             return False
         # Schedules and limits depend on it. Of several servers, all take that of the first.
-        self._learner.updates = read_progress(self._broadcaster.message).get("updates", 0)
+        self.learner.updates = read_progress(self.broadcaster.message).get("updates", 0)
         return True
 
     def go_back(self) -> str:
         """Take over the parameters that were broadcast last, with optimizers as new; returns which, "" if none were."""
         if not self._load_last():
             return ""
-        self._learner.rebuild()
-        return f"the parameters of version {self._model.version}"
+        self.learner.rebuild()
+        return f"the parameters of version {self.model.version}"
 
     def begin(self, beats: Iterable[Heartbeat]) -> None:
         """Publish the parameters under a version newer than any in use."""
-        self._broadcaster.propose(newest_version(beats, self._broadcaster.newest_version()))
-        if self._model.is_materialized:
+        self.broadcaster.propose(newest_version(beats, self.broadcaster.newest_version()))
+        if self.model.is_materialized:
             self.publish()
 
     def publish(self) -> None:
         """Broadcast the parameters with how far the run is."""
-        learner, replay = self._learner, self._replay
+        learner, replay = self.learner, self.replay
         counts = (learner.updates, replay.global_step, self.applied(), replay.learned)
         progress = write_progress(*counts, skipped=learner.skipped_updates)
-        self._broadcaster.broadcast(self._model, progress)
-        self._last_s = self._clock()
-        self._last_updates = self._learner.updates
-        self._replay.commit(self._broadcaster.version)
-        self.on_publish(self._broadcaster.version, self._learner.updates)
+        self.broadcaster.broadcast(self.model, progress)
+        self._last_s = self.clock()
+        self._last_updates = self.learner.updates
+        self.replay.commit(self.broadcaster.version)
+        self.on_publish(self.broadcaster.version, self.learner.updates)
 
     def after_update(self) -> None:
         """Publish if it is time."""
-        self._publish_if_due(self._config.broadcast.interval_updates)
+        self._publish_if_due(self.config.broadcast.interval_updates)
 
     def while_waiting(self) -> None:
         """No batch came: agents may wait for room, which there is after the commit that follows a broadcast."""
-        if self._replay.stream_mode == "consume":
+        if self.replay.stream_mode == "consume":
             self._publish_if_due(1)
 
     def finish(self, *, is_connected: bool) -> None:
-        """Hand out what was learned last.
-
-        Args:
-            is_connected: False where Redis is known to be away: the parameters are in the checkpoint.
-        """
-        if self._learner.updates > self._last_updates and is_connected:
+        """Publish what was learned last, unless Redis is known to be away: it is in the checkpoint, too."""
+        if self.learner.updates > self._last_updates and is_connected:
             try:
                 self.publish()
             except (SurrealError, OSError) as error:
@@ -133,40 +113,37 @@ class Publishing:
 
     def metrics(self) -> dict[str, float]:
         """By how many versions the newest experience is behind."""
-        newest = self._replay.metrics().get("replay/newest_version", -1.0)
-        return {"learner/policy_lag_versions": self._broadcaster.version - newest} if newest >= 0 else {}
+        newest = self.replay.metrics().get("replay/newest_version", -1.0)
+        return {"learner/policy_lag_versions": self.broadcaster.version - newest} if newest >= 0 else {}
 
     def _load_last(self) -> bool:
         """Load what was broadcast last; returns whether there was anything of use."""
         try:
-            return self._broadcaster.restore()
+            return self.broadcaster.restore()
         except (CodecError, ContractError) as error:
             logger.warning("the last broadcast is of no use: %s", error)
             return False
 
     def _publish_if_due(self, interval_updates: int) -> None:
-        has_learned = self._learner.updates - self._last_updates >= interval_updates
-        if has_learned and self._clock() - self._last_s >= self._config.broadcast.interval_s:
+        has_learned = self.learner.updates - self._last_updates >= interval_updates
+        if has_learned and self.clock() - self._last_s >= self.config.broadcast.interval_s:
             self.publish()
 
 
+@dataclass(eq=False)
 class Rollback:
     """Takes a diverged learner back to its newest good state. Counts of updates and versions never go back.
-
-    Args:
-        learner: the learner to restore.
-        checkpoints: asked first.
-        publishing: asked if there is no checkpoint; publishes what the learner continues with.
 
     Attributes:
         count: how often the learner went back.
     """
 
-    def __init__(self, learner: LearnerView, checkpoints: Checkpointing, publishing: Publishing) -> None:
+    learner: LearnerView  #: the learner to restore
+    checkpoints: Checkpointing  #: asked first
+    publishing: Publishing  #: asked if there is no checkpoint; publishes what the learner continues with
+
+    def __post_init__(self) -> None:
         self.count = 0
-        self._learner = learner
-        self._checkpoints = checkpoints
-        self._publishing = publishing
         self._source = ""
         self._updates = 0
 
@@ -177,24 +154,24 @@ class Rollback:
             DivergedError: the learner did so before, to the same checkpoint or too few updates ago; or there is nothing
                 to go back to.
         """
-        done = self._learner.updates - self._updates
+        done = self.learner.updates - self._updates
         if self.count and done < GOOD_UPDATES:
             raise self._again(error, done) from error
-        source = self._checkpoints.go_back() or self._publishing.go_back() or self._stay()
+        source = self.checkpoints.go_back() or self.publishing.go_back() or self._stay()
         if not source:
             raise DivergedError(f"{error}; there are no good parameters to go back to") from error
         if self.count and source == self._source:
             raise self._again(error, done) from error
         self.count += 1
-        self._source, self._updates = source, self._learner.updates
+        self._source, self._updates = source, self.learner.updates
         logger.warning("update %d: the learner diverged: %s; it goes back to %s", self._updates, error, source)
-        self._publishing.publish()
+        self.publishing.publish()
 
     def _stay(self) -> str:
         """Continue with the present parameters, if they are good: then the optimizer's state diverged."""
-        if not self._learner.is_ready or name_not_finite(self._learner.model.tensors()):
+        if not self.learner.is_ready or name_not_finite(self.learner.model.tensors()):
             return ""
-        self._learner.rebuild()
+        self.learner.rebuild()
         return "the parameters it has"
 
     def _again(self, error: DivergedError, done: int) -> DivergedError:

@@ -51,8 +51,6 @@ class ScoreSender:
     """Sends the rounds of an evaluation; what Redis does not take goes with the next one.
 
     Args:
-        client: client of the run.
-        book: book of the evaluation.
         is_elsewhere: whether the learner's folder is another one, which gets the episodes, and the best policy.
     """
 
@@ -64,11 +62,7 @@ class ScoreSender:
         self._owes_best = False
 
     def send_newest(self, *, is_best: bool) -> None:
-        """Send the book's newest round.
-
-        Args:
-            is_best: whether the round is the best so far, and its policy goes with it.
-        """
+        """Send the book's newest round."""
         entry: dict[str, bytes] = {"round": self._book.newest_lines.splitlines()[-1]}
         if self._is_elsewhere and len(self._book.newest_lines) <= _MAX_ROUND_BYTES:
             entry["lines"] = self._book.newest_lines
@@ -98,7 +92,6 @@ class ScoreCollector:
     """Follows the scores of a run into the folder of its learner.
 
     Args:
-        client: client of the run.
         folder: `eval` in the learner's run folder; made with the first round.
     """
 

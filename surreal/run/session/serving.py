@@ -33,14 +33,6 @@ def start_server(
 ) -> RlxServer:
     """Listen, and report the address.
 
-    Args:
-        config: with the section `rlx`.
-        pool: gets the sessions.
-        options: what the process was told next to the configuration.
-        stack: closes the server.
-        on_metric: gets what clients report.
-        status: gives what `/status.json` says next to the number of sessions.
-
     Raises:
         ConfigError, RlxServerError: a file or the address cannot be used.
     """

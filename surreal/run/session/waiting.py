@@ -14,10 +14,8 @@ class LearnerLimits:
     """The bounds of a run, as its learner sees them.
 
     Args:
-        config: the whole configuration.
         is_timed: whether `run.max_time_s` counts here. Under a launcher the clock is the launcher's: it began earlier,
             and survives this process.
-        clock: seconds, monotonic.
     """
 
     def __init__(self, config: Config, *, is_timed: bool, clock: Callable[[], float] = time.monotonic) -> None:
@@ -54,7 +52,6 @@ class ExperienceWaits:
 
     Args:
         is_starved: whether what is waited for has to come from the agents.
-        clock: seconds, monotonic.
     """
 
     def __init__(self, is_starved: Callable[[], bool], clock: Callable[[], float] = time.monotonic) -> None:

@@ -47,11 +47,6 @@ class EpisodeDisplay:
     def make_env(self, config: Config, stack: ExitStack, *, name: str) -> gymnasium.Env[Any, Any]:
         """Make an evaluation environment that is shown in this way.
 
-        Args:
-            config: configuration of the run.
-            stack: closes it.
-            name: prefix of videos.
-
         Raises:
             BusyError: another process records into the folder.
             EnvError: the environment cannot be made, or not be shown in this way.
@@ -139,10 +134,6 @@ _NUM_ENVS = 20
 
 def verify(outcome: RunOutcome, episodes: int) -> tuple[bool, str]:
     """Load the best policy from its file and play it with new seeds.
-
-    Args:
-        outcome: outcome of the run.
-        episodes: number of episodes, >= 1.
 
     Returns:
         Whether its mean return reaches `run.stop_at_return`, if that is set, and a sentence for people.

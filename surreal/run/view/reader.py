@@ -10,7 +10,7 @@ import json
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,44 +33,30 @@ _Command = tuple[str, ...]
 _LASTING = ("episode_return", "eval_return", "best_return", "replay_fill", "samples_per_insert")
 
 
+@dataclass(eq=False)
 class RunReader:
     """Reads one run, or all runs of a Redis, in one round trip; used by one thread at a time.
 
     In a Redis Cluster, the server of each run is asked.
 
-    Args:
-        client: client of the run, or of any run if all are read.
-        reads_all: whether `read_all` reads all runs that the Redis lists.
-        has_counts: also read, in a second round trip, the counts that remain when processes have ended: env steps,
-            version, best return.
-        is_patient: try again while Redis does not answer, for as long as the client does; otherwise fail at once.
-        replay: where the experience is; None: on the same server.
-        parameter_client: where the parameters are; None: on the same server.
-        policy: the policy whose version counts; None: the one that the run's registered configuration publishes.
-
     Attributes:
         address: address of the Redis, for messages.
     """
 
-    def __init__(
-        self,
-        client: RedisClient,
-        *,
-        reads_all: bool = False,
-        has_counts: bool = False,
-        is_patient: bool = False,
-        replay: ReplayShards | None = None,
-        parameter_client: RedisClient | None = None,
-        policy: str | None = None,
-    ) -> None:
-        self.address = client.address
-        self._client = client
-        self._reads_all = reads_all
-        self._has_counts = has_counts
-        self._is_patient = is_patient
-        self._replay = replay
-        self._parameter_client = parameter_client
-        self._policy = policy
+    client: RedisClient  #: client of the run, or of any run if all are read
+    reads_all: bool = False  #: whether `read_all` reads all runs that the Redis lists
+    #: also read, in a second round trip, the counts that remain when processes have ended: env steps, version, best
+    #: return
+    has_counts: bool = False
+    #: try again while Redis does not answer, for as long as the client does; otherwise fail at once
+    is_patient: bool = False
+    replay: ReplayShards | None = None  #: where the experience is; None: on the same server
+    parameter_client: RedisClient | None = None  #: where the parameters are; None: on the same server
+    #: the policy whose version counts; None: the one that the run's registered configuration publishes
+    policy: str | None = None
+
+    def __post_init__(self) -> None:
+        self.address = self.client.address
         self._listed: dict[str, registry.RunEntry] = {}
         self._clients: dict[int, RedisClient] = {}  # of a cluster, by hash slot
 
@@ -80,7 +66,7 @@ class RunReader:
         Raises:
             RedisUnavailableError: no answer, or refused.
         """
-        return self._ask([self._client.run], lists=False)[self._client.run]
+        return self._ask([self.client.run], lists=False)[self.client.run]
 
     def read_all(self) -> list[RunView]:
         """Read all runs that the Redis lists, oldest first, or the client's run alone unless `reads_all`.
@@ -90,7 +76,7 @@ class RunReader:
         Raises:
             RedisUnavailableError: no answer, or refused.
         """
-        if not self._reads_all:
+        if not self.reads_all:
             return [self.read()]
         found = self._ask(list(self._listed), lists=True)
         if new := [run for run in self._listed if run not in found]:
@@ -100,7 +86,7 @@ class RunReader:
 
     def close(self) -> None:
         """Close the connections, the given client's included."""
-        for client in (*self._clients.values(), self._client):
+        for client in (*self._clients.values(), self.client):
             client.close()
 
     def _ask(self, runs: Sequence[str], *, lists: bool) -> dict[str, RunView]:
@@ -114,7 +100,7 @@ class RunReader:
             for run in there:
                 keys = RunKeys(run)
                 commands += [("HGETALL", keys.processes), ("GET", keys.stop)]
-                if self._has_counts:
+                if self.has_counts:
                     commands += [("GET", keys.config), ("HGET", keys.best, "score")]
             if lists and client is directory:
                 commands.append(("HGETALL", RUNS))
@@ -122,7 +108,7 @@ class RunReader:
             if lists and client is directory:
                 entries = registry.run_entries(answers.pop())
                 self._listed = {entry.run: entry for entry in entries if _is_run_id(entry.run)}
-            now_s, each = seconds + micros / 1e6, 4 if self._has_counts else 2
+            now_s, each = seconds + micros / 1e6, 4 if self.has_counts else 2
             for i, run in enumerate(there):
                 beats, stop, *counts = answers[i * each : (i + 1) * each]
                 view = summarize_processes(parse_heartbeats(beats.values(), now_s=now_s))
@@ -134,20 +120,20 @@ class RunReader:
         """Add the counts that remain when processes have ended; a server that does not answer adds none."""
         config: Config | None = None
         with suppress(SurrealError):  # no configuration is registered, or one of another version
-            config = registry.decode_config(self._client, stored or b"")
-        if self._replay is not None:
-            shards = [(stream.client, stream.keys) for stream in self._replay.streams()]
+            config = registry.decode_config(self.client, stored or b"")
+        if self.replay is not None:
+            shards = [(stream.client, stream.keys) for stream in self.replay.streams()]
         else:
             number = 1 if config is None else config.num_shards
             keys = [ShardKeys(view.run, shard, number) for shard in range(number)]
             shards = [(self._at(each.hash_slot), each) for each in keys]
-        policy = self._policy or ("default" if config is None else config.published_policy)
+        policy = self.policy or ("default" if config is None else config.published_policy)
         params = PolicyKeys(view.run, policy).params
         asked: dict[RedisClient, list[_Command]] = {}
         for client, each in shards:
             asked.setdefault(client, []).append(("HMGET", each.meta, "steps"))
         steps = sum(_to_int(answer) for client in asked for (answer,) in _attempt(client, asked[client]) or ())
-        where = self._parameter_client or self._at(RunKeys(view.run).hash_slot)
+        where = self.parameter_client or self._at(RunKeys(view.run).hash_slot)
         versions = _attempt(where, [("HGET", params, "version")]) or [None]
         best_return = _mean_return(score)
         return replace(
@@ -159,7 +145,7 @@ class RunReader:
         )
 
     def _call(self, client: RedisClient, commands: Sequence[_Command]) -> list[Any]:
-        if self._is_patient:
+        if self.is_patient:
             return client.retry(lambda: _execute(client, commands), what="look at the run")
         answers = _attempt(client, commands)
         if answers is None:
@@ -167,10 +153,10 @@ class RunReader:
         return answers
 
     def _at(self, hash_slot: int) -> RedisClient:
-        if not self._client.is_cluster:
-            return self._client
+        if not self.client.is_cluster:
+            return self.client
         if hash_slot not in self._clients:
-            self._clients[hash_slot] = self._client.at_hash_slot(hash_slot)
+            self._clients[hash_slot] = self.client.at_hash_slot(hash_slot)
         return self._clients[hash_slot]
 
 

@@ -35,7 +35,6 @@ class Claim:
     """The right to be the process of a name in a run.
 
     Args:
-        client: client of the run.
         name: name of the process: `agent-0`.
         fingerprint: fingerprint of this process's settings that the run must share.
         ttl_s: lifetime without renewal, s; raising it lets a stand-by on another machine wait longer.
@@ -70,10 +69,6 @@ class Claim:
 
     def take(self, stop: threading.Event, *, is_one_of_many: bool = False) -> None:
         """Take it; wait as a stand-by until the holder ends.
-
-        Args:
-            stop: ends the wait.
-            is_one_of_many: whether a process with another index also has work.
 
         Raises:
             StoppedError: `stop` was set meanwhile.
@@ -123,11 +118,6 @@ class Claim:
 def take_first_free(claim_of: Callable[[int], Claim], client: RedisClient, stop: threading.Event) -> tuple[int, Claim]:
     """Take the claim of the smallest number that no living process has; returns both.
 
-    Args:
-        claim_of: makes the claim of a number.
-        client: client of the run.
-        stop: ends the wait for Redis.
-
     Raises:
         StoppedError: `stop` was set meanwhile.
     """
@@ -140,11 +130,6 @@ def take_first_free(claim_of: Callable[[int], Claim], client: RedisClient, stop:
 
 def take_over(claim: Claim, replay: ReplayShards, stop: threading.Event) -> None:
     """Wait until processes with other settings have ended, and drop the experience that they sent.
-
-    Args:
-        claim: claim of this process, with the fingerprint of its configuration.
-        replay: replay of the run.
-        stop: ends the wait.
 
     Raises:
         StoppedError: `stop` was set meanwhile.
@@ -166,12 +151,6 @@ def stay(client: RedisClient, reason: str, signals: Sequence[signal.Signals], he
     """Stay after the run's end (`--stay`) until a signal comes, or `surreal stop --undo` lets the run continue.
 
     An engine such as Kubernetes restarts every process that ends, and would restart the run with it.
-
-    Args:
-        client: client of the run, closed at the end.
-        reason: why this process has no more work.
-        signals: received signals; the list grows.
-        health: health file of this process.
     """
     health.look = lambda: Vitals(OVER)
     health.write()

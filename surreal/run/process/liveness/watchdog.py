@@ -14,6 +14,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from surreal.base.system.health import Pulse, innermost_call, pulses, stack_of
 from surreal.base.system.logs import WAITS, Waits
@@ -27,42 +28,27 @@ _MAX_INTERVAL_S = 1.0
 _MAX_FRAMES = 30
 
 
+@dataclass(eq=False)
 class Watchdog:
-    """Looks at all pulses of the process, on its own thread.
+    """Looks at all pulses of the process, on its own thread."""
 
-    Args:
-        timeout_s: longest iteration of a loop, s, > 0.
-        show: told which loop hangs in which call; "" if no loop hangs.
-        act: called once with a sentence when a loop that had begun hangs; None: only warn.
-        clock: seconds, monotonic.
-        waits: waits of the process.
-        find: gives the pulses.
-    """
+    timeout_s: float  #: longest iteration of a loop, s, > 0
+    show: Callable[[str], None]  #: told which loop hangs in which call; "" if no loop hangs
+    #: called once with a sentence when a loop that had begun hangs; None: only warn
+    act: Callable[[str], None] | None = None
+    clock: Callable[[], float] = time.monotonic  #: seconds, monotonic
+    waits: Waits = WAITS  #: waits of the process
+    find: Callable[[], Sequence[Pulse]] = pulses  #: gives the pulses
 
-    def __init__(
-        self,
-        timeout_s: float,
-        *,
-        show: Callable[[str], None],
-        act: Callable[[str], None] | None = None,
-        clock: Callable[[], float] = time.monotonic,
-        waits: Waits = WAITS,
-        find: Callable[[], Sequence[Pulse]] = pulses,
-    ) -> None:
-        self._timeout_s = timeout_s
-        self._show = show
-        self._act = act
-        self._clock = clock
-        self._waits = waits
-        self._find = find
-        self._interval_s = min(_MAX_INTERVAL_S, timeout_s / 4)
-        self._looked_s = clock()
+    def __post_init__(self) -> None:
+        self._interval_s = min(_MAX_INTERVAL_S, self.timeout_s / 4)
+        self._looked_s = self.clock()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
         """Start watching."""
-        self._looked_s = self._clock()
+        self._looked_s = self.clock()
         self._thread = threading.Thread(target=self._loop, name="watchdog", daemon=True)
         self._thread.start()
 
@@ -72,18 +58,18 @@ class Watchdog:
 
     def look(self) -> None:
         """Look at all pulses once."""
-        now = self._clock()
+        now = self.clock()
         # Time while the process was stopped or the machine slept does not count.
         passed_s, self._looked_s = min(now - self._looked_s, 2 * self._interval_s), now
-        found = self._find()
+        found = self.find()
         for pulse in found:
-            if pulse.has_turned or self._waits.is_waiting(pulse.thread_id):
+            if pulse.has_turned or self.waits.is_waiting(pulse.thread_id):
                 self._note_turn(pulse)
                 continue
             pulse.silence_s += passed_s
-            if pulse.silence_s >= self._timeout_s and not pulse.hangs_in:
+            if pulse.silence_s >= self.timeout_s and not pulse.hangs_in:
                 self._note_hang(pulse)
-        self._show(_hangs(found))
+        self.show(_hangs(found))
 
     def _note_turn(self, pulse: Pulse) -> None:
         if pulse.hangs_in:
@@ -99,9 +85,9 @@ class Watchdog:
         sentence = f"{pulse.hangs_in}, for {pulse.silence_s:.0f} s now"
         logger.warning("%s", sentence)
         logger.info("%s is at:\n%s", pulse.name, "".join(traceback.format_list(stack[-_MAX_FRAMES:])).rstrip())
-        self._show(_hangs(self._find()))
-        if self._act is not None and pulse.has_begun:
-            self._act(sentence)
+        self.show(_hangs(self.find()))
+        if self.act is not None and pulse.has_begun:
+            self.act(sentence)
 
     def _loop(self) -> None:
         while not self._stop.wait(self._interval_s):
@@ -119,14 +105,7 @@ _LAST_LOG_S = 3.0
 def make_watchdog(
     config: Config, telemetry: Telemetry, stop: threading.Event, end_run: Callable[[str], object]
 ) -> Watchdog:
-    """Make the watchdog of a process.
-
-    Args:
-        config: with `run.on_hang` and `run.hang_timeout_s`.
-        telemetry: shows what hangs.
-        stop: while it is set, the process drains, and its launcher decides.
-        end_run: ends the run for a reason, if there is no launcher.
-    """
+    """Make the watchdog of a process."""
 
     def show(text: str) -> None:
         telemetry.hangs_in = text

@@ -35,8 +35,6 @@ class RankProcesses:
     """Starts them, each as its own Python; they end with this process, however it ends. From the main thread only.
 
     Args:
-        module: the module whose `main` a rank runs.
-        arguments: arguments of rank 0; the others get the same.
         count: how many ranks there are, rank 0 included.
     """
 
@@ -118,9 +116,6 @@ def join_ranks(process: RoleProcess, stack: ExitStack) -> RankGroup | None:
 
 class RankGroup:
     """The ranks, seen from one of them.
-
-    Args:
-        process: process of this rank.
 
     Attributes:
         ranks: ranks of `meet`.

@@ -66,12 +66,7 @@ class LeadSession(Protocol):
 
 
 def lead(process: RoleProcess, make: Callable[[ExitStack, Collector], LeadSession]) -> None:
-    """Improve a run's parameters until it ends, and see to its folder: logs, metrics, scores, the result.
-
-    Args:
-        process: the frame.
-        make: makes what improves them.
-    """
+    """Improve a run's parameters until it ends, and see to its folder: logs, metrics, scores, the result."""
     with ExitStack() as stack:
         folder = None if process.arguments.supervised else OwnFolder(process)
         if folder is not None:
@@ -166,12 +161,7 @@ def _finish_collecting(
 
 
 class OwnEnd:
-    """Detects that this process was told to end and rank 0 was not, so that rank 0 can end all ranks with the reason.
-
-    Args:
-        stop: set where this process is to end.
-        clock: seconds, monotonic.
-    """
+    """Detects that this process was told to end and rank 0 was not, so that rank 0 can end all ranks."""
 
     def __init__(self, stop: threading.Event, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._stop = stop

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -37,30 +38,19 @@ class _Word(NamedTuple):
     version: float
 
 
+@dataclass(eq=False)
 class RankReplay:
-    """A replay as its rank's learner sees it, and the intake of its session.
+    """A replay as its rank's learner sees it, and the intake of its session."""
 
-    Args:
-        ranks: which learn together.
-        replay: replay of this rank.
-        stop: asked on other ranks than rank 0, whether this process was told to end.
-        version: asked on rank 0, for the version of the parameters that were published last.
-    """
+    ranks: Ranks
+    replay: Replay[Any]
+    stop: Callable[[], bool] = lambda: False  #: asked on other ranks than rank 0, whether this process was told to end
+    #: asked on rank 0, for the version of the parameters that were published last
+    version: Callable[[], int] = lambda: 0
 
     is_stepped = False
 
-    def __init__(
-        self,
-        ranks: Ranks,
-        replay: Replay[Any],
-        *,
-        stop: Callable[[], bool] = lambda: False,
-        version: Callable[[], int] = lambda: 0,
-    ) -> None:
-        self._ranks = ranks
-        self._replay = replay
-        self._stop = stop
-        self._version = version
+    def __post_init__(self) -> None:
         self._committed = -1
         self._global_step = 0
         self._is_current = False
@@ -78,11 +68,11 @@ class RankReplay:
     @property
     def wants_priorities(self) -> bool:
         """Whether `update_priorities` does something."""
-        return self._replay.wants_priorities
+        return self.replay.wants_priorities
 
     def update_priorities(self, sample_info: SampleInfo, priorities: NDArray[Any]) -> None:
         """Take new priorities [B] for a batch of this rank."""
-        self._replay.update_priorities(sample_info, priorities)
+        self.replay.update_priorities(sample_info, priorities)
 
     # -- what the session calls --------------------------------------------------------------------------------------
 
@@ -94,12 +84,12 @@ class RankReplay:
         """
         if not isinstance(learner, GradientLearner):
             raise ValueError(f"the learner is a {type(learner).__name__}; it must be a GradientLearner")
-        learner.learn_with(self._ranks)
+        learner.learn_with(self.ranks)
         self._learner = learner
 
     def take_in(self) -> None:
         """Start the threads of this rank's replay."""
-        self._replay.start_threads()
+        self.replay.start_threads()
 
     def next_batch(self, timeout_s: float) -> Batch | TrajectoryBatch | None:
         """Return the next batch, when all ranks have one; None if one had none in time. All ranks call it in turn.
@@ -110,17 +100,17 @@ class RankReplay:
             RankError: a rank is gone.
             ThreadFailedError: a thread of the replay died.
         """
-        is_ready = self._replay.has_batch(min(timeout_s, _WAIT_S))
-        word = self._exchange(is_ready=is_ready, is_ending=self._stop())
+        is_ready = self.replay.has_batch(min(timeout_s, _WAIT_S))
+        word = self._exchange(is_ready=is_ready, is_ending=self.stop())
         if word.ending:
             self._is_over = True
             raise StoppedError("the learner's ranks are to end")
         if self._failure is not None and not word.again:
             raise self._failure
         self._failure = None
-        if word.ready < self._ranks.count:
+        if word.ready < self.ranks.count:
             return None
-        batch: Batch | TrajectoryBatch | None = self._replay.dequeue(timeout_s)
+        batch: Batch | TrajectoryBatch | None = self.replay.dequeue(timeout_s)
         if batch is not None and word.again:
             self._take_over(batch)
         return batch
@@ -135,7 +125,7 @@ class RankReplay:
 
     def end(self) -> None:
         """Tell the other ranks, which are between two updates as this one is, that they are to end; for rank 0."""
-        if self._is_over or self._ranks.is_broken:
+        if self._is_over or self.ranks.is_broken:
             return
         self._is_over = True
         try:
@@ -147,17 +137,17 @@ class RankReplay:
 
     def _exchange(self, *, is_ready: bool, is_ending: bool) -> _Word:
         mine = _Word(float(is_ready), float(is_ending), 0.0, 0.0, 0.0)
-        if self._ranks.is_first:
-            self._global_step = max(self._global_step, self._replay.global_step)
+        if self.ranks.is_first:
+            self._global_step = max(self._global_step, self.replay.global_step)
             mine = mine._replace(
-                again=float(not self._is_current), global_step=float(self._global_step), version=float(self._version())
+                again=float(not self._is_current), global_step=float(self._global_step), version=float(self.version())
             )
-        word = _Word(*self._ranks.sum(mine))
+        word = _Word(*self.ranks.sum(mine))
         self._global_step = int(word.global_step)
-        if not self._ranks.is_first and word.version > self._committed:
+        if not self.ranks.is_first and word.version > self._committed:
             # What this rank has handed out was learned from before that version was published.
             self._committed = int(word.version)
-            self._replay.commit(self._committed)
+            self.replay.commit(self._committed)
             if self._learner is not None:
                 self._learner.model.version = self._committed
         return word
@@ -168,14 +158,14 @@ class RankReplay:
             raise ValueError("no learner was attached")
         self._learner.prepare(batch)
         self._is_current = True
-        if self._ranks.is_first:
+        if self.ranks.is_first:
             found = self._learner.state_dict()
             kinds = {name: [str(each.dtype), list(each.shape)] for name, each in found["tensors"].items()}
-            self._ranks.hand_out(json.dumps({"state": found["state"], "kinds": kinds}).encode())
+            self.ranks.hand_out(json.dumps({"state": found["state"], "kinds": kinds}).encode())
             for tensor in found["tensors"].values():
                 self._copy(tensor.detach().cpu().contiguous())
             return
-        found = json.loads(self._ranks.hand_out(b""))
+        found = json.loads(self.ranks.hand_out(b""))
         tensors = {
             name: self._copy(torch.zeros(shape, dtype=getattr(torch, kind.removeprefix("torch."))))
             for name, (kind, shape) in found["kinds"].items()
@@ -184,5 +174,5 @@ class RankReplay:
 
     def _copy(self, tensor: torch.Tensor) -> torch.Tensor:
         if tensor.numel():
-            self._ranks.copy_first(tensor.reshape(-1).view(torch.uint8))
+            self.ranks.copy_first(tensor.reshape(-1).view(torch.uint8))
         return tensor

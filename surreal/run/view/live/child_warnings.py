@@ -26,10 +26,8 @@ class ChildWarnings:
 
     Args:
         consoles: file of each child by its name; what they already contain is skipped.
-        say: shows a line.
         has_waits: also pass on what children wait for; not needed where their heartbeats are shown.
         printing: names of children whose whole output is passed on.
-        clock: seconds, monotonic.
     """
 
     def __init__(

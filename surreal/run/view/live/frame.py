@@ -76,14 +76,7 @@ class _Line(NamedTuple):
 
 
 def frame_lines(picture: Picture, *, width: int, rows: int | None = None, glyphs: Glyphs = UNICODE) -> list[Text]:
-    """Draw a picture as lines.
-
-    Args:
-        picture: picture of the run.
-        width: cells of a line.
-        rows: maximum number of lines; None: unlimited.
-        glyphs: characters of bars.
-    """
+    """Draw a picture as lines."""
     head, tail = _head(picture, width, glyphs), _tail(picture, glyphs)
     if rows is not None:
         kept = {id(line) for line in sorted([*head, *tail], key=lambda line: line.rank)[: max(rows, 1)]}

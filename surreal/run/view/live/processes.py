@@ -39,15 +39,7 @@ _TITLES = _Row("process", "rate", "version", "restarts", "host, pid", "state", "
 def process_lines(
     processes: Sequence[Heartbeat], restarts: Mapping[str, int], *, width: int, rows: int, glyphs: Glyphs
 ) -> list[Text]:
-    """Draw all processes, with titles.
-
-    Args:
-        processes: the newest heartbeat of each.
-        restarts: counts by process name.
-        width: cells of a line.
-        rows: maximum number of lines; fewer than 2: none.
-        glyphs: characters to draw with.
-    """
+    """Draw all processes, with titles."""
     if rows < 2 or not processes:
         return []
     ordered = sorted(processes, key=_place)

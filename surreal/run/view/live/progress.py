@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from types import TracebackType
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.control import Control
@@ -87,12 +86,7 @@ class Display:
     when it begins, and a view is a line every few seconds.
 
     Args:
-        title: the run's id.
-        console: output.
-        limits: limits of the run.
         trend: what is known from before.
-        is_quiet: show nothing.
-        clock: seconds, monotonic.
 
     Attributes:
         footer: the picture's last line.
@@ -126,9 +120,7 @@ class Display:
             self._live.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._live is not None:
             self._live.stop()
             self._live = None
@@ -173,17 +165,11 @@ class Display:
         self._console.print(Frame(self._newest_picture()))
 
     def finish(self, view: RunView, *, is_over: bool = True, earlier_s: float = 0.0) -> None:
-        """Leave the last state on the console.
-
-        Args:
-            view: the state.
-            is_over: whether the run has ended, and not only this display.
-            earlier_s: how long the run took before it was resumed.
-        """
+        """Leave the last state on the console."""
         self._started_s -= earlier_s
         elapsed_s = self._elapsed_s
         is_live = self._live is not None
-        self.__exit__(None, None, None)
+        self.__exit__()
         if self._is_quiet:
             return
         if is_live:

@@ -161,12 +161,6 @@ def nearest_bound(limits: RunLimits, view: RunView, trend: Trend, elapsed_s: flo
 
     The goal counts only in a run without limits, so that the displayed limit does not change with the curve.
 
-    Args:
-        limits: limits of the run.
-        view: the newest one.
-        trend: trend of the run.
-        elapsed_s: since the run's start.
-
     Returns:
         None if the run has no limit, or only a goal and no score.
     """

@@ -25,7 +25,7 @@ from surreal.run.build.acting import build_agent, build_evaluator, build_greedy_
 from surreal.run.build.check import check_names
 from surreal.run.build.environments import Spaces, build_env, build_spaces
 from surreal.run.build.learning import build_learner, build_replay
-from surreal.run.launch.prepare import RunOptions, prepare
+from surreal.run.launch.check import RunOptions, prepare
 
 #: A server that nobody asks.
 NOWHERE = ReplayShards.of(RedisClient("unix:///nowhere"))

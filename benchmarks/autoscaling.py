@@ -1,11 +1,11 @@
-"""Scaling by what learning needs, against scaling by CPU time, on a model of recorded runs.
+"""Compare scaling by what learning needs with scaling by CPU time, on a model of recorded runs.
 
     python -m benchmarks.autoscaling [--seeds N]   every claim of docs/autoscaling.md
-    python -m benchmarks.autoscaling --record      records real runs anew: four minutes, into autoscale/recording.json
+    python -m benchmarks.autoscaling --record      record real runs again into autoscale/recording.json: four minutes
 
-The rules are read from the ScaledObjects of k8s/overlays/autoscale, and the autoscaler is Kubernetes': what a cluster
-would do with the same figures. Seventy minutes of a run: its learner gets faster and slower, half of its agents die,
-and Prometheus is away for two minutes.
+The rules come from the ScaledObjects of k8s/overlays/autoscale, and a model of Kubernetes' autoscaler applies them. The
+simulated run takes seventy minutes. Its learner gets faster and slower, half of its agents die, and Prometheus is away
+for two minutes.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def say(name: str, runs: Sequence[Sequence[Phase]], **more: object) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--record", action="store_true", help="record real runs, and end")
+    parser.add_argument("--record", action="store_true", help="only record real runs")
     args = parser.parse_args()
     if args.record:
         record()

@@ -1,9 +1,9 @@
-"""Env steps/s of EnvPool's environments over those of gymnasium, acted on at random.
+"""Compare the env steps/s of EnvPool with those of gymnasium, with random actions.
 
     python -m benchmarks.envpool [ENV_ID ...] [--envs N] [--steps N] [--rounds N]
 
-`threads 1` and `threads 2` step all environments before each batch; `half` returns the half that was ready first, as a
-run without rounds does. The baseline is the pool `local`, or for Atari `vector`, which is ale-py's own C++.
+`threads 1` and `threads 2` step all environments before each batch. `half` returns the half that was ready first, as in
+a run without rounds. The baseline is the pool `local`, or `vector` for Atari, which is ale-py's C++ implementation.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
-"""Many agents at one Redis: does each get its turn, is anything dropped, and what does a connection cost?
+"""Measure many agents at one Redis server: fairness, lost chunks, and the cost of a connection.
 
     python -m benchmarks.fleet [--agents 200] [--rounds N] [--seconds S]
 
-* appends: so many connections, each with an `Outbox` as an agent has it, send prepared chunks as fast as they are
-  acknowledged, while a replay in another process reads, inserts and evicts. Against one connection that sends the same
-  bytes as bare EVALSHA calls: one round trip each (`ratio`), and many at once (`ratio_pipelined`).
-  No chunk may be dropped or sent twice, and what was acknowledged must be what the stream counts.
-* broadcast: parameters of 6.7 MB (those of `atari-dqn`) that two processes read as fast as they can, MB/s.
-* the server's CPU time for each append (`server_cpu_us`), and MB/s for each of its seconds (`a_core_of_the_server`): it
-  serves on one core, so these tell what it carries where this machine has no time for it.
-* fairness: the slowest agent's chunks over the mean of all, over all rounds; aim 0.5.
-* memory: of the server for each idle connection, between no connections and half of them, and between half and all.
+* appends: `--agents` connections, each with an `Outbox` as in an agent, send prepared chunks as fast as they are
+  acknowledged. A replay in another process reads, inserts and evicts. The baseline is one connection that sends the
+  same bytes as bare EVALSHA calls: one round trip each (`ratio`), and many at once (`ratio_pipelined`).
+  No chunk may be dropped or sent twice, and the stream must count every acknowledged chunk.
+* broadcast: MB/s at which two processes read parameters of 6.7 MB, the size of `atari-dqn`, as fast as they can.
+* the server's CPU time for each append (`server_cpu_us`), and MB/s for each second of it (`a_core_of_the_server`).
+  Redis serves on one core, so these show its capacity even if this machine is too busy to reach it.
+* fairness: the slowest agent's chunks divided by the mean of all agents, over all rounds; aim 0.5.
+* memory: bytes of the server for each idle connection, for the first half of the connections and for the second half.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ SPAWN = multiprocessing.get_context("spawn")
 _CAPACITY = 50_000
 _PROCESSES = 2
 _AIM_FAIRNESS = 0.5
-#: What the agents of the fleet send: 4 floats a step, 8 environments.
+#: The experience that agents send: 4 floats a step, 8 environments.
 CARTPOLE: dict[str, Any] = {"shape": (4,), "dtype": np.float32, "num_envs": 8, "chunk_steps": 256}
 
 
 def prepare_chunk(
     shape: tuple[int, ...], dtype: type, *, num_envs: int, chunk_steps: int
 ) -> tuple[Contract, EncodedChunk]:
-    """A chunk as an agent sends it in mid-episode: 2 steps of lookahead, for 3-step returns."""
+    """Encode a chunk as an agent sends it in mid-episode: 2 steps of lookahead, for 3-step returns."""
     rng = np.random.default_rng(0)
     contract = Contract(
         ObsSpec.from_obs(np.zeros(shape, dtype)), ArraySpec("action", (), np.dtype(np.int64)), lookahead=2
@@ -60,7 +60,7 @@ def prepare_chunk(
     no, yes = np.zeros(num_envs, np.bool_), np.ones(num_envs, np.bool_)
     kind, slots, reward = np.ones(num_envs, np.uint8), np.arange(num_envs), np.ones(num_envs, np.float32)
     chunks: list[EncodedChunk] = []
-    while len(chunks) < 2:  # the first has no rows that were carried
+    while len(chunks) < 2:  # the first has no rows carried over from an earlier chunk
         for _ in range(chunk_steps // num_envs):
             obs = rng.integers(0, 255, (num_envs, *shape)).astype(dtype)
             batch = StepBatch(kind, slots, obs, reward, no, no, yes, yes, 0, {}, np.zeros(0, np.int64))
@@ -69,26 +69,26 @@ def prepare_chunk(
     return contract, chunks[-1]
 
 
-#: Parameters of `atari-dqn`: 1,687,206 float32.
+#: Size of the parameters of `atari-dqn`: 1,687,206 float32.
 PARAMETERS_BYTES = 4 * 1_687_206
 
 
 class Round(NamedTuple):
-    """What agents did."""
+    """The agents' results in one round."""
 
-    chunks: list[int]  #: acknowledged, by agent
+    chunks: list[int]  #: acknowledged chunks of each agent
     dropped: int
     duplicates: int
 
 
 class Fleet:
-    """Some agents' connections, served in turn by one thread: each sends again when it was answered.
+    """Connections of several agents, served in turn by one thread; each sends again once it was answered.
 
     Args:
-        address: of Redis.
-        run: id.
-        number: of agents.
-        chunk: what all send, and its contract.
+        address: Address of the Redis server.
+        run: The run's id.
+        number: Number of agents.
+        chunk: The chunk that all agents send, with its contract.
     """
 
     def __init__(self, address: str, run: str, number: int, chunk: tuple[Contract, EncodedChunk]) -> None:
@@ -99,7 +99,7 @@ class Fleet:
         ]
 
     def send(self, seconds: float) -> Round:
-        """Send for so long, and wait for all answers."""
+        """Send for `seconds`, and wait for all answers."""
         before = [outbox.metrics() for outbox in self.outboxes]
         end_s = time.perf_counter() + seconds
         while time.perf_counter() < end_s:
@@ -120,7 +120,7 @@ class Fleet:
         return Round(grown["chunks"], sum(grown["dropped_chunks"]), sum(grown["duplicates"]))
 
     def read(self, seconds: float) -> float:
-        """Read parameters for so long; returns bytes/s."""
+        """Read parameters for `seconds`, and return bytes/s."""
         keys = self._clients[0].policy_keys()
         size, started_s = 0, time.perf_counter()
         while time.perf_counter() - started_s < seconds:
@@ -134,7 +134,7 @@ class Fleet:
 
 
 def serve_fleet(address: str, run: str, number: int, pipe: Connection) -> None:
-    """A process with a part of the agents, told how long to send."""
+    """Run a part of the agents in this process; the pipe gives the seconds of each round."""
     fleet = Fleet(address, run, number, prepare_chunk(**CARTPOLE))
     pipe.send(fleet.send(0.0))
     while (asked := pipe.recv()) is not None:
@@ -144,7 +144,7 @@ def serve_fleet(address: str, run: str, number: int, pipe: Connection) -> None:
 
 
 def read_forever(address: str, run: str, pipe: Connection) -> None:
-    """A learner that takes everything in, evicts what is old, and draws nothing."""
+    """Run a learner's replay that reads everything and evicts old chunks, but never samples."""
     import torch
 
     from surreal.replay import UniformReplay
@@ -160,7 +160,7 @@ def read_forever(address: str, run: str, pipe: Connection) -> None:
 
 
 class Processes:
-    """The agents in a few processes, and the learner in another one."""
+    """A few processes with the agents, and one with the learner."""
 
     def __init__(self, address: str, run: str, agents: int) -> None:
         shares = [len(share) for share in np.array_split(range(agents), _PROCESSES)]
@@ -185,7 +185,7 @@ class Processes:
         return Round(chunks, sum(each.dropped for each in found), sum(each.duplicates for each in found))
 
     def read(self, seconds: float) -> float:
-        """Bytes/s of parameters that all processes read."""
+        """Read parameters in all processes, and return their total bytes/s."""
         for fleet in self._fleets:
             fleet.send(("read", seconds))
         return float(sum(fleet.recv() for fleet in self._fleets))
@@ -199,13 +199,13 @@ class Processes:
 
 
 def fairness(rounds: Sequence[Round]) -> float:
-    """The slowest agent's chunks over the mean of all."""
+    """Return the slowest agent's chunks divided by the mean of all agents."""
     chunks = np.sum([each.chunks for each in rounds], axis=0)
     return float(chunks.min() / chunks.mean())
 
 
 def store_bare(path: str, chunk: EncodedChunk, at_once: int, seconds: float) -> float:
-    """Chunks/s of one connection that sends the same bytes in bare calls, so many on their way at once."""
+    """Return the chunks/s of one connection that sends the same bytes in bare calls, `at_once` without an answer."""
     raw = RawClient(path)
     content = b"".join(chunk.pieces)
     burst = b"".join(raw.packed_store(number, chunk.head, content) for number in range(at_once))
@@ -224,7 +224,7 @@ def store_bare(path: str, chunk: EncodedChunk, at_once: int, seconds: float) -> 
 
 
 def memory_a_connection(address: str, agents: int) -> dict[str, float]:
-    """Bytes of the server for each idle connection: of the first half, and of the second."""
+    """Return the server's bytes for each idle connection: of the first half, and of the second half."""
     client = RedisClient(address)
 
     def used() -> int:
@@ -244,7 +244,7 @@ def memory_a_connection(address: str, agents: int) -> dict[str, float]:
 
 
 def cpu_s(client: RedisClient) -> float:
-    """CPU time of the server so far, s: what it is short of when it carries no more."""
+    """Return the server's CPU time so far, s, which limits its throughput."""
     used: Any = client.redis.info("cpu")
     return float(used["used_cpu_user"]) + float(used["used_cpu_sys"])
 
@@ -303,7 +303,7 @@ def measure_appends(
     )
     emit("fairness", "slowest / mean", value=round(fairness(fleets), 3), aim=_AIM_FAIRNESS, chunks=acknowledged)
     number = connections["connected_clients"]
-    emit("clients at work", "bytes", value=round(int(memory.get("mem_clients_normal", 0)) / number), connections=number)
+    emit("busy clients", "bytes", value=round(int(memory.get("mem_clients_normal", 0)) / number), connections=number)
 
 
 def measure_broadcast(client: RedisClient, processes: Processes, rounds: int, seconds: float) -> None:

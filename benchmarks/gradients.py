@@ -1,12 +1,12 @@
-"""How fast gradients go through Redis to a parameter server, against a bare client moving the same bytes.
+"""Measure how fast gradients travel through Redis to a parameter server, compared with a bare client.
 
     python -m benchmarks.gradients [--rounds N] [--seconds S] [--sizes 100000 10000000]
 
-* rate: `GradientSender.push` in one process, `GradientQueue.take` in another, counted when taken; baseline: raw sockets
-  that SET and GET as many bytes of prepared memory, with as many gradients on their way at most.
-* latency: from a push to the version that came of it in the agent's model: check, queue, decode, Adam, encode, publish,
-  fetch, load; baseline: raw sockets that send as many bytes there and as many back, and do nothing with them.
-* all-reduce: the same bytes by torch.distributed with gloo between two processes, which needs both at the same time.
+* rate: `GradientSender.push` in one process and `GradientQueue.take` in another; gradients count when taken. The
+  baseline is raw sockets that SET and GET the same number of bytes, with the same number of gradients in flight.
+* latency: from a push until the resulting version is in the agent's model (check, queue, decode, Adam, encode, publish,
+  fetch, load). The baseline is raw sockets that send the same number of bytes there and back, and ignore them.
+* all-reduce: the same bytes through torch.distributed with gloo between two processes, which must meet for it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ UNDER_WAY = 4  #: gradients in Redis at most
 
 
 class Net(Module):
-    """Four layers, together of about so many parameters."""
+    """Four layers with about `parameters` parameters in total."""
 
     def __init__(self, parameters: int) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class Net(Module):
 
 
 class NoLoss(GradientLearner):
-    """Steps down what it is handed."""
+    """A learner whose batches are gradients."""
 
     def learn(self, i: int, batch: Any) -> dict[str, Any]:
         return {}
@@ -60,7 +60,7 @@ class NoLoss(GradientLearner):
 def learner_of(parameters: int) -> NoLoss:
     torch.manual_seed(0)
     learner = NoLoss(Net(parameters))
-    learner.state_dict()  # which makes it ready
+    learner.state_dict()  # creates the optimizer's state
     return learner
 
 
@@ -95,7 +95,7 @@ def serve_forever(address: str, run: str, parameters: int) -> None:
 
 @contextmanager
 def running(target: Any, *args: Any) -> Any:
-    """A process for the time of a `with`."""
+    """Run a process during a `with` block."""
     process = SPAWN.Process(target=target, args=args, daemon=True)
     process.start()
     try:

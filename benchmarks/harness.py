@@ -1,7 +1,7 @@
-"""Alternating rounds, so that both sides of a ratio see the same machine, and the report of them.
+"""Measure two sides in alternating rounds, and report their ratio.
 
-A machine may be throttled at any moment: one round of ours, one of theirs, again and again; the ratio is taken of the
-best rounds (what the code can do) and as the median over neighbouring pairs (what it did).
+A machine may be throttled at any moment, so rounds of Surreal and of the peer alternate. Two ratios are reported: that
+of the best rounds (what the code can do), and the median over adjacent pairs (what it did).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 
 def alternate(ours: Callable[[], float], theirs: Callable[[], float], rounds: int) -> tuple[list[float], list[float]]:
-    """Measure both in turn (each returns a rate: more is better), the first pair being a warm-up."""
+    """Measure both in turn; each returns a rate, of which more is better. The first pair is a warm-up."""
     pairs = [(ours(), theirs()) for _ in range(rounds + 1)][1:]
     return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
 

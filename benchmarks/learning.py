@@ -1,12 +1,12 @@
-"""How soon a preset is solved, against Stable-Baselines3 with the same network and settings on the same cores.
+"""Measure how soon a preset is solved, compared with Stable-Baselines3 on the same cores.
 
     python -m benchmarks.learning [PRESET ...] [--rounds N]
 
-One run of ours, one of theirs, with the same seed, again and again: seconds from the start of the command until it has
-ended by itself, because its policy reached the goal in 20 episodes and then in 100 more; the env steps that this policy
-had learned from; and, of cartpole-ppo, the env steps a second without evaluation and without a goal, and how long an
-agent waits between two rounds beyond the learner's own update.
-Needs Stable-Baselines3, which is installed into an environment of its own when it is first needed.
+Both have the same network, settings and seed, and their runs alternate. A run ends when its policy reaches the goal in
+20 episodes and then in 100 more. Reported are the seconds of the whole command, and the env steps that this policy had
+learned from. For cartpole-ppo, two more results come from runs without evaluation and goal: env steps a second, and the
+time that an agent waits between two rounds beyond the learner's update.
+Stable-Baselines3 is installed into a separate environment when it is first needed.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from benchmarks.peers import SB3, find_python, skip
 from surreal.config import load_config
 
 _PEER = Path(__file__).parent / "baselines" / "sb3_peer.py"
-#: The rule by which theirs is evaluated; Pendulum's presets ask for far more episodes.
+#: How SB3's policy is evaluated. Pendulum's presets ask for far more episodes.
 _EVALUATION = ["eval.episodes=20", "eval.num_envs=20", "eval.confirm_episodes=100", "eval.interval_s=0.2"]
-#: What makes our run the same algorithm as theirs.
+#: Settings that make Surreal's run the same algorithm as SB3's.
 _SETTINGS = {
     "cartpole-dqn": ["learner.args.double=false"],
     "pendulum-ppo": [
@@ -49,15 +49,15 @@ PRESETS = ("cartpole-ppo", "cartpole-dqn", "pendulum-ppo", "pendulum-sac")
 
 
 class Solved(NamedTuple):
-    """Of one run."""
+    """The result of one run."""
 
     is_solved: bool
-    seconds: float  #: of the whole command
-    env_steps: int  #: that the policy had learned from
+    seconds: float  #: duration of the whole command
+    env_steps: int  #: env steps that the policy had learned from
 
 
 def main(argv: Sequence[str]) -> None:
-    """Compare, preset by preset."""
+    """Compare each preset."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("presets", nargs="*", default=list(PRESETS), metavar="PRESET", help=", ".join(PRESETS))
     parser.add_argument("--rounds", type=int, default=5)
@@ -86,7 +86,7 @@ def compare_learning(preset: str, python: Path | str, rounds: int) -> None:
 
 
 def compare_speed(preset: str, python: Path | str, rounds: int) -> None:
-    """Report env steps a second while learning, with neither evaluation nor goal, and what a round costs."""
+    """Report env steps a second while learning, without evaluation and goal, and the agents' wait between rounds."""
     speeds, waits = [], []
     for seed in range(rounds):
         lines = metrics_lines(preset, seed, [])
@@ -99,7 +99,7 @@ def compare_speed(preset: str, python: Path | str, rounds: int) -> None:
 
 
 def ours(preset: str, seed: int) -> Solved:
-    """Run our preset."""
+    """Run Surreal's preset."""
     started_s = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         run = _run(preset, seed, folder, _SETTINGS.get(preset, []))
@@ -107,12 +107,12 @@ def ours(preset: str, seed: int) -> Solved:
         result = json.loads((run / "result.json").read_text())
     goal, best = load_config(preset).run.stop_at_return, result["best"]
     is_solved = goal is not None and best is not None and best["mean_return"] >= goal
-    # Those that the policy had learned from: ours goes on while it is evaluated, theirs waits.
+    # The env steps that the policy had learned from: Surreal keeps learning during an evaluation, SB3 waits for it.
     return Solved(is_solved, seconds, best["global_step"] if is_solved else result["env_steps"])
 
 
 def theirs(preset: str, seed: int, python: Path | str) -> Solved:
-    """Run theirs."""
+    """Run Stable-Baselines3."""
     goal = load_config(preset).run.stop_at_return
     assert goal is not None
     started_s = time.perf_counter()
@@ -121,7 +121,7 @@ def theirs(preset: str, seed: int, python: Path | str) -> Solved:
 
 
 def agent_speed(lines: Sequence[Mapping[str, Any]]) -> float:
-    """Env steps a second between the first and the last report of the agents."""
+    """Return the env steps a second between the first and the last report of the agents."""
     first: dict[str, tuple[float, float]] = {}
     last: dict[str, tuple[float, float]] = {}
     for line in lines:
@@ -133,7 +133,7 @@ def agent_speed(lines: Sequence[Mapping[str, Any]]) -> float:
 
 
 def round_wait(lines: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """What an agent waited between two rounds beyond the learner's own update, ms, mean over a run's rounds."""
+    """Return the ms that an agent waits between two rounds beyond the learner's update, mean over a run's rounds."""
     found = {name: value for line in lines for name, value in line["metrics"].items()}
     waited_ms = 1e3 * found["agent/round_wait_s_total"] / found["learner/updates_total"]
     updates = [line["metrics"]["learner/optimize_ms"] for line in lines if "learner/optimize_ms" in line["metrics"]]
@@ -141,7 +141,7 @@ def round_wait(lines: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def metrics_lines(preset: str, seed: int, settings: Sequence[str]) -> list[dict[str, Any]]:
-    """Run our preset without evaluation and goal; returns what its processes reported."""
+    """Run Surreal's preset without evaluation and goal, and return the metrics of its processes."""
     with tempfile.TemporaryDirectory() as folder:
         run = _run(preset, seed, folder, ["run.stop_at_return=null", "eval.enabled=false", *settings])
         return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]

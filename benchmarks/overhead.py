@@ -1,12 +1,12 @@
-"""What Surreal costs: its agent loop and its learner against bare loops with the same environment, network and update.
+"""Compare Surreal's agent loop and learner with bare loops over the same environment, network and update.
 
     python -m benchmarks.overhead [--rounds N] [--seconds S]
 
-* agent: `AgentLoop` with a `QAgent`, sending everything to a Redis on the other core, against the same environment and
-  network without recording, under a policy that balances; 16 gymnasium CartPoles in a SyncVectorEnv, and gymnasium's
-  native vector CartPole.
-* learner: `DQNLearner` on batches of a `UniformReplay` (mirrored from Redis, gathered by its thread) against the same
-  update on tensors in memory; batch 256, an MLP of 2 x 256, one torch thread on both sides.
+* agent: `AgentLoop` with a `QAgent`, which sends everything to a Redis server on the other core. The baseline is the
+  same environment and network without recording. The policy balances the pole, in 16 gymnasium CartPoles in a
+  SyncVectorEnv, and in gymnasium's native vector CartPole.
+* learner: `DQNLearner` on batches of a `UniformReplay` (mirrored from Redis, gathered by its thread). The baseline is
+  the same update on tensors in memory. Batch 256, an MLP of 2 x 256, one torch thread on both sides.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def agent(address: str, mode: str, aim: float, rounds: int, seconds: float) -> N
                 loop.step()
         sender.flush()
         rate = (loop.env_steps - steps) / (time.perf_counter() - started_s)
-        client.delete_run()  # nobody reads: the stream would grow
+        client.delete_run()  # there is no learner, so the stream would grow
         return rate
 
     def theirs() -> float:

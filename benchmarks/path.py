@@ -97,12 +97,12 @@ class Trace(NamedTuple):
 
     @property
     def num_functions(self) -> int:
-        """How many functions there are; a function of several sections counts once."""
+        """The number of functions; a function of several sections counts once."""
         return len({(function.file, function.name) for function in self.functions})
 
     @property
     def num_changes(self) -> int:
-        """How often a reader who follows every call once, and returns, changes the file."""
+        """The number of file changes for a reader who follows every call once, and returns."""
         pairs = {(caller[1:], callee[1:]) for caller, callee in self.calls}
         return 2 * sum(caller[0] != callee[0] for caller, callee in pairs)
 
@@ -132,7 +132,7 @@ class Recorder:
 
     @contextmanager
     def section(self, name: str) -> Iterator[None]:
-        """Give what this thread calls to a section."""
+        """Assign this thread's calls to a section."""
         self._local.section = name
         try:
             yield
@@ -140,7 +140,7 @@ class Recorder:
             self._local.section = None
 
     def trace(self) -> Trace:
-        """Give what was recorded often enough."""
+        """Return the functions and calls that were recorded often enough."""
         counts = Counter[Function]()
         for (_, callee), count in self._calls.items():
             counts[callee] += count

@@ -1,7 +1,7 @@
-"""Peers that need packages of their own: a process in its own virtual environment, asked line by line.
+"""Peers with other dependencies: each is a process in its own virtual environment, with one request per line.
 
 The environments are made under .cache when they are first needed, by `python -m benchmarks.X` or `make bench`. A peer
-that cannot be installed is reported as skipped, with the reason: the rest of the benchmark goes on.
+that cannot be installed is reported as skipped, with the reason, and the rest of the benchmark runs.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ CACHE = Path(__file__).parents[1] / ".cache"
 
 
 class Requirement(NamedTuple):
-    """What a peer needs.
+    """The dependencies of a peer.
 
     Args:
-        module: to import, to see whether it is there.
-        packages: for pip.
-        newest_python: it has no wheels for later ones; None: any.
-        shares_ours: it sees the packages of this interpreter too, so that torch is the same and there once.
+        module: Module whose import shows whether the peer is installed.
+        packages: Packages for pip.
+        newest_python: Newest version of Python with wheels; None: any.
+        shares_ours: Whether it also sees the packages of this interpreter, so that torch is the same and stored once.
     """
 
     module: str
@@ -45,11 +45,11 @@ REVERB = Requirement("reverb", ["dm-reverb[tensorflow]==0.14.0"], newest_python=
 
 
 def find_python(needs: Requirement, python: Path | None = None) -> Path | str:
-    """An interpreter that has what a peer needs, or why there is none.
+    """Return an interpreter with the peer's dependencies, or the reason why there is none.
 
     Args:
-        needs: of the peer.
-        python: the interpreter to use; None: that of an environment under .cache, made if it is not there.
+        needs: Dependencies of the peer.
+        python: The interpreter to use; None: that of an environment under .cache, which is made if missing.
     """
     if python is None:
         folder = CACHE / f"venv-{needs.module}"
@@ -78,17 +78,17 @@ def _base_python(newest: tuple[int, int] | None) -> str | None:
 
 
 class Peer:
-    """The other process.
+    """The process of a peer.
 
     Args:
-        script: file in `benchmarks/baselines`.
-        python: its interpreter.
+        script: File in `benchmarks/baselines`.
+        python: Its interpreter.
     """
 
     def __init__(self, script: str, python: Path) -> None:
         command = [str(python), str(_BASELINES / script)]
         CACHE.mkdir(exist_ok=True)
-        with (CACHE / f"{Path(script).stem}.log").open("w") as log:  # some peers say a lot
+        with (CACHE / f"{Path(script).stem}.log").open("w") as log:  # some peers print a lot
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
             )
@@ -101,7 +101,7 @@ class Peer:
         stdin.flush()
         answer = stdout.readline().strip()
         if not answer:
-            raise RuntimeError(f"the peer has ended; it said why in {CACHE}/*_peer.log")
+            raise RuntimeError(f"the peer has ended; the reason is in {CACHE}/*_peer.log")
         return answer
 
     def call(self, command: str, **arguments: Any) -> Any:
@@ -121,6 +121,6 @@ def skip(name: str, reason: str) -> None:
 
 
 def rotate(measures: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
-    """Measure all of them in turn, again and again, the first turn being a warm-up; each returns a rate."""
+    """Measure all in turn for some rounds, after one as a warm-up; each returns a rate."""
     turns = [{name: measure() for name, measure in measures.items()} for _ in range(rounds + 1)][1:]
     return {name: [turn[name] for turn in turns] for name in measures}

@@ -1,9 +1,9 @@
-"""Makes the pictures in docs/images: the dashboard in Chromium, and what `surreal plot` draws, out of short runs.
+"""Make the pictures in docs/images from short runs: the dashboard in Chromium, and the plots of `surreal plot`.
 
-    python -m benchmarks.pictures                   trains what is missing in .cache/pictures/runs: some ten minutes
-    python -m benchmarks.pictures --runs FOLDER     of these runs
+    python -m benchmarks.pictures                   train missing runs in .cache/pictures/runs: about ten minutes
+    python -m benchmarks.pictures --runs FOLDER     use these runs
 
-While the pictures of the dashboard are taken, one run goes on, so that its processes are there.
+One run is in progress during the pictures of the dashboard, so that they show its processes.
 """
 
 from __future__ import annotations
@@ -89,14 +89,14 @@ def main() -> None:
 
 
 def train(folder: Path, preset: str, settings: list[str], seed: int) -> list[str]:
-    """The command that trains a run, to its end."""
+    """Return the command that trains a run to its end."""
     overrides = [f"--set={setting}" for setting in ("run.stop_at_return=null", *settings)]
     return [*_SURREAL, "run", preset, "--quiet", "--seed", str(seed), "--run-dir", str(folder), *overrides]
 
 
 @contextmanager
 def dashboard(runs: Path) -> Iterator[str]:
-    """The dashboard of these runs; gives its address."""
+    """Serve the dashboard of these runs, and yield its address."""
     ready, stop, found = threading.Event(), threading.Event(), list[str]()
 
     def on_ready(addresses: Addresses) -> None:
@@ -125,17 +125,17 @@ def shoot(browser: Browser, page: str, pane: str, width: int, theme: str) -> Non
     browser.evaluate(
         f"[...document.querySelectorAll('.tab')].find((tab) => tab.textContent.toLowerCase() === '{pane}').click()"
     )
-    # Of the logs, those of the evaluation: others name folders of this machine.
+    # Only the evaluation's logs: others name folders of this machine.
     browser.type("log-filter", "mean return")
     browser.wait(_READY[pane])
-    browser.wait("(window.settled = (window.settled ?? 0) + 1) > 60")  # a few seconds: what is drawn moves into place
+    browser.wait("(window.settled = (window.settled ?? 0) + 1) > 60")  # a few seconds, until animations have ended
     path = _IMAGES / f"dashboard-{pane}-{width}-{theme}.png"
     browser.screenshot(path)
     compress(path, path.read_bytes())
 
 
 def compress(path: Path, data: bytes) -> None:
-    """Write a picture with 256 colours."""
+    """Write a picture with 256 colors."""
     with Image.open(io.BytesIO(data)) as picture:
         picture.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(path, optimize=True)
 

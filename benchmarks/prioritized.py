@@ -1,11 +1,11 @@
-"""How fast prioritized batches come: draw, gather and update 256 of them, against cpprb (C++) doing the same.
+"""Measure how fast a prioritized replay samples, gathers and updates batches of 256, compared with cpprb (C++).
 
     python -m benchmarks.prioritized [--rounds N] [--seconds S] [--sizes 10000 1000000] [--peer-python PATH]
 
-Ours is the public path: `replay.step()` draws and gathers, `dequeue()` hands over tensors, `update_priorities()` takes
-the errors of that batch back; experience came through Redis before. Both sides have one thread, transitions of 4
-float32, and priorities of their own for each transition. The peer is a process with an environment of its own, which
-is made under .cache if there is none; without cpprb for this Python only our growth is reported.
+Surreal's side is the public path: `replay.step()` samples and gathers, `dequeue()` returns tensors, and
+`update_priorities()` takes that batch's errors. The experience came through Redis before. Both sides have one thread,
+transitions of 4 float32, and a different priority for each transition. The peer is a process in a separate virtual
+environment, made under .cache when needed. If this Python has no cpprb, only Surreal's results are reported.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ BATCH_SIZE = 256
 
 
 def fill(client: RedisClient, size: int) -> PrioritizedReplay:
-    """A replay that holds that many transitions, each with a priority of its own; it has no threads."""
+    """Return a replay without threads that holds `size` transitions, each with a different priority."""
     replay = PrioritizedReplay(client, batch_size=BATCH_SIZE, capacity=size, start_size=size, prefetch=1, seed=0)
     sender = ExpSender(client, chunk_steps=8192, max_delay_s=60)
     batch, action = make_batch((4,), np.float32, 100)
-    for _ in range(0, size + 100, 100):  # a step is complete when the next observation is there
+    for _ in range(0, size + 100, 100):  # a step is complete once its next observation arrives
         sender.send_batch(batch, action)
     sender.flush()
     sender.close()
@@ -53,7 +53,7 @@ def fill(client: RedisClient, size: int) -> PrioritizedReplay:
 
 
 def measure(replay: PrioritizedReplay, seconds: float) -> float:
-    """Batches a second."""
+    """Return batches a second."""
     errors = [np.random.default_rng(i).exponential(size=BATCH_SIZE).astype(np.float32) for i in range(64)]
     number, started_s = 0, perf_counter()
     while perf_counter() - started_s < seconds:

@@ -1,22 +1,22 @@
-"""How fast experience goes into a replay and batches come out of it, against peers and floors in the same run.
+"""Measure how fast a replay is filled and sampled, compared with peers and floors in the same run.
 
     python -m benchmarks.replay [--sections floors torchrl reverb] [--cases C ...] [--stored N ...] [--rounds R]
 
-Batches are taken at the output of `batch_iterator()` in steady state, mirrored and remote, from one stream in Redis.
+Batches are taken from `batch_iterator()` in steady state, mirrored and remote, from one stream in Redis.
 
-* floors: mirrored (frames: compressed, too) against `numpy.take` of as many rows at random places of one array (obs and
-  next obs); remote against
-  a raw socket that sends prepared GETRANGE commands for as many rows at random places of the same blocks, pipelined,
-  and receives the replies without looking at them. Twice: one GETRANGE a row (obs and next obs, each frame of a stack
-  once), and one a range of adjacent rows, as ours asks.
-* torchrl: mirrored against TorchRL's `LazyTensorStorage` (in its process' memory), with and without its prefetching;
-  mirrored, remote and filling against its `StoreStorage` in the same Redis. Filling twice: thousands of rows a call,
-  and 16 rows a call, which is what 16 environments have at a time.
+* floors: the floor of mirrored batches (also of compressed frames) is `numpy.take` of the same number of rows at random
+  places of one array (obs and next obs). The floor of remote batches is a raw socket that pipelines prepared GETRANGE
+  commands for the same number of rows in the same blocks, and ignores the replies. It is measured twice: with one
+  GETRANGE per row (obs and next obs, each frame of a stack once), and as in Surreal, with one per range of adjacent
+  rows.
+* torchrl: mirrored against TorchRL's `LazyTensorStorage` (in its process's memory), with and without prefetching; also
+  mirrored, remote and filling against its `StoreStorage` in the same Redis. Filling is measured with thousands of rows
+  a call, and with 16 rows a call, as 16 environments produce them.
 * reverb: mirrored, remote and inserting against Reverb's server and client.
 
-Ours is filled by one `ExpSender` until all is in Redis. Observations are vectors, or stacks of four frames that we
-store once each and the peers store as stacks. Peers have processes and environments of their own (`benchmarks.peers`).
-Networked peers get at most 10^5 transitions.
+One `ExpSender` fills Surreal's replay until all is in Redis. Observations are vectors, or stacks of four frames.
+Surreal stores each frame once; the peers store stacks. Peers have separate processes and virtual environments
+(`benchmarks.peers`). Networked peers get at most 10^5 transitions.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ from benchmarks.replay_cases import CASES, ENVS, NETWORKED_MAX, Case, Filled, ga
 from surreal.base.system.process import keep_freed_memory
 from surreal.distributed.server.embedded import EmbeddedRedis
 
-_PREPARED = 16  # requests of the raw client, made before they are timed
-_PREFETCH = 4  # of the peers, as ours has
+_PREPARED = 16  # requests of the raw client, made before the timing
+_PREFETCH = 4  # the peers' prefetched batches, as many as Surreal's
 
 
 class RawRanges:
-    """Prepared pipelines of GETRANGE, sent and received without a look at what comes.
+    """Prepared pipelines of GETRANGE, whose replies are received and ignored.
 
     Args:
-        path: socket of the server.
-        blocks: keys and lengths.
-        case: how many rows; those of a transition are adjacent: each frame of the stack, and the next observation.
-        is_merged: one command for all of them, or one for each.
+        path: Path of the server's socket.
+        blocks: Keys and lengths of the blocks.
+        case: The number of rows. Those of a transition are adjacent: each frame of the stack, and the next observation.
+        is_merged: Whether one command fetches all rows of a transition; otherwise, each row has one.
     """
 
     def __init__(self, path: str, blocks: list[tuple[bytes, int]], case: Case, *, is_merged: bool) -> None:
@@ -100,7 +100,7 @@ class Section:
     def compare(
         self, measures: dict[str, Callable[[float], float]], pairs: Iterable[tuple[str, str, float | None]]
     ) -> None:
-        """Measure all in turn, and report each (ours, theirs, aim or None)."""
+        """Measure all in turn, and report each ratio (Surreal's rate, the peer's rate, aim or None)."""
         rates = rotate({name: (lambda m=m: m(self._seconds)) for name, m in measures.items()}, self._rounds)
         for ours, theirs, aim in pairs:
             mb = round(float(np.median(rates[ours])) * self._case.drawn_bytes / self._case.batch_size / 1e6, 1)
@@ -147,7 +147,7 @@ def torchrl(filled: Filled, section: Section, peer: Peer | None) -> None:
     peer.call("close")
     if case.stored > NETWORKED_MAX:
         return
-    # It keeps a column in one value of Redis.
+    # TorchRL keeps each column in one value of Redis.
     filled.client.redis.config_set("proto-max-bulk-len", 16 << 30)
     peer.call("fill", storage="store", **what)
     largest = 4000 if case.stack == 1 else 256
@@ -184,7 +184,7 @@ def reverb(filled: Filled, section: Section, peer: Peer | None) -> None:
     if peer is None or case.stored > NETWORKED_MAX:
         return
     dtype = np.dtype(case.dtype).name
-    # Its compression makes constant frames almost nothing, and noise cannot be compressed: it gets a real game's.
+    # Reverb compresses constant frames to almost nothing, and cannot compress noise, so it gets frames of a real game.
     frames = str(game_frames()) if case.stack > 1 else None
     peer.call(
         "fill", size=case.stored, shape=case.obs_shape, dtype=dtype, batch_size=case.batch_size, frames=frames
@@ -214,7 +214,7 @@ SECTIONS: dict[str, tuple[Callable[[Filled, Section, Peer | None], None], Any]] 
 
 
 def start_peers(sections: list[str], pythons: dict[str, Path]) -> dict[str, Peer | None]:
-    """A process for each section that needs one; None where it cannot be had."""
+    """Start a peer for each section that needs one; None if it is not available."""
     peers: dict[str, Peer | None] = {}
     for section in sections:
         needs = SECTIONS[section][1]

@@ -1,4 +1,4 @@
-"""What `benchmarks.replay` stores and draws, and our side of it: a stream in Redis with two replays over it."""
+"""The cases of `benchmarks.replay`, and Surreal's side: a stream in Redis with several replays."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from surreal.replay import UniformReplay
 from surreal.run.build.environments import build_pool
 
 ENVS = 16
-NETWORKED_MAX = 100_000  #: transitions that a networked peer is given at most
-_FILL_BYTES = 64 << 20  # of a run that is filled to be timed
+NETWORKED_MAX = 100_000  #: transitions of a networked peer at most
+_FILL_BYTES = 64 << 20  # size of a timed run that is filled
 
 
 class Case(NamedTuple):
-    """What is stored and drawn."""
+    """The shape of stored transitions and of sampled batches."""
 
-    shape: tuple[int, ...]  #: of a row
+    shape: tuple[int, ...]  #: shape of a row
     dtype: type
     stack: int
     batch_size: int
@@ -43,12 +43,12 @@ class Case(NamedTuple):
 
     @property
     def drawn_bytes(self) -> int:
-        """Observation bytes of a batch as the learner gets it."""
+        """Observation bytes of a batch in the learner."""
         return 2 * self.stack * self.row_bytes * self.batch_size
 
     @property
     def redis_bytes(self) -> int:
-        """Enough for ours, and for a peer's copy of everything."""
+        """Enough memory for Surreal's data and for a peer's copy of it."""
         peer = 2 * self.stack * self.row_bytes * min(self.stored, NETWORKED_MAX)
         return max(512 << 20, 3 * self.stored * (self.row_bytes + 256) + 2 * peer)
 
@@ -62,7 +62,7 @@ CASES = {
 
 
 class Filled:
-    """A case's experience in Redis, and replays of it with their threads: one mirrors, the others follow."""
+    """The experience of a case in Redis, with replays and their threads: one mirrors it, the others follow."""
 
     def __init__(self, address: str, case: Case) -> None:
         self.address, self.case = address, case
@@ -97,14 +97,14 @@ class Filled:
         return self._rate(2, seconds)
 
     def _rate(self, which: int, seconds: float) -> float:
-        """Transitions a second."""
+        """Return transitions a second."""
         batches = self._batches[which]
-        for _ in range(6):  # what was made ahead, while another was measured
+        for _ in range(6):  # batches prefetched while another replay was measured
             next(batches)
         return timed(lambda: next(batches), self.case.batch_size, seconds)
 
     def fill(self, rows: int, seconds: float) -> float:
-        """Transitions a second that one sender stores, this many a call, all of them acknowledged."""
+        """Return the transitions a second that one sender stores and Redis acknowledges, with `rows` a call."""
         case, client = self.case, RedisClient(self.address, run=f"fill-{uuid.uuid4().hex[:8]}")
         count = _FILL_BYTES // (case.row_bytes + 64)
         sent, elapsed_s = 0, 0.0
@@ -117,7 +117,7 @@ class Filled:
         return sent / elapsed_s
 
     def blocks(self) -> list[tuple[bytes, int]]:
-        """Key and length of every block."""
+        """Return the key and length of every block."""
         keys = self.client.shard_keys()
         ids = [fields[b"id"].decode() for _, fields in self.client.redis.xrange(keys.stream)]
         return [(keys.block(i).encode(), self.client.redis.strlen(keys.block(i))) for i in ids]
@@ -137,7 +137,7 @@ def send(
     frames: NDArray[np.uint8] | None = None,
     **chunks: int,
 ) -> None:
-    """Send as many transitions, of noise, or of such frames [N, ...], one after the other."""
+    """Send `count` transitions of noise, or of successive `frames` [N, ...]."""
     batch, action = make_batch(case.obs_shape, case.dtype, envs)
     sender = ExpSender(client, frame_stack=case.stack, is_limited=False, max_delay_s=3600, **chunks)
     for number in range(0, transitions, envs):
@@ -148,7 +148,7 @@ def send(
 
 
 def game_frames(count: int = 2000) -> Path:
-    """A .npy of successive frames [count, 84, 84] of Pong: random play through the wrappers of `atari-dqn`."""
+    """Make a .npy file of successive frames [count, 84, 84] of Pong: random play with the wrappers of `atari-dqn`."""
     path = CACHE / "pong.npy"
     if path.exists():
         return path
@@ -165,7 +165,7 @@ def game_frames(count: int = 2000) -> Path:
 
 
 def timed(batch: Callable[[], object], batch_size: int, seconds: float) -> float:
-    """Transitions a second of a call that makes one batch."""
+    """Return the transitions a second of a call that makes one batch."""
     number, started_s = 0, time.perf_counter()
     while time.perf_counter() - started_s < seconds:
         batch()

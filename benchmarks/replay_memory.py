@@ -1,14 +1,14 @@
-"""What a replay costs in memory: bytes for each Atari transition, and whether insert and evict at capacity grow it.
+"""Measure a replay's memory: bytes for each Atari transition, and its growth under inserting and evicting.
 
     python -m benchmarks.replay_memory [--sections bytes churn] [--minutes M] [--transitions N] [--game ALE/Pong-v5]
 
-* bytes: frames of a real game (random play, the preset `atari-dqn`) sent to three servers at once, uncompressed, lz4
-  and zstd. Redis' own count (`used_memory`) for each transition against one frame, 84x84 bytes; the same for learners
-  that keep them, compressed or as they are: bytes allocated, and growth of the process' RSS. Ratios are of a frame;
-  less is better.
-* churn: a process inserts at a steady rate, a replay at its capacity evicts and draws; Redis' used_memory and this
-  process' RSS over time, and their slopes by least squares over all but the first quarter, as a share of the whole an
-  hour. Both should be noise around zero.
+* bytes: frames of a real game (random play, preset `atari-dqn`) go to three servers: uncompressed, lz4 and zstd. The
+  report compares Redis's count (`used_memory`) for each transition with one frame, 84x84 bytes. For learners that keep
+  observations, compressed or not, it has the bytes allocated and the growth of the process's RSS. Ratios are relative
+  to one frame; less is better.
+* churn: a process inserts at a steady rate, while a replay at its capacity evicts and samples. The report has Redis's
+  used_memory and this process's RSS over time, and their slopes (least squares without the first quarter) as percent
+  an hour. Both should be noise around zero.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def used_memory(client: RedisClient) -> int:
 
 
 def play(game: str, transitions: int, senders: list[ExpSender], seed: int = 0) -> None:
-    """Random play through the preset's wrappers; every sender gets the same steps."""
+    """Play at random with the preset's wrappers; every sender gets the same steps."""
     config = load_config("atari-dqn", overrides=[f"env.id={game}", f"seed={seed}"])
     rng, sent = np.random.default_rng(seed), 0
     with build_pool(config, index=0) as pool:
@@ -72,7 +72,7 @@ def play(game: str, transitions: int, senders: list[ExpSender], seed: int = 0) -
 
 
 def make_sender(client: RedisClient, compression: Any) -> ExpSender:
-    """As the preset `atari-dqn` sends."""
+    """Build a sender with the settings of the preset `atari-dqn`."""
     return ExpSender(
         client,
         chunk_steps=544,
@@ -85,7 +85,7 @@ def make_sender(client: RedisClient, compression: Any) -> ExpSender:
 
 
 def take_all(client: RedisClient, transitions: int, observations: Any) -> Replay:
-    """A learner's replay of what is in Redis."""
+    """Build a learner's replay of everything in Redis."""
     replay = UniformReplay(
         client,
         batch_size=32,
@@ -125,7 +125,8 @@ def measure_bytes(game: str, transitions: int) -> None:
 
         for codec, number in zip(_CODECS, redis_bytes, strict=True):
             tell(f"Redis, {codec or 'uncompressed'}", number, 1.15 if codec is None else 0.25)
-        for observations, aim in (("compressed", 0.25), ("mirrored", 1.15)):  # the smaller one leaves fresh memory
+        # The smaller one comes first, so that the next one cannot reuse its memory.
+        for observations, aim in (("compressed", 0.25), ("mirrored", 1.15)):
             gc.collect()
             resident = rss_bytes()
             replay = take_all(clients[0], transitions, observations)
@@ -173,7 +174,7 @@ def insert_forever(address: str, run: str, steps_per_s: float, stop: Event) -> N
 
 
 def slope_percent(minutes: NDArray[Any], values: NDArray[Any]) -> float:
-    """Growth an hour, percent of the mean, after the first quarter."""
+    """Return the growth an hour after the first quarter, in percent of the mean."""
     late = slice(len(minutes) // 4, None)
     per_minute = np.polyfit(minutes[late], values[late], 1)[0]
     return round(float(60 * per_minute / values[late].mean() * 100), 3)
@@ -237,8 +238,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sections", nargs="+", choices=("bytes", "churn"), default=["bytes", "churn"])
     parser.add_argument("--games", nargs="+", default=["ALE/Pong-v5", "ALE/Breakout-v5"])
-    parser.add_argument("--transitions", type=int, default=20_000, help="of a game")
-    parser.add_argument("--minutes", type=float, default=20.0, help="of churn")
+    parser.add_argument("--transitions", type=int, default=20_000, help="transitions of the game")
+    parser.add_argument("--minutes", type=float, default=20.0, help="minutes of churn")
     parser.add_argument("--capacity", type=int, default=10_000, help="transitions, in churn")
     parser.add_argument("--rate", type=float, default=800.0, help="env steps/s inserted, in churn")
     args = parser.parse_args()

@@ -1,15 +1,15 @@
-"""Runs presets over seeds and keeps what they reached: docs/results.md, from benchmarks/results.jsonl.
+"""Run presets over seeds, record the results in benchmarks/results.jsonl, and write docs/results.md.
 
-    python -m benchmarks.results                          what is not in the table yet, of the small tasks
-    python -m benchmarks.results cartpole-ppo --seeds 0 1 2   these presets, again
-    python -m benchmarks.results --at-agents              gradients at the agents beside gradients at the learner
-    python -m benchmarks.results --pong                   half a million env steps of Pong
-    python -m benchmarks.results --write                  only the page
+    python -m benchmarks.results                          run small tasks that are missing in the table
+    python -m benchmarks.results cartpole-ppo --seeds 0 1 2   run these presets again
+    python -m benchmarks.results --at-agents              compare gradients at the agents with gradients at the learner
+    python -m benchmarks.results --pong                   run half a million env steps of Pong
+    python -m benchmarks.results --write                  only write the page
 
-Each run is `surreal run PRESET --seed N --verify`: it ends when its evaluation reaches the preset's goal, or with its
-env steps, and the best policy then plays 1000 fresh episodes (Atari: 100). A reference counts as reached only if their
-mean return, less 1.645 standard errors, reaches it. A run stops while a benchmark measures on this machine, and its
-seconds leave that time out.
+Each run is `surreal run PRESET --seed N --verify`. It ends when its evaluation reaches the preset's goal, or after its
+env steps; then the best policy plays 1000 fresh episodes (Atari: 100). A reference counts as reached only if their mean
+return minus 1.645 standard errors reaches it. A run stops while a benchmark measures on this machine, and its seconds
+exclude that time.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _RECORDS = Path(__file__).with_name("results.jsonl")
 _PAGE = _ROOT / "docs" / "results.md"
 #: Tasks that take minutes on two cores.
 _SMALL = ("bandit", "cartpole", "acrobot", "pendulum")
-#: Episodes that judge a policy. The games of Atari take too long for 1000.
+#: Episodes that verify a policy. Atari's episodes take too long for 1000.
 _EPISODES = 1000
 _ATARI_EPISODES = 100
 #: Standard errors below the mean that confirm a reference, one-sided at 95 %.
@@ -52,14 +52,14 @@ _SENTENCE = re.compile(
 Job = tuple[str, tuple[str, ...], int]
 Records = dict[tuple[str, tuple[str, ...]], dict[int, Mapping[str, Any]]]
 
-#: How gradients become steps, and the settings that say so; the first computes them at the learner.
+#: Rules for turning gradients into steps, with their settings; the first one computes gradients at the learner.
 _RULES = {
     "learner": ("learner.gradients=learner",),
     "fifo": ("learner.gradients=agents", "learner.combine_gradients=fifo"),
     "avg": ("learner.gradients=agents", "learner.combine_gradients=avg"),
     "dc": ("learner.gradients=agents", "learner.combine_gradients=dc"),
 }
-#: Presets that run under each rule, their numbers of agents, and settings that end each within minutes.
+#: Presets that run with each rule, their numbers of agents, and settings that end each within minutes.
 _AT_AGENTS: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = {
     "cartpole-a3c": ((1, 2, 4), ("run.max_env_steps=300_000",)),
     "pendulum-a3c": ((2, 4), ()),
@@ -74,11 +74,11 @@ _AT_AGENTS: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = {
     ),
 }
 
-#: What plays Pong for a twentieth of its preset's env steps; schedules are those of all of them.
+#: Presets that play Pong for a twentieth of their env steps; their schedules still have the full length.
 _PONG_RUN = ("run.max_env_steps=500_000", "learner.args.max_global_step=10_000_000", "eval.interval_s=120")
 _PONG = {
     "atari-ppo": _PONG_RUN,
-    # With 32 trajectories of 20 steps, half a million make 780 updates.
+    # With 32 trajectories of 20 steps, half a million env steps would be only 780 updates.
     "atari-vtrace": (*_PONG_RUN, "learner.batch_size=8", "replay.max_bytes=16mb"),
 }
 
@@ -133,12 +133,12 @@ would be only 780 updates. A small queue keeps it close to its agents (`--set re
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run what is asked for, and write the page; 1 if a run failed."""
+    """Run the requested presets, and write the page; return 1 if a run failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("presets", nargs="*", help="run these, even if they are in the table; default: what is missing")
+    parser.add_argument("presets", nargs="*", help="run these, even if they are in the table (default: missing ones)")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--at-agents", action="store_true", help="run what is missing of the second table")
-    parser.add_argument("--pong", action="store_true", help="run what is missing of the third table")
+    parser.add_argument("--at-agents", action="store_true", help="run what is missing in the second table")
+    parser.add_argument("--pong", action="store_true", help="run what is missing in the third table")
     parser.add_argument("--write", action="store_true", help="only write the page")
     asked = parser.parse_args(argv)
     has_failed = False
@@ -155,7 +155,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def run(preset: str, seed: int, settings: Sequence[str] = ()) -> dict[str, Any]:
-    """Run a preset with some settings changed; returns a record of a table."""
+    """Run a preset with some settings changed, and return a record of a table."""
     record: dict[str, Any] = {"preset": preset, "seed": seed, "machine": f"{os.cpu_count()} cores {platform.machine()}"}
     if settings:
         record["settings"] = list(settings)
@@ -185,7 +185,7 @@ def run(preset: str, seed: int, settings: Sequence[str] = ()) -> dict[str, Any]:
 
 
 def _rate(run_dir: Path, pauses: Sequence[Pause]) -> float | None:
-    """Env steps a second, from the first line of metrics with an update to the last one; None without two of them."""
+    """Return env steps a second between the first and last metrics line with an update; None without two of them."""
     found = []
     for line in (run_dir / "metrics.jsonl").read_text(encoding="utf-8").splitlines():
         record = json.loads(line)
@@ -198,7 +198,7 @@ def _rate(run_dir: Path, pauses: Sequence[Pause]) -> float | None:
 
 
 def read_records() -> Records:
-    """Read what is kept: preset and settings to seed to its newest record."""
+    """Read the records: preset and settings -> seed -> its newest record."""
     found: Records = defaultdict(dict)
     if _RECORDS.exists():
         for line in _RECORDS.read_text(encoding="utf-8").splitlines():
@@ -254,7 +254,7 @@ def _cells_at_agents(records: Sequence[Mapping[str, Any]]) -> Iterable[str]:
 
 
 def _shared_cells(records: Sequence[Mapping[str, Any]], ended: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    """Seeds, return, env steps and seconds."""
+    """Format seeds, return, env steps and seconds."""
     seeds = ", ".join(str(record["seed"]) for record in records) or "not run"
     if not ended:
         return seeds, "", "", ""
@@ -265,18 +265,18 @@ def _shared_cells(records: Sequence[Mapping[str, Any]], ended: Sequence[Mapping[
 
 
 def _at_agents() -> list[tuple[str, str, int]]:
-    """Preset, rule and number of agents of each row of the second table."""
+    """Return preset, rule and number of agents of each row of the second table."""
     rows = [
         (preset, rule, agents) for preset, (counts, _) in _AT_AGENTS.items() for agents in counts for rule in _RULES
     ]
-    return [row for row in rows if row[2] > 1 or row[1] in ("learner", "fifo")]  # of one agent, all rules are the same
+    return [row for row in rows if row[2] > 1 or row[1] in ("learner", "fifo")]  # with one agent, all rules are equal
 
 
 def _settings(preset: str, rule: str, agents: int) -> tuple[str, ...]:
     share = (f"learner.num_gradients={agents}",) if rule == "avg" else ()
     if (
         rule == "learner" and agents > 1 and preset.endswith("a3c")
-    ):  # of A3C, that is A2C: one update of all agents' parts
+    ):  # for A3C, this rule is A2C: one update from all agents' parts
         share = (f"learner.batch_size={load_config(preset).env.num_envs * agents}",)
     return (f"agent.count={agents}", *_RULES[rule], *share, *_AT_AGENTS[preset][1])
 

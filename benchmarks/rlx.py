@@ -1,15 +1,17 @@
-"""The RLX server against a bare asyncio echo of the same frames: steps per second, and latency.
+"""Compare the RLX server with a bare asyncio echo of the same frames: steps per second, and latency.
 
     python -m benchmarks.rlx [--rounds N] [--seconds S] [--sessions 1,8,64,256] [--only TEXT]
 
-Clients are bare asyncio sockets in a process of their own, each waiting for its action before it sends the next state.
-* trivial: a policy that costs nothing, so what is measured is the protocol, the hand-over and the batches.
+Clients are bare asyncio sockets in a separate process; each waits for its action before it sends the next state.
+
+* trivial: a policy without cost, which measures the protocol, the handover and the batches.
 * network: `QAgent` with a QFunction of 2 x 64 (24 floats), or the `nature` network (84 x 84 bytes); one torch thread.
-  For 256 sessions the floor is the network's own forward too, without any server.
-* floods: how much slower a single session gets while another connection does its worst, in each of a dozen ways; here
-  the floor is the same session left alone, and `p50_ratio` is what counts.
-On a machine that does other work as well, `cpu_us` and `echo_cpu_us`, the CPU time of the serving process for one step,
-say more than the rates. `p99_ratio` is that of the latencies, the gathering window taken off ours.
+  For 256 sessions, the network's forward pass without a server is another floor.
+* floods: the slowdown of a session while another connection floods the server in each of a dozen ways. The floor is the
+  same session alone, and `p50_ratio` is the result.
+
+If the machine is busy, `cpu_us` and `echo_cpu_us` (CPU time of the serving process for one step) are better measures
+than the rates. `p99_ratio` compares latencies; the gathering window is subtracted from Surreal's.
 """
 
 from __future__ import annotations
@@ -54,7 +56,7 @@ STATES: dict[str, gymnasium.spaces.Box] = {
 
 
 class Trivial:
-    """An agent that always does the same."""
+    """An agent that always chooses the same action."""
 
     wants_outcomes = False
 
@@ -90,7 +92,7 @@ def serving(agent: Any, space: gymnasium.Space[Any], window_s: float) -> Iterato
 
 
 def frames(space: gymnasium.Space[Any]) -> tuple[bytes, bytes, int]:
-    """Give init, update, and the length of an answer to it."""
+    """Return an init request, an update request, and the length of its answer."""
     state = np.zeros(space.shape or (), space.dtype)
     update = {"command": "update", "reward": 1.0, "state": state, "terminal": False}
     answer = frame(encode({"response": "action", "data": 1}))
@@ -98,7 +100,7 @@ def frames(space: gymnasium.Space[Any]) -> tuple[bytes, bytes, int]:
 
 
 class Served:
-    """A kind of server under load: what its clients saw, and what a step cost it."""
+    """A server under load: its clients' latencies, and its CPU time for a step."""
 
     def __init__(self, clients: Any, pid: int, load: Load) -> None:
         self._clients = clients
@@ -108,7 +110,7 @@ class Served:
         self._costs_us: list[float] = []
 
     def run(self) -> float:
-        """Give steps per second of one round."""
+        """Return the steps per second of one round."""
         before = self._process.cpu_times()
         self._clients.send(self._load)
         outcome: Outcome = self._clients.recv()
@@ -119,7 +121,7 @@ class Served:
         return outcome.rate
 
     def medians(self) -> tuple[float, float, float]:
-        """Give p50 and p99 of the latency, ms, and the CPU time of a step, us; the first round was for warming up."""
+        """Return p50 and p99 of the latency, ms, and the CPU time of a step, us, without the first round (warm-up)."""
         rounds = zip(self._outcomes, self._costs_us, strict=True)
         table = [(outcome.p50_ms, outcome.p99_ms, cost_us) for outcome, cost_us in rounds][1:]
         p50, p99, cost_us = np.median(table, axis=0).tolist()
@@ -149,7 +151,7 @@ def compare(
 
 
 def compare_forward(state: str, sessions: int, args: argparse.Namespace, clients: Any) -> None:
-    """Measure the server against the bare forward of its network, in batches of the size that is fastest here."""
+    """Compare the server with the bare forward pass of its network, in batches of the fastest size on this machine."""
     hello, request, answer_bytes = frames(STATES[state])
     agent, bare = make_agent(state), make_agent(state)
     ready_bytes = len(frame(encode({"response": "ready"})))
@@ -178,7 +180,7 @@ def compare_forward(state: str, sessions: int, args: argparse.Namespace, clients
 
 
 def compare_floods(state: str, args: argparse.Namespace, clients: Any, floods: Any) -> None:
-    """Measure one session beside a client that does its worst, and without that client."""
+    """Measure one session next to a flooding client, and without that client."""
     hello, request, answer_bytes = frames(STATES[state])
     ready_bytes = len(frame(encode({"response": "ready"})))
     for name in FLOODS:
@@ -199,7 +201,7 @@ def compare_floods(state: str, args: argparse.Namespace, clients: Any, floods: A
             ours, floor = alternate(flooded, calm.run, args.rounds)
         (p50, p99, _), (calm_p50, calm_p99, _) = beside.medians(), calm.medians()
         report(
-            f"rlx beside a flood of {name}", "steps/s", ours, floor, aim=0.5, p50_ms=round(p50, 3),
+            f"rlx next to a flood of {name}", "steps/s", ours, floor, aim=0.5, p50_ms=round(p50, 3),
             p99_ms=round(p99, 3), calm_p50_ms=round(calm_p50, 3), calm_p99_ms=round(calm_p99, 3),
             p50_ratio=round(p50 / calm_p50, 2),
         )  # fmt: skip
@@ -218,11 +220,11 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=1.0, help="length of a round")
     parser.add_argument("--sessions", default="1,8,64,256")
     parser.add_argument("--window", type=float, default=0.0, help="gathering window, s")
-    parser.add_argument("--only", default="", help="measure only what has this in its name")
-    parser.add_argument("--flood", default="", help="measure only the floods that have this in their name")
+    parser.add_argument("--only", default="", help="measure only cases with this text in their names")
+    parser.add_argument("--flood", default="", help="measure only floods with this text in their names")
     args = parser.parse_args()
     torch.set_num_threads(1)
-    sys.setswitchinterval(0.0005)  # this and the next as `surreal rlx-server` has it
+    sys.setswitchinterval(0.0005)  # this and the next line: as in `surreal rlx-server`
     keep_freed_memory()
     context = multiprocessing.get_context("spawn")
     (client_process, clients), (echo_process, pipe) = start(context, run_clients), start(context, run_echo)

@@ -1,4 +1,4 @@
-"""How old on-policy experience is when it is learned from, while the learner is killed and stopped, and without that.
+"""Measure the age of on-policy experience when a learner uses it, with and without kills and pauses of the learner.
 
     python -m benchmarks.rounds cartpole-a2c cartpole-ppo                  # six kills a minute apart, three pauses
     python -m benchmarks.rounds cartpole-a2c --every 5 --round-timeout-s 2
@@ -30,20 +30,20 @@ from surreal.run.process.finding import find_run
 from surreal.run.view.reader import run_status
 
 NOTES = "SURREAL_ROUND_NOTES"
-#: What the disturbed run may be above the other one: versions, and share of the steps.
+#: The disturbed run may exceed the other one by this much: versions, and share of the steps.
 MOST_LAG, MOST_STALE = 0.05, 0.02
 _DEADLINE_S = 600.0
 
 
 class Age(NamedTuple):
-    """Of the steps of batches, how old they were."""
+    """The age of the steps in batches."""
 
     lag: float  #: versions, mean
-    stale: float  #: share of the steps that were not acted by the newest version
+    stale: float  #: share of the steps whose action is not from the newest version
 
 
 def note(learner: Learner, batch: TrajectoryBatch) -> None:
-    """Write down how old the on-policy steps of a batch are."""
+    """Record the age of a batch's on-policy steps."""
     is_step = batch.mask > 0
     if "is_on_policy" in batch.extras:
         is_step &= batch.extras["is_on_policy"] > 0
@@ -53,7 +53,7 @@ def note(learner: Learner, batch: TrajectoryBatch) -> None:
 
 
 class NotingA2C(A2CLearner):
-    """A2C that notes how old its batches are."""
+    """A2C that records the age of its batches."""
 
     def learn(self, i: int, batch: TrajectoryBatch) -> Mapping[str, Tensor | float]:
         note(self, batch)
@@ -61,7 +61,7 @@ class NotingA2C(A2CLearner):
 
 
 class NotingPPO(PPOLearner):
-    """PPO that notes how old its batches are."""
+    """PPO that records the age of its batches."""
 
     def learn(self, i: int, batch: TrajectoryBatch) -> Mapping[str, Tensor | float]:
         note(self, batch)
@@ -69,7 +69,7 @@ class NotingPPO(PPOLearner):
 
 
 class NotingIPG(IPGLearner):
-    """Interpolated policy gradient that notes how old its on-policy batches are."""
+    """Interpolated policy gradient that records the age of its on-policy batches."""
 
     def learn(self, i: int, batch: Any) -> Mapping[str, Tensor | float]:
         note(self, batch)
@@ -80,12 +80,12 @@ NOTING = {f"surreal.learner.{cls.__mro__[1].__name__}": cls for cls in (NotingA2
 
 
 class Run:
-    """One run of a preset, in a folder of its own.
+    """One run of a preset.
 
     Args:
-        preset: of an on-policy algorithm.
-        folder: empty.
-        overrides: further settings.
+        preset: Preset of an on-policy algorithm.
+        folder: Empty folder for the run.
+        overrides: Further settings.
     """
 
     def __init__(self, preset: str, folder: Path, overrides: Sequence[str]) -> None:
@@ -100,12 +100,12 @@ class Run:
             self._process = subprocess.Popen(command, env=environment, stdout=output, stderr=output)
 
     def ages(self) -> list[Age]:
-        """How old each batch was so far."""
+        """Return the age of each batch so far."""
         lines = self._notes.read_text().splitlines(keepends=True) if self._notes.exists() else []
         return [Age(*map(float, line.split())) for line in lines if line.endswith("\n")]
 
     def wait_for(self, batches: int) -> None:
-        """Wait until so many more batches were learned from."""
+        """Wait until the learner has used `batches` more batches."""
         wanted = len(self.ages()) + batches
         _wait(lambda: len(self.ages()) >= wanted or self._process.poll() is not None, f"{batches} batches")
         if self._process.poll() is not None:
@@ -126,13 +126,13 @@ class Run:
         return found[-1]
 
     def end(self) -> None:
-        """End the run in order."""
+        """End the run gracefully."""
         self._process.send_signal(signal.SIGINT)
         self._process.wait(_DEADLINE_S)
 
 
 def disturb(run: Run, *, kills: int, pauses: int, every_s: float, pause_s: float) -> None:
-    """Kill the learner, and stop it for a while, in turn, so long apart."""
+    """Kill and pause the learner, with `every_s` between two disturbances."""
     for number in range(max(kills, pauses)):
         if number < kills:
             time.sleep(every_s)
@@ -165,13 +165,13 @@ def measure(preset: str, arguments: argparse.Namespace, *, is_disturbed: bool) -
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measure presets; returns 1 if the disturbed run is above the bounds."""
+    """Measure presets, and return 1 if a disturbed run exceeds the bounds."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("presets", nargs="+")
     parser.add_argument("--kills", type=int, default=6)
     parser.add_argument("--pauses", type=int, default=3)
     parser.add_argument("--every", type=float, default=60.0, help="s between two disturbances")
-    parser.add_argument("--batches", type=int, default=200, help="at the end, which are compared")
+    parser.add_argument("--batches", type=int, default=200, help="batches at the end that are compared")
     parser.add_argument("--round-timeout-s", type=float, help="default: the preset's; a pause is 1.3 times as long")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     arguments = parser.parse_args(argv)

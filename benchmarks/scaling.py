@@ -1,10 +1,10 @@
-"""How a run grows with its agents: the table of docs/scaling.md, computed from the code and from what was measured.
+"""Compute the table of docs/scaling.md: how a run grows with its agents, from the code and from measurements.
 
     python -m benchmarks.scaling
 
-Bytes a step come from the codec: chunks are encoded as agents send them. What one server, one learner and one network
-card carry is in `MEASURED`; `python -m benchmarks.fleet` and the figures of other pages say where from. A unit test
-compares the page with what this prints.
+Bytes a step come from the codec: chunks are encoded as agents send them. `MEASURED` has the capacity of one server, one
+learner and one network card; the values come from `python -m benchmarks.fleet` and from other pages. A unit test
+compares the page with this output.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ from benchmarks.fleet import CARTPOLE, prepare_chunk
 #: Env steps a second of one agent process.
 AGENT_STEPS_S = 1000
 AGENTS = (10, 100, 1000)
-#: Of what was measured, how much may be planned with: clocks, forks and other programs take their part.
+#: Share of the measured capacity to plan with: clocks, forks and other programs take the rest.
 HEADROOM = 0.5
 
 
 class Measured(NamedTuple):
-    """What one of each carries, on the machine that docs/scaling.md names."""
+    """The capacity of one server and one network card, on the machine that docs/scaling.md names."""
 
-    server_chunks_s: float  #: append calls of many agents, of 10 kB, by the core of one Redis
-    server_bytes_s: float  #: experience in, frames, by one Redis
-    broadcast_bytes_s: float  #: parameters out, by the core of one Redis
-    network_bytes_s: float  #: of a network card of 10 Gbit/s, by its name
+    server_chunks_s: float  #: append calls of many agents, 10 kB each, on the core of one Redis server
+    server_bytes_s: float  #: incoming experience with frames at one Redis server
+    broadcast_bytes_s: float  #: outgoing parameters on the core of one Redis server
+    network_bytes_s: float  #: nominal rate of a network card of 10 Gbit/s
 
 
 MEASURED = Measured(server_chunks_s=12_500, server_bytes_s=700e6, broadcast_bytes_s=1.1e9, network_bytes_s=1.25e9)
 
 
 class Task(NamedTuple):
-    """What agents send, and what they get."""
+    """The experience that agents send, and the parameters that they receive."""
 
     name: str
     chunk: dict[str, Any]  #: see `prepare_chunk`
-    intake_steps_s: float  #: that one learner process reads, decodes and inserts (docs/replay.md, "ours, fill")
+    intake_steps_s: float  #: read, decoded and inserted by one learner process (docs/replay.md, "ours, fill")
     parameters_bytes: float
 
     def bytes_a_step(self) -> float:
-        """Of experience, as it travels and lies in Redis."""
+        """Bytes of experience for each env step, on the network and in Redis."""
         _, chunk = prepare_chunk(**self.chunk)
         return (chunk.content_bytes + len(chunk.head)) / chunk.own_steps
 
@@ -66,19 +66,19 @@ TASKS = (
 
 
 class Plan(NamedTuple):
-    """What a number of agents takes."""
+    """The resources that a number of agents needs."""
 
     steps_s: float
-    bytes_s: float  #: of experience
+    bytes_s: float  #: experience
     chunks_s: float
     shards: int  #: Redis servers for experience
-    ranks: int  #: learner processes that take it in
+    ranks: int  #: learner processes that read the experience
     cards: int  #: network cards for the experience
-    broadcast_interval_s: float  #: the shortest at which one server can give each version to every agent
+    broadcast_interval_s: float  #: shortest interval at which one server can send each version to every agent
 
 
 def plan(task: Task, agents: int, measured: Measured = MEASURED) -> Plan:
-    """What so many agents take."""
+    """Compute the resources for this number of agents."""
     steps_s = float(agents * AGENT_STEPS_S)
     bytes_s, chunks_s = steps_s * task.bytes_a_step(), steps_s / task.steps_a_chunk
     given_s = HEADROOM * min(measured.broadcast_bytes_s, measured.network_bytes_s)
@@ -90,7 +90,7 @@ def plan(task: Task, agents: int, measured: Measured = MEASURED) -> Plan:
         steps_s,
         bytes_s,
         chunks_s,
-        # In and, to the learner, out again.
+        # Experience arrives from agents, and leaves to the learner.
         max(number(chunks_s, measured.server_chunks_s), number(2 * bytes_s, measured.server_bytes_s)),
         number(steps_s, task.intake_steps_s),
         number(bytes_s, measured.network_bytes_s),
@@ -99,7 +99,7 @@ def plan(task: Task, agents: int, measured: Measured = MEASURED) -> Plan:
 
 
 def render() -> str:
-    """The tables."""
+    """Render the tables."""
     lines = ["| observation | env steps per chunk | bytes per step | share of the observation |", "|---|---|---|---|"]
     for task in TASKS:
         row = int(np.prod(task.chunk["shape"])) * np.dtype(task.chunk["dtype"]).itemsize

@@ -1,10 +1,10 @@
-"""How long `surreal run` takes to act, to learn, and to end, against the bare imports of what one role needs.
+"""Measure how long `surreal run` takes to act, to learn and to end, compared with the bare imports of one role.
 
     python -m benchmarks.startup [--rounds N]
 
-A run of the preset cartpole-dqn, cut short: from the start of the command to the first env step of an agent, to the
-first update of the learner, and to the end of the drained run. The floor is a Python that imports what a role cannot do
-without and ends. The same environment and learner as the preset's, but they write down when they are used first.
+A short run of the preset cartpole-dqn gives the times from the start of the command to an agent's first env step, to
+the learner's first update, and to the end of the drained run. The floor is a Python process that imports what a role
+needs, and ends. Environment and learner are those of the preset, but record the time of their first use.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ SETTINGS = (
 
 
 class Times(NamedTuple):
-    """Of one run, s."""
+    """Times of one run, s."""
 
     first_step: float
     first_update: float

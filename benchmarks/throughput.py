@@ -1,11 +1,11 @@
-"""Env steps a second of acting and learning together on Pong, against Sample Factory and Stable-Baselines3.
+"""Compare env steps a second of acting and learning on Pong with Sample Factory and Stable-Baselines3.
 
     python -m benchmarks.throughput [PRESET ...] [--rounds N] [--steps N]
 
-`atari-vtrace` against Sample Factory's APPO with one epoch, which learns from each step once as well; `atari-ppo`
-against its APPO with four epochs, and against Stable-Baselines3's PPO. All with the same network, preprocessing, number
-of environments and cores, without evaluation; from the first env step to the last. A frame is a quarter of an env step.
-The peers have environments of their own, made when they are first needed.
+`atari-vtrace` is compared with Sample Factory's APPO with one epoch, which also learns from each step once. `atari-ppo`
+is compared with its APPO with four epochs, and with Stable-Baselines3's PPO. All have the same network, preprocessing,
+number of environments and cores, without evaluation. The time counts from the first env step to the last. An env step
+is four frames. The peers have separate virtual environments, made when they are first needed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from benchmarks.peers import SAMPLE_FACTORY, SB3, Requirement, find_python, rota
 
 _BASELINES = Path(__file__).parent / "baselines"
 _ENVS = 8
-#: Agents that fit two cores beside a learner; env.num_envs is the number of environments of each.
+#: Agents that fit two cores next to a learner; env.num_envs is the number of environments of each.
 _OURS = {
     "atari-vtrace": ["agent.count=1", f"env.num_envs={_ENVS}"],
     "atari-ppo": ["agent.count=2", f"env.num_envs={_ENVS // 2}"],
@@ -34,7 +34,7 @@ _OURS = {
 
 
 def main(argv: Sequence[str]) -> None:
-    """Compare, preset by preset."""
+    """Compare each preset."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("presets", nargs="*", default=list(_OURS), metavar="PRESET", help=", ".join(_OURS))
     parser.add_argument("--rounds", type=int, default=3)

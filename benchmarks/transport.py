@@ -1,14 +1,14 @@
-"""How fast experience goes into Redis, and comes out as batches, against a bare client moving the same bytes.
+"""Measure how fast experience enters Redis and leaves it as batches, compared with a bare client.
 
     python -m benchmarks.transport [--rounds N] [--seconds S]
 
 * insert: `ExpSender.send_batch` from one process, counted when acknowledged, while a replay in another process reads,
-  decodes and inserts; baseline: a raw socket that sends prepared EVALSHA calls of the same bytes while a bare process
-  reads them (XREAD, GET) and throws them away; `ratio_unread` is against that raw socket with nobody reading, which on
-  two cores is one busy process less.
-* single step: the time of one `ExpSender.send` (chunks included) against one `env.step` of gymnasium's CartPole.
-* waiting: the traffic of 16 senders that have no credit, with chunks of 1 MB; aim: <= 100 kB/s together.
-* sample: batches at the output of `batch_iterator()`, against a raw client that GETs as many bytes, pipelined.
+  decodes and inserts. The baseline is a raw socket that sends prepared EVALSHA calls of the same bytes, while a bare
+  process reads them (XREAD, GET) and drops them. `ratio_unread` compares with that raw socket without a reader, which
+  on two cores is one busy process less.
+* single step: the time of one `ExpSender.send` (chunks included) compared with one `env.step` of gymnasium's CartPole.
+* waiting: the traffic of 16 senders without credit, with chunks of 1 MB; aim: <= 100 kB/s in total.
+* sample: batches from `batch_iterator()`, compared with a raw client that GETs the same number of bytes, pipelined.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ CASES = {
 
 
 def make_batch(shape: tuple[int, ...], dtype: type, num_envs: int) -> tuple[StepBatch, Action]:
-    """One vector step in mid-episode."""
+    """Make one vector step in mid-episode."""
     rng = np.random.default_rng(0)
     obs = rng.integers(0, 255, (num_envs, *shape)).astype(dtype)
     no, yes = np.zeros(num_envs, np.bool_), np.ones(num_envs, np.bool_)
@@ -57,7 +57,7 @@ def make_batch(shape: tuple[int, ...], dtype: type, num_envs: int) -> tuple[Step
 
 
 def read_forever(address: str, run: str, capacity: int, stop: Event) -> None:
-    """A learner that takes everything in and draws nothing."""
+    """Run a learner's replay that reads everything and never samples."""
     replay = UniformReplay(RedisClient(address, run=run), capacity=capacity, start_size=capacity)
     replay.start_threads()
     while not stop.wait(0.1):
@@ -156,7 +156,7 @@ def single_step(address: str, rounds: int, steps: int = 20_000) -> None:
         spent_s, done = 0.0, 0
         while done < steps:
             started_s = time.perf_counter()
-            for i in range(8):  # balanced pushes last longer than that
+            for i in range(8):  # alternating pushes keep the pole up for longer
                 env.step(i & 1)
             spent_s += time.perf_counter() - started_s
             env.reset()
@@ -238,7 +238,7 @@ def waiting(address: str, seconds: float, num_senders: int = 16) -> None:
         stats = client.redis.info("stats")
         return int(stats["total_net_input_bytes"]) + int(stats["total_net_output_bytes"])
 
-    time.sleep(1.0)  # until each waits with its longest pauses
+    time.sleep(1.0)  # until each sender has its longest pause between two requests
     before, started_s = traffic(), time.perf_counter()
     time.sleep(max(seconds, 3.0))
     rate = (traffic() - before) / (time.perf_counter() - started_s)

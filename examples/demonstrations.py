@@ -1,9 +1,9 @@
-"""Human demonstrations: a person shows the way with the keyboard, and a policy learns it from the replay.
+"""Human demonstrations: you play with the keyboard, and a policy learns your moves from the replay.
 
-Walk along gymnasium's cliff: type moves (w up, a left, s down, d right) and press Enter, for as many episodes as you
-like; Ctrl-D ends. Up, eleven times right, and down is shortest. The learner below is all of behavioural cloning.
+Walk along gymnasium's cliff: type moves (w up, a left, s down, d right) and press Enter; end with Ctrl-D. The shortest
+path is up, eleven times right, and down. The learner below is a complete implementation of behavioral cloning.
 
-    python examples/demonstrations.py        prints the board after each line, and what the policy gets in the end
+    python examples/demonstrations.py        prints the board after each line, and the policy's return at the end
 """
 
 import sys
@@ -15,7 +15,7 @@ from torch import nn
 import surreal
 from surreal.run.evaluation import Evaluator
 
-KEYS = "wdsa"  # by the number of the action
+KEYS = "wdsa"  # index: the action's number
 
 
 class CloningLearner(surreal.GradientLearner):

@@ -1,8 +1,8 @@
 """Dict observations and action masks: an agent, a replay and a learner in one loop, without a configuration.
 
-A lift sees a dictionary, and goes where it is called; `info["action_mask"]` has the legal moves, others are errors.
+An elevator observes a dictionary and goes where it is called. `info["action_mask"]` has the legal moves.
 
-    python examples/dict_and_masks.py         10 s; prints the median return at random, and of what was learned
+    python examples/dict_and_masks.py         10 s; prints the median return of random moves and of the learned policy
 """
 
 import sys

@@ -1,10 +1,10 @@
-"""A game's own loop, as in Godot or Unity, with an agent over RLX: ticks of fixed length, an action now and then.
+"""A game with its own loop, as in Godot or Unity, whose player is an agent over RLX.
 
-The engine calls `tick` 60 times a second. At each sixth tick the game sends what it sees and what it gained since it
-last did, and gets an action, which it holds until then. Without a server to play with, the program starts a run.
+The engine calls `tick` 60 times a second. Every sixth tick, the game sends its observation and the reward since the
+last one. It receives an action, which applies until the next one. Without `--rlx-server`, the program starts a run.
 
-    python examples/game_loop.py             30 s; prints the mean score of each ten matches
-    python examples/game_loop.py --rlx-server HOST:PORT --max-episodes 100 --show-ui      with another server, at 60 Hz
+    python examples/game_loop.py             30 s; prints the mean score of every ten matches
+    python examples/game_loop.py --rlx-server HOST:PORT --max-episodes 100 --show-ui      uses that server, at 60 Hz
 """
 
 import random

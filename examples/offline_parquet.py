@@ -1,9 +1,9 @@
-"""Offline learning from Parquet: a replay becomes a file, any tool reads it, and a policy is learned from it alone.
+"""Offline learning from Parquet: a replay becomes a file that any tool can read, and a policy learns from it alone.
 
-The steps are a random player's. `surreal replay export RUN PATH --format parquet` writes the same file for any run that
-goes on, and `surreal run cartpole-dqn --offline PATH` learns from it, with all that belongs to a run.
+A random policy chooses the actions. `surreal replay export RUN PATH --format parquet` writes the same file for a run in
+progress, and `surreal run cartpole-dqn --offline PATH` learns from it with checkpoints, metrics and evaluation.
 
-    python examples/offline_parquet.py        10 s; prints the mean return in the file, and what was learned
+    python examples/offline_parquet.py        10 s; prints the mean return in the file and that of the learned policy
 """
 
 import sys
@@ -31,7 +31,7 @@ def record(path: Path, steps: int) -> None:
 
 
 def learn(path: Path, updates: int) -> surreal.QFunction:
-    """Import the file into a run of its own, and learn without an environment."""
+    """Import the file into a temporary run, and learn without an environment."""
     model = surreal.QFunction([128, 128], action_space=2)
     with surreal.temporary_run() as client:
         import_replay(client, path)

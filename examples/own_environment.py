@@ -1,9 +1,9 @@
-"""An environment of your own, trained by Surreal: Redis, learner, agent and evaluation start by themselves.
+"""Train a policy for your environment: Redis, learner, agent and evaluation start automatically.
 
-A class with gymnasium's interface in a file is all that is needed. This one is a room with a heater: the temperature
-should stay at 20 degrees, whatever it is outside.
+All you need is a file with a class that has gymnasium's interface. This one is a room with a heater: the temperature
+should stay at 20 degrees, whatever the weather.
 
-    python examples/own_environment.py       20 s; the live view, then the mean return at random and learned
+    python examples/own_environment.py       20 s; shows the live view, then the mean return before and after learning
 """
 
 import sys
@@ -46,9 +46,9 @@ def random_return(seed: int) -> float:
 def main(steps: int = 20_000) -> None:
     """Train, and compare."""
     overrides = {"name": "thermostat", "run.max_env_steps": steps, "run.stop_at_return": None}
-    # The processes of the run import the class: from which module, and where that is.
+    # The run's processes import the class by the name of its module, from this folder.
     overrides |= {"env.id": f"{Path(__file__).stem}:Thermostat", "python_path": [str(Path(__file__).parent)]}
-    result = surreal.train("cartpole-ppo", seed=1, overrides=overrides)  # settings for vectors and choices
+    result = surreal.train("cartpole-ppo", seed=1, overrides=overrides)  # it fits vectors and discrete actions
     learned = surreal.evaluate(surreal.load(result), episodes=20, seed=1).mean_return
     at_random = np.mean([random_return(seed) for seed in range(20)])
     print(f"mean return: {at_random:.1f} at random, {learned:.1f} learned; all else is in {result.folder}")

@@ -1,7 +1,7 @@
-"""A PyTorch training loop of your own on Surreal's replay: no agent, learner or model of ours, and any loss you like.
+"""Your own PyTorch training loop on Surreal's replay, without Surreal's agents, learners and models.
 
-What acts is a plain loop, which sends each step. What learns draws batches of three-step transitions, tensors already,
-and does deep Q-learning by hand. Each of the two could be a process of its own, on any machine.
+The acting part is a plain loop, which sends each step. The learning part samples batches of three-step transitions as
+tensors, and does deep Q-learning by hand. Each part could be a separate process on any machine.
 
     python examples/own_torch_loop.py         20 s; prints the mean return of the last 100 episodes as it grows
 """
@@ -22,7 +22,7 @@ def main(steps: int = 8000) -> None:
     q = nn.Sequential(nn.Linear(4, 128), nn.ReLU(), nn.Linear(128, 128), nn.ReLU(), nn.Linear(128, 2))
     target, optimizer = copy.deepcopy(q), torch.optim.Adam(q.parameters(), lr=2.3e-3)
     with (
-        temporary_run() as client,  # of a run that others join: RedisClient("HOST:PORT", run="NAME")
+        temporary_run() as client,  # to share a run between programs: RedisClient("HOST:PORT", run="NAME")
         UniformReplay(client, batch_size=128, start_size=200, gamma=0.99, n_step=3) as replay,
         ExpSender(client, chunk_steps=32, lookahead=2) as sender,  # lookahead: n_step - 1
     ):
@@ -34,7 +34,7 @@ def main(steps: int = 8000) -> None:
             new_obs, reward, done, info = env.step(action)
             sender.send([obs, new_obs], action, reward, done, info)
             obs = env.reset()[0] if done else new_obs
-            if step >= 500 and step % 2 == 0:  # so many are in the replay that there are batches
+            if step >= 500 and step % 2 == 0:  # by now, the replay has enough for a batch
                 _, batch = next(batches)
                 with torch.no_grad():
                     wanted = batch.reward + batch.discount * target(batch.next_obs).amax(1)

@@ -1,7 +1,7 @@
 """A Stable-Baselines3 policy acts, and Surreal learns: its network is improved from Surreal's replay.
 
-`predict` chooses the actions, SB3's own evaluation keeps score, and the file at the end is one of SB3; between them are
-a sender, a replay and a learner, which could be elsewhere. Needs `pip install stable-baselines3`.
+SB3's `predict` chooses the actions, its evaluation scores the policy, and it saves the file at the end. Surreal's
+sender, replay and learner are in between, and could run elsewhere. Needs `pip install stable-baselines3`.
 
     python examples/sb3_actor.py             20 s; prints the mean return before and after
 """
@@ -20,7 +20,7 @@ except ImportError:
 
 
 class NetworkOfSB3(Model):
-    """The Q network of an SB3 policy, as a learner of ours takes it."""
+    """The Q-network of an SB3 policy, with the interface that Surreal's learners expect."""
 
     def __init__(self, policy):
         super().__init__()

@@ -1,9 +1,10 @@
-"""Self-play: a policy learns a game of two players against itself and its own past, and never sees anybody else play.
+"""Self-play: a policy learns a two-player game by playing against itself and its past versions.
 
-The game is Nim: one to three matches are taken in turn, and who takes the last one wins. Leaving multiples of four is
-perfect, which nobody says. An id of PettingZoo, or a class with its interface, will do as well: docs/self-play.md.
+The game is Nim: in turn, players take one to three matches, and the one that takes the last match wins. The perfect
+strategy leaves multiples of four, and the policy has to discover it. A PettingZoo id, or a class with PettingZoo's
+interface, works as well: docs/self-play.md.
 
-    python examples/self_play.py             20 s; the live view, then what the policy takes from each heap
+    python examples/self_play.py             20 s; shows the live view, then what the policy takes from each heap
 """
 
 import sys
@@ -19,7 +20,7 @@ MOST = 12  # matches
 
 
 class Nim(Game):
-    """A player is shown something when it is to act, and at the end."""
+    """Nim for two players: a player gets an observation before it acts, and one at the end."""
 
     observation_spaces, action_spaces = (spaces.Box(0.0, 1.0, (MOST + 1,)),) * 2, (spaces.Discrete(3),) * 2
     rng = np.random.default_rng()
@@ -45,7 +46,7 @@ def main(steps: int = 15_000) -> None:
     """Train, and look at the policy."""
     overrides = {"name": "nim", "run.max_env_steps": steps, "run.stop_at_return": None}
     overrides |= {"env.id": f"game:{Path(__file__).stem}.Nim", "python_path": [str(Path(__file__).parent)]}
-    overrides |= {"self_play.every_env_steps": 2500}  # and rounds of 512 env steps in place of 2048
+    overrides |= {"self_play.every_env_steps": 2500}  # and below, rounds of 512 env steps instead of 2048
     overrides |= {"agent.round_steps": 16, "replay.args.trajectory_steps": 16, "learner.args.mini_batch": 128}
     result = surreal.train("tictactoe-selfplay-ppo", seed=1, overrides=overrides)
     game, policy = Nim(), surreal.load(result)

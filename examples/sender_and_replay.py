@@ -1,10 +1,10 @@
 """Surreal's sender and replay as a library: no agent, no learner, no configuration.
 
-A valve fills and empties a tank at random. One thread sends what happens, as any number of programs on any machines
-could; the other draws batches of three-step transitions, as tensors, from the newest 5000. The limiter holds back
-whoever is too fast, so that each step is drawn four times on average.
+A valve fills and empties a tank at random. One thread sends what happens; any number of programs on any machines could
+do so. The other thread samples batches of three-step transitions, as tensors, from the newest 5000. The limiter slows
+the faster side, so that each step is sampled four times on average.
 
-    python examples/sender_and_replay.py         10 s; prints what the batches hold
+    python examples/sender_and_replay.py         10 s; prints the contents of the batches
 """
 
 import sys
@@ -32,7 +32,7 @@ def main(steps: int = 20_000) -> None:
     """Draw batches for as long as steps come in."""
     batches = 0
     with (
-        temporary_run() as client,  # of a run that others join: RedisClient("HOST:PORT", run="NAME")
+        temporary_run() as client,  # to share a run between programs: RedisClient("HOST:PORT", run="NAME")
         UniformReplay(client, batch_size=64, capacity=5000, start_size=500, n_step=3, samples_per_insert=4) as replay,
     ):
         producer = threading.Thread(target=send_steps, args=(client, steps), daemon=True)

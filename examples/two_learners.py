@@ -1,8 +1,8 @@
-"""Two learners on one stream: what one policy experiences teaches two, from replays of two kinds.
+"""Two learners on one stream: two policies learn from the experience of one, with different kinds of replay.
 
-The first learner owns the stream, and its policy acts. The second follows: it has an index of its own, removes nothing
-from Redis, and publishes its policy under another name. Each could be a process on a machine of its own, the second by
-`surreal learner ... --set replay.follow=true --set broadcast.policy=second`.
+The first learner owns the stream, and its policy acts. The second one follows: it has its own index, removes nothing
+from Redis, and publishes its policy under another name. Each could be a process on its own machine; start the second
+one with `surreal learner ... --set replay.follow=true --set broadcast.policy=second`.
 
     python examples/two_learners.py          20 s; prints the mean return of both policies
 """
@@ -20,12 +20,12 @@ POLICIES = ("first", "second")
 
 
 def new_model() -> surreal.QFunction:
-    """All must have the same layers."""
+    """Build a network; those of the agent and both learners must have the same layers."""
     return surreal.QFunction([128, 128], action_space=2)
 
 
 def main(steps: int = 10_000) -> None:
-    """Act and learn in turns, then play with both policies as they were published."""
+    """Act and learn in turns, then play with the published parameters of both policies."""
     with (
         surreal.temporary_run() as client,
         surreal.UniformReplay(client, batch_size=128, start_size=500, n_step=3) as uniform,

@@ -1,4 +1,4 @@
-"""Draw the live view of a run that was made up, at 80 and 160 columns, for docs/live-view.md: `make images`.
+"""Draw the live view of a made-up run at 80 and 160 columns for docs/live-view.md: `make images`.
 
 python scripts/draw_live_view.py [FOLDER]
 """
@@ -20,7 +20,7 @@ RUN = "cartpole-dqn-20260131-123456-ab12"
 
 
 def beat(role, name, pid, version, *, host="gpu-box", **more):
-    """What a process says of itself."""
+    """Build the heartbeat of a process."""
     return Heartbeat(f"{name}-{pid}", role, name, pid, host, 0.0, 754.0, version=version, **more)
 
 

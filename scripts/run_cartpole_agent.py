@@ -11,7 +11,7 @@ from surreal.model import QFunction
 
 
 def act(redis: str = "127.0.0.1:6379", run: str = "cartpole", steps: int = 60_000) -> None:
-    """Act for so many env steps of all agents, send experience, and follow the learner's parameters."""
+    """Act until all agents have done `steps` env steps; send experience, and follow the learner's parameters."""
     env = EpisodeMonitor(GymEnv("CartPole-v1"))
     q_model = QFunction(hiddens=[128, 128], action_space=2)
     q_agent = QAgent(q_model, exploration=LinearSchedule(1.0, 0.05, steps=10_000))
@@ -25,7 +25,7 @@ def act(redis: str = "127.0.0.1:6379", run: str = "cartpole", steps: int = 60_00
     try:
         obs, info = env.reset()
         while exp_sender.global_step < steps:
-            action = q_agent.act(obs)  # raises what ended the listener, if anything did
+            action = q_agent.act(obs)  # raises the error that ended the listener, if any
             new_obs, reward, done, info = env.step(action)
             exp_sender.send([obs, new_obs], action, reward, done, info, version=q_model.version)
             obs = new_obs

@@ -12,7 +12,7 @@ from surreal.model import QFunction
 def evaluate(
     redis: str = "127.0.0.1:6379", run: str = "cartpole", episodes: int | None = None, show: bool = False
 ) -> None:
-    """Play so many episodes, or until Ctrl-C, each with the parameters of its moment; `show` opens a window."""
+    """Play `episodes` episodes, or until Ctrl-C, each with the newest parameters; `show` opens a window."""
     env = Visualization(EpisodeMonitor(GymEnv("CartPole-v1"), report_every_s=None), show_ui=show)
     q_model = QFunction(hiddens=[128, 128], action_space=2)  # the same as in the agent
     q_agent = QAgent(q_model, exploration=None)

@@ -12,14 +12,14 @@ BROADCAST_FREQUENCY = 20
 
 
 def learn(redis: str = "127.0.0.1:6379", run: str = "cartpole", steps: int = 60_000) -> None:
-    """Sample, learn and broadcast, until so many env steps of all agents."""
+    """Sample, learn and broadcast until all agents have done `steps` env steps."""
     q_model = QFunction(hiddens=[128, 128], action_space=2)  # the same as in the agent
 
     client = RedisClient(redis, run=run)
     replay = UniformReplay(client, batch_size=128, capacity=50_000, start_size=1000, samples_per_insert=16)
     broadcaster = TorchBroadcaster(client, q_model)
-    if broadcaster.restore():  # a learner that was killed goes on, before anything copies the model
-        print(f"going on from version {q_model.version}", flush=True)
+    if broadcaster.restore():  # after a kill; must come before anything copies the model
+        print(f"resuming from version {q_model.version}", flush=True)
     dqn = DQNLearner(q_model, replay)
 
     replay.start_threads()

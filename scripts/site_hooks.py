@@ -1,9 +1,9 @@
-"""What docs/ needs to become a site beside mkdocs.yml, which names this file; mkdocs calls the functions `on_...`.
+"""Hooks that turn docs/ into a site. mkdocs.yml names this file, and mkdocs calls the functions `on_...`.
 
-- The navigation is docs/README.md: its headings are the sections, its items the pages. An item that is a folder is a
-  section of that folder's pages: as its own README.md lists them, else by name.
-- Pages link to files outside of docs/ by relative paths, as a forge shows them. These become pages of the site, below
-  `files/`: Markdown as what it is, source as text, a folder as the list of what is in it. README.md is the home page.
+- docs/README.md defines the navigation: its headings are the sections, and its items the pages. An item that is a
+  folder becomes a section with that folder's pages, in the order of its README.md, or else by name.
+- Pages link to files outside of docs/ by relative paths, which work on a code forge. These files become pages below
+  `files/`: Markdown is rendered, source is shown as text, and a folder as a list. README.md is the home page.
 - In docs/api/, an item that is a name of the package becomes the documentation of that name.
 """
 
@@ -20,25 +20,25 @@ from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parents[1]
 _LIST = "docs/README.md"
-#: Pages that are not where their file is.
+#: Pages whose path on the site differs from that of their file.
 _PLACES = {"README.md": "index.md", _LIST: "pages.md"}
 _ELSEWHERE = "files/"
 _LANGUAGES = {".cpp": "cpp", ".hpp": "cpp", ".html": "html", ".mjs": "js", ".py": "python", ".yaml": "yaml"}
-#: A relative link: text before it, path, anchor and end.
+#: A relative link: the end of its text, the path, and the anchor with the closing parenthesis.
 _LINK = re.compile(r"(\]\()([^)#:\s]+)((?:#[^)\s]*)?\))")
 _ITEM = re.compile(r"^- \[([^\]]+)\]\(([^)#]+)\)", re.MULTILINE)
 _NAME = re.compile(r"^- `(surreal(?:\.\w+)+)`$", re.MULTILINE)
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Make the navigation."""
+    """Set the navigation."""
     sections = re.split(r"^## ", (ROOT / _LIST).read_text(), flags=re.MULTILINE)[1:]
     config.nav = [{section.partition("\n")[0]: _items(section, _LIST)} for section in sections]
     return config
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the files outside of docs/ that pages link to, and those that these link to."""
+    """Add the files outside of docs/ that pages link to, directly or through other files."""
     files.remove(files.src_uris["README.md"])
     linked = {"README.md", _LIST}
     for file in files.documentation_pages():
@@ -53,7 +53,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
-    """Have links lead to where pages are, and names of the package become their documentation."""
+    """Rewrite links to the pages' paths on the site, and replace names of the package by their documentation."""
     here = page.file.src_uri
 
     def replaced(link: re.Match[str]) -> str:
@@ -66,7 +66,7 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
 
 
 def _items(text: str, source: str) -> list[dict[str, Any]]:
-    """Navigation of the items in a list of pages."""
+    """Return the navigation entries of a list of pages."""
     items: list[dict[str, Any]] = []
     for title, link in _ITEM.findall(text):
         path = _target(link, source)
@@ -82,7 +82,7 @@ def _folder_items(folder: str) -> list[Any]:
 
 
 def _linked(text: str, source: str) -> set[str]:
-    """Files outside of docs/ that a text links to, by their paths in the repository."""
+    """Return the files outside of docs/ that a text links to, as paths in the repository."""
     targets = {_target(link, source) for _, link, _ in _LINK.findall(text)}
     return {path for path in targets if not path.startswith("docs/") and path != "docs" and (ROOT / path).exists()}
 
@@ -92,7 +92,7 @@ def _target(link: str, source: str) -> str:
 
 
 def _place(path: str) -> str:
-    """Where a file of the repository is among the pages of the site."""
+    """Return the path on the site of a file of the repository."""
     if path.startswith("docs/") and (ROOT / path).is_dir():
         return _first(_folder_items(path))
     if path in _PLACES:
@@ -103,7 +103,7 @@ def _place(path: str) -> str:
 
 
 def _source(place: str) -> str:
-    """The file of the repository that a page is made of."""
+    """Return the file of the repository that a page is made from."""
     for path, its_place in _PLACES.items():
         if place == its_place:
             return path
@@ -118,7 +118,7 @@ def _first(items: list[Any]) -> str:
 
 
 def _content(path: str) -> str:
-    """Markdown of a file or folder of the repository."""
+    """Return a file or folder of the repository as Markdown."""
     file = ROOT / path
     if path.endswith(".md"):
         return file.read_text()
@@ -126,5 +126,5 @@ def _content(path: str) -> str:
     if file.is_dir():
         names = sorted(entry.name for entry in file.iterdir() if not entry.name.startswith(("_", ".")))
         return head + "\n".join(f"- {name}" for name in names) + "\n"
-    # More backticks than any file has in a row.
+    # More backticks in a row than in any file.
     return f"{head}``````{_LANGUAGES.get(file.suffix, 'text')}\n{file.read_text().rstrip()}\n``````\n"

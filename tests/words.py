@@ -3,8 +3,8 @@
     python -m tests.words [PATH...]     print each hit below these files and folders (default: everything)
     python -m tests.words --count       print the number of hits in each area
 
-`tests/unit/test_words.py` holds the areas to this list. It reads docstrings, comments and messages of `surreal/`, the
-comments of its data files, and the pages. Code in backticks and code blocks of pages (except comments) are left out.
+`tests/unit/test_words.py` holds the areas to this list. It reads docstrings, comments and messages of programs, the
+comments of data files, and the pages. Code in backticks and code blocks of pages (except comments) are left out.
 """
 
 from __future__ import annotations
@@ -18,6 +18,20 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
+
+FOLDERS = ("surreal", "docs", "benchmarks", "clients", "examples", "k8s", "scripts")
+FILES = (
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "Dockerfile",
+    "Makefile",
+    "README.md",
+    "compose.yaml",
+    "mkdocs.yml",
+    "pyproject.toml",
+    "setup.py",
+)
+SUFFIXES = (".py", ".lua", ".yaml", ".md", ".sh", ".mjs", ".cpp", ".hpp")
 
 GENERATED = {f"docs/{name}.md" for name in ("configuration", "doctor", "many-runs", "options", "redis-keys")}
 """Pages whose text, in whole or in part, is written by `make docs` from the code."""
@@ -246,18 +260,12 @@ _PAST_CODE = _joined(PAST_CODE, "", "")
 
 
 def areas() -> dict[str, list[Path]]:
-    """Return the files of each area: a package, the presets, README.md, or a folder of pages."""
-    files = [path for path in _walk(ROOT / "surreal") if path.suffix in (".py", ".lua", ".yaml", ".md", ".sh")]
-    files += [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
-    files += [path for path in _walk(ROOT / "docs") if path.suffix == ".md"]
+    """Return the files of each area: a package, the presets, another folder, or a file of the root."""
+    files = [path for name in FOLDERS for path in sorted((ROOT / name).rglob("*.*")) if path.suffix in SUFFIXES]
     found: dict[str, list[Path]] = {}
-    for path in files:
+    for path in [*files, *(ROOT / name for name in FILES)]:
         found.setdefault(_area(path), []).append(path)
     return found
-
-
-def _walk(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*.*") if "__pycache__" not in path.parts)
 
 
 def _area(path: Path) -> str:
@@ -286,8 +294,16 @@ def read_texts(path: Path) -> Iterator[Text]:
             yield from _texts_of_page(source)
         case ".lua":
             yield from _comments(source, re.compile(r"^\s*--|\s--\s"), set())
+        case ".mjs" | ".cpp" | ".hpp":
+            yield from _comments(_without_code(source), re.compile(r"^\s*(?://|/?\*+)|\s//\s"), set())
         case _:
             yield from _comments(source, re.compile(r"^\s*#|\s#\s"), set())
+
+
+def _without_code(source: str) -> str:
+    """Blank the types and the sample code in comments of C++ and JavaScript; the lines keep their numbers."""
+    source = re.sub(r"@\w+|\{[^{}\n]*(?:\{[^{}\n]*\}[^{}\n]*)*\}(?= )", ".", source)
+    return re.sub(r"(?m)^\s*(?://|\*) {4,}.*$", "// .", source)
 
 
 def check(text: Text) -> Iterator[tuple[int, str, str]]:

@@ -1,9 +1,9 @@
-"""The horizontal pod autoscaler, as Kubernetes describes it: what it wants, and how it keeps calm.
+"""A model of Kubernetes' horizontal pod autoscaler.
 
-Every 15 s it compares each metric with its target. What is within a tenth stays; else it wants `ceil(value / target)`
-pods of a total, and `ceil(ready pods * value / target)` of a value. Of several metrics the largest counts. Of what it
-wanted within the stabilization window it takes what changes least, and then only as much as a policy allows within its
-period.
+Every 15 s, it compares each metric with its target. Within 10 %, nothing changes. Otherwise, it wants
+`ceil(value / target)` pods for a total, and `ceil(ready pods * value / target)` for a value per pod. The largest result
+over all metrics counts. Among the results within the stabilization window, it chooses the one with the smallest change,
+and then changes only as much as a policy allows within its period.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from collections.abc import Sequence
 
 from benchmarks.autoscale.rule import Direction, Wish
 
-#: As the controller manager has them by default.
+#: Defaults of Kubernetes' controller manager.
 SYNC_S, TOLERANCE = 15.0, 0.1
 
 
 class Autoscaler:
-    """One of them.
+    """An autoscaler for one Deployment.
 
     Args:
-        least: pods.
-        most: pods.
-        up: how it grows.
-        down: how it shrinks.
+        least: Minimum number of pods.
+        most: Maximum number of pods.
+        up: Behavior when it adds pods.
+        down: Behavior when it removes pods.
     """
 
     def __init__(self, least: int, most: int, up: Direction, down: Direction) -> None:
@@ -34,13 +34,13 @@ class Autoscaler:
         self._changes: list[tuple[float, int]] = []
 
     def decide(self, now_s: float, pods: int, ready: int, wishes: Sequence[Wish] | None) -> int:
-        """How many pods there should be.
+        """Return the new number of pods.
 
         Args:
-            now_s: the time.
-            pods: that are asked for now.
-            ready: of them.
-            wishes: of the metrics; None: they could not be read, and all stays as it is.
+            now_s: Current time.
+            pods: Number of pods requested now.
+            ready: Number of pods that are ready.
+            wishes: The metrics' wishes; None: they could not be read, and the number stays.
         """
         if wishes is None:
             return pods
@@ -55,7 +55,7 @@ class Autoscaler:
         return allowed
 
     def _calmest(self, now_s: float, pods: int, wanted: int) -> int:
-        """The least change of those that were wanted lately."""
+        """Return the smallest change that was wanted within the stabilization window."""
         most = min([wanted, *(each for at_s, each in self._wanted if now_s - at_s < self._up.stabilization_s)])
         least = max([wanted, *(each for at_s, each in self._wanted if now_s - at_s < self._down.stabilization_s)])
         return most if pods < most else least if pods > least else pods

@@ -1,8 +1,7 @@
-"""A learner, its limiter and its agents, second by second: what they do, what they say of it, and when that is known.
+"""A model of a learner, its limiter and its agents, second by second, with the delay of their metrics.
 
-The learner consumes experience at its own speed, and agents send it at theirs; between them lies the limiter's band.
-When it is empty the learner waits, when it is full the agents do. That is all that a run has to do with how many agents
-there are, and how it was recorded: `Dynamics.recorded`.
+The learner consumes experience at one speed, and agents send it at another. The limiter's band lies between them: when
+it is empty, the learner waits; when it is full, the agents wait. `Dynamics.recorded` has the speeds of recorded runs.
 """
 
 from __future__ import annotations
@@ -18,25 +17,25 @@ import numpy as np
 
 _RECORDING = Path(__file__).with_name("recording.json")
 
-#: Of a step of the model, s; of what processes say shares of (`surreal.run.session.waiting`); between their reports.
+#: Seconds of a step of the model, of the window of waiting ratios (`surreal.run.session.waiting`), between two reports.
 STEP_S, WINDOW_S, REPORT_S = 0.25, 10.0, 1.0
-#: A metrics server's mean of the CPU time, and how often it has a new one, s.
+#: Window of a metrics server's mean CPU time, and the interval of new values, s.
 _CPU_WINDOW_S = 15.0
-#: What Kubernetes takes before a container's process begins, s; its image is on the node.
+#: Time from a new pod until its process starts, s, if the image is on the node.
 _POD_START_S = 3.0
 
 
 @dataclass(frozen=True)
 class Dynamics:
-    """How a run behaves.
+    """The parameters of a run.
 
     Attributes:
-        agent_rate: env steps/s of an agent that never waits.
-        learner_rate: env steps/s that a learner uses that never waits.
-        band: half the width of the limiter's band, env steps.
-        jitter: of the agents' rate, from second to second, as a share of it.
-        startup_s: from the start of an agent's process to its first experience.
-        cpu: cores that a busy agent takes.
+        agent_rate: Env steps/s of an agent that never waits.
+        learner_rate: Env steps/s that a learner uses if it never waits.
+        band: Half the width of the limiter's band, env steps.
+        jitter: Variation of the agents' rate from second to second, as a share of it.
+        startup_s: Time from the start of an agent's process to its first experience.
+        cpu: Cores that a busy agent uses.
     """
 
     agent_rate: float
@@ -48,7 +47,7 @@ class Dynamics:
 
     @classmethod
     def recorded(cls) -> Dynamics:
-        """As it was recorded."""
+        """Return the parameters of the recorded runs."""
         found = json.loads(_RECORDING.read_text())
         rows = found["rows"]
         starved = [row for row in rows if row["learner_waiting"] > 0.1]
@@ -64,28 +63,28 @@ class Dynamics:
 
 
 def agents_needed(row: Mapping[str, float]) -> float:
-    """Of how many neither side would wait, as a row of the recording has it: what the ScaledObject's formula says."""
+    """Return the number of agents with which neither side waits, by the ScaledObject's formula on a recorded row."""
     return row["agents_busy"] / (1 - row["learner_waiting"])
 
 
 @dataclass
 class _Pod:
-    acts_s: float  #: from when on it acts
+    acts_s: float  #: time when it starts to act
     busy: deque[float] = field(default_factory=lambda: deque([0.0] * int(WINDOW_S / STEP_S), int(WINDOW_S / STEP_S)))
 
 
 class Fleet:
-    """A run.
+    """A simulated run.
 
     Args:
-        dynamics: as recorded, or otherwise.
-        pods: that act at the beginning.
-        rng: of the jitter.
+        dynamics: Parameters of the run.
+        pods: Number of agents that act at the beginning.
+        rng: Random generator of the jitter.
 
     Attributes:
-        now_s: the time.
-        load: times the recorded learner's speed that this one has now.
-        learner_waits: share of the last step in which it waited.
+        now_s: Current time.
+        load: Current speed of the learner as a multiple of the recorded one.
+        learner_waits: Share of the last step in which the learner waited.
     """
 
     def __init__(self, dynamics: Dynamics, *, pods: int, rng: np.random.Generator) -> None:
@@ -96,7 +95,7 @@ class Fleet:
         self._rng = rng
         self._pods = [_Pod(0.0) for _ in range(pods)]
         self._waits: deque[float] = deque(maxlen=int(WINDOW_S / STEP_S))
-        self._ahead = 0.0  # env steps in the band, of what the learner could use at once
+        self._ahead = 0.0  # env steps in the band that the learner could use at once
         self._jitter = 0.0
         self._cpu: deque[float] = deque(maxlen=int(_CPU_WINDOW_S / STEP_S))
         self._said: dict[str, float] = {}
@@ -104,37 +103,37 @@ class Fleet:
 
     @property
     def pods(self) -> int:
-        """Those that there are to be."""
+        """The number of requested pods."""
         return len(self._pods)
 
     @property
     def ready(self) -> int:
-        """Those that act."""
+        """The number of pods that act."""
         return sum(pod.acts_s <= self.now_s for pod in self._pods)
 
     def scale(self, pods: int) -> None:
-        """Start pods, or end the youngest: they drain, and act no more."""
+        """Start pods, or end the youngest, which drain and stop acting."""
         self._pods.sort(key=lambda pod: pod.acts_s)
         del self._pods[pods:]
         begins_s = self.now_s + _POD_START_S + self._dynamics.startup_s
         self._pods += [_Pod(begins_s) for _ in range(pods - len(self._pods))]
 
     def lose(self, pods: int) -> None:
-        """Pods die; others are started in their place."""
+        """Kill pods; Kubernetes replaces them."""
         there = len(self._pods)
         del self._pods[:pods]
         self.scale(there)
 
     def figures(self) -> Mapping[str, float]:
-        """What `surreal metrics` would say now: as the processes said it last."""
+        """Return the values that `surreal metrics` would export now: the last reports of the processes."""
         return self._said
 
     def cpu_utilization(self, request: float) -> float:
-        """What a metrics server says: cores that a pod that acts takes, of those it has requested."""
+        """Return the metrics server's value: cores that an acting pod uses, as a share of its request."""
         return self._said_cpu / request
 
     def step(self) -> None:
-        """Let a step of time pass."""
+        """Advance the simulation by one step."""
         dynamics = self._dynamics
         acting = [pod for pod in self._pods if pod.acts_s <= self.now_s]
         if self.now_s % 1.0 == 0.0:

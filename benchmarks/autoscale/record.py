@@ -1,9 +1,9 @@
-"""Records how runs behave with one to four agents, into recording.json: the numbers that the model is made of.
+"""Record runs with one to four agents into recording.json, from which the model takes its parameters.
 
     python -m benchmarks.autoscaling --record
 
-A learner and its agents as on machines of their own: an update and an env step sleep for most of their time, so that
-they need little of this machine, and do not slow each other down. All else is as in any run: limiter, chunks, Redis.
+Learner and agents behave as on separate machines: updates and env steps mostly sleep, so they need little CPU time and
+do not slow each other down. Everything else is as in any run: limiter, chunks, Redis.
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ run: {max_env_steps: 10000000}
 """
 
 _START_SIZE = 200
-#: Time to settle, and of a recording, s.
+#: Time before a recording, and duration of a recording, s.
 _SETTLE_S, _RECORD_S = 12.0, 20.0
 
 
 class _Recorder:
-    """One run, whose agents come one after the other and go again."""
+    """One run whose agents start one by one, and end again."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -187,7 +187,7 @@ def _band_env_steps(now: RunView) -> float:
 
 
 def record() -> None:
-    """Record, and write it down."""
+    """Record, and write the file."""
     with tempfile.TemporaryDirectory(prefix="srl-") as folder:
         found = _Recorder(Path(folder)).record()
     RECORDING.write_text(json.dumps(found, indent=1) + "\n")

@@ -1,6 +1,7 @@
-"""What a ScaledObject says, read from the very manifest that a cluster gets: nothing of it is written down again here.
+"""Read a ScaledObject from the manifest that a cluster gets, so that no value is repeated here.
 
-It takes what ours use, and refuses the rest: queries are one figure of one run, formulas arithmetic.
+Only the features of Surreal's manifests are supported, and others are refused: a query is one metric of one run, and a
+formula is arithmetic.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ MetricType = Literal["AverageValue", "Value"]
 
 
 class Policy(NamedTuple):
-    """How far the number of pods may go in a time."""
+    """The largest change of the number of pods within a period."""
 
     type: Literal["Percent", "Pods"]
     value: int
@@ -41,14 +42,14 @@ class Policy(NamedTuple):
 
 
 class Direction(NamedTuple):
-    """How it goes up, or down."""
+    """The behavior when pods are added, or removed."""
 
     stabilization_s: float
     policies: tuple[Policy, ...]
 
 
 class Trigger(NamedTuple):
-    """A figure that is asked for."""
+    """A metric that KEDA queries."""
 
     name: str
     figure: str
@@ -58,21 +59,21 @@ class Trigger(NamedTuple):
 
 
 class Wish(NamedTuple):
-    """What one metric of the autoscaler wants: it is to be `value / target` pods, or times as many as there are."""
+    """A metric's wish: `value / target` pods, or the current number of pods times `value / target`."""
 
     value: float
     target: float
     metric_type: MetricType
 
 
-#: What an HPA does where nothing is said.
+#: Defaults of an HPA.
 UP = Direction(0.0, (Policy("Percent", 100, 15.0), Policy("Pods", 4, 15.0)))
 DOWN = Direction(300.0, (Policy("Percent", 100, 15.0),))
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A ScaledObject."""
+    """The scaling rule of a ScaledObject."""
 
     deployment: str
     least: int
@@ -94,7 +95,7 @@ class Rule:
         """Read a manifest.
 
         Raises:
-            ValueError: it has something that is not modelled.
+            ValueError: The manifest has a feature that is not modeled.
         """
         spec = manifest["spec"]
         advanced = spec.get("advanced", {})
@@ -102,7 +103,7 @@ class Rule:
         modifiers = advanced.get("scalingModifiers", {})
         least = spec.get("minReplicaCount", 0)
         if least < 1 or "idleReplicaCount" in spec or "fallback" in spec:
-            raise ValueError("going to zero (pollingInterval, cooldownPeriod) and fallback are not modelled")
+            raise ValueError("going to zero (pollingInterval, cooldownPeriod) and fallback are not modeled")
         return cls(
             spec["scaleTargetRef"]["name"],
             least,
@@ -117,15 +118,15 @@ class Rule:
 
     @property
     def figures(self) -> list[str]:
-        """What Prometheus is asked for."""
+        """The names of the queried metrics."""
         return [trigger.figure for trigger in self.triggers]
 
     def wishes(self, values: Mapping[str, float], _: object = None) -> list[Wish] | None:
-        """What the metrics want; None where one is missing that must not be.
+        """Return the metrics' wishes; None if a required one is missing.
 
         Args:
-            values: of figures, by name; those that Prometheus does not have are not there.
-            _: the pods, which it does not look at.
+            values: Values of metrics by name; a metric that Prometheus does not have is missing.
+            _: The pods, which this rule does not use.
         """
         found: dict[str, float] = {}
         for trigger in self.triggers:
@@ -134,14 +135,14 @@ class Rule:
                 return None
             found[trigger.name] = 0.0 if value is None else value
         if self.formula:
-            # KEDA hands over thousandths.
+            # KEDA reports thousandths.
             value = math.trunc(1000 * _evaluate(ast.parse(self.formula, mode="eval").body, found)) / 1000
             return [Wish(value, self.target, self.metric_type)]
         return [Wish(found[each.name], each.threshold, each.metric_type) for each in self.triggers]
 
 
 def scrape_interval_s() -> float:
-    """How often Prometheus is told to ask."""
+    """Return the interval at which Prometheus scrapes."""
     for manifest in yaml.safe_load_all((OVERLAY / "servicemonitor.yaml").read_text()):
         (endpoint,) = manifest["spec"]["endpoints"]
         return float(endpoint["interval"].removesuffix("s"))
@@ -150,7 +151,7 @@ def scrape_interval_s() -> float:
 
 def _direction(given: Mapping[str, Any], default: Direction) -> Direction:
     if given.get("selectPolicy", "Max") != "Max" or "tolerance" in given:
-        raise ValueError("only the policy that allows most, and the usual tolerance, are modelled")
+        raise ValueError("only the policy that allows most, and the usual tolerance, are modeled")
     policies = tuple(Policy(each["type"], each["value"], each["periodSeconds"]) for each in given.get("policies", ()))
     return Direction(given.get("stabilizationWindowSeconds", default.stabilization_s), policies or default.policies)
 
@@ -159,9 +160,9 @@ def _trigger(given: Mapping[str, Any]) -> Trigger:
     metadata = given["metadata"]
     query = _QUERY.fullmatch(metadata["query"])
     if given["type"] != "prometheus" or query is None or given.get("useCachedMetrics"):
-        raise ValueError(f"the trigger {given} is not modelled")
+        raise ValueError(f"the trigger {given} is not modeled")
     if query[1] not in [figure.name for figure in FIGURES]:
-        raise ValueError(f"{query[1]} is no figure of surreal metrics")
+        raise ValueError(f"{query[1]} is not a metric of surreal metrics")
     ignores_null = metadata.get("ignoreNullValues", "true") == "true"
     return Trigger(
         given["name"], query[1], float(metadata["threshold"]), given.get("metricType", "AverageValue"), ignores_null
@@ -178,4 +179,4 @@ def _evaluate(node: ast.AST, values: Mapping[str, float]) -> float:
             return _OPERATORS[type(op)](_evaluate(left, values), _evaluate(right, values))
         case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]):
             return _FUNCTIONS[name](*(_evaluate(each, values) for each in arguments))
-    raise ValueError(f"{ast.dump(node)} is not modelled")
+    raise ValueError(f"{ast.dump(node)} is not modeled")

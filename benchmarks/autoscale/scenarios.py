@@ -1,4 +1,4 @@
-"""What happens to a run while it is scaled, and how well the number of pods follows."""
+"""Scenarios of load changes and failures, and measures of how well the number of pods follows."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from benchmarks.autoscale.fleet import STEP_S, Dynamics, Fleet
 from benchmarks.autoscale.rule import DOWN, UP, Direction, Wish, scrape_interval_s
 from benchmarks.autoscale.sessions import Servers, Serving
 
-#: Between two events, s, and a little more: the autoscaler's clock knows nothing of them.
+#: Time between two events, s, plus a random part, because events are not synchronized with the autoscaler.
 PHASE_S = 603.0
 
 
 class Scaler(Protocol):
-    """What an autoscaler goes by: a `Rule`, or `OnCpu`."""
+    """The rule of an autoscaler: a `Rule`, or `OnCpu`."""
 
     @property
     def up(self) -> Direction: ...
@@ -34,12 +34,12 @@ class Scaler(Protocol):
     def most(self) -> int: ...
 
     def wishes(self, figures: Mapping[str, float], fleet: Any) -> Sequence[Wish] | None:
-        """By the figures as Prometheus has them, or by the fleet's pods themselves."""
+        """Return the wishes, from Prometheus' metrics or from the fleet's pods."""
 
 
 @dataclass(frozen=True)
 class OnCpu:
-    """What most people begin with: the CPU time of the pods, of what they request."""
+    """Scaling by CPU utilization, the usual choice: the pods' CPU time as a share of their request."""
 
     request: float = 1.0
     target: float = 0.8
@@ -53,18 +53,18 @@ class OnCpu:
 
 
 class Event(NamedTuple):
-    """What changes at the beginning of a phase."""
+    """A change at the beginning of a phase."""
 
     name: str
     happen: Callable[[Any], object]
-    hides_metrics_s: float = 0.0  #: how long Prometheus gets nothing, from then on
+    hides_metrics_s: float = 0.0  #: time from then on during which Prometheus gets no values
 
 
 def _nothing(_: object) -> None:
     """Change nothing."""
 
 
-#: As many as these have to be right: the learner is another one, agents die, and Prometheus is away.
+#: Events of a run: changes of the learner's speed, dying agents, and a missing Prometheus.
 LOAD: tuple[Event, ...] = (
     Event("one agent, as the run begins", _nothing),
     Event("a learner 4 times as fast", lambda fleet: setattr(fleet, "load", 4.0)),
@@ -83,21 +83,21 @@ SESSIONS: tuple[Event, ...] = (
 
 
 class Phase(NamedTuple):
-    """How it went after an event."""
+    """The measures of the time after an event."""
 
     event: str
-    load: float  #: times the recorded speed of the learner
-    pods: int  #: at the end
-    settled_s: float  #: after which the number of pods stayed as it was
-    turns: int  #: times that it went the other way
-    waits: float  #: share of the time that the learner waited; of sessions, how long they waited, s
-    pod_s: float  #: time of all pods
+    load: float  #: speed of the learner as a multiple of the recorded one
+    pods: int  #: number of pods at the end
+    settled_s: float  #: time after which the number of pods no longer changed
+    turns: int  #: number of reversals, from adding to removing or back
+    waits: float  #: share of the time that the learner waited; for sessions, their wait, s
+    pod_s: float  #: total time of all pods
 
 
 def follow(
     fleet: Any, scaler: Scaler, events: Sequence[Event], step_s: float, waits: Callable[[], float]
 ) -> list[Phase]:
-    """Let things happen, and the autoscaler do what it does."""
+    """Run the events with an autoscaler, and return the measures of each phase."""
     autoscaler = Autoscaler(scaler.least, scaler.most, scaler.up, scaler.down)
     scrape_s, known, phases = scrape_interval_s(), dict[str, float](), list[Phase]()
     for event in events:
@@ -123,17 +123,17 @@ def follow(
 
 
 def follow_learner(dynamics: Dynamics, scaler: Scaler, *, seed: int = 0, events: Sequence[Event] = LOAD) -> list[Phase]:
-    """A run whose learner changes, and whose agents die."""
+    """Simulate a run whose learner changes its speed, and whose agents die."""
     fleet = Fleet(dynamics, pods=1, rng=np.random.default_rng(seed))
     return follow(fleet, scaler, events, STEP_S, lambda: fleet.learner_waits)
 
 
 def follow_sessions(serving: Serving, scaler: Scaler, *, seed: int = 0) -> list[Phase]:
-    """Servers whose sessions come and go."""
+    """Simulate servers whose sessions come and go."""
     servers = Servers(serving, pods=1, rng=np.random.default_rng(seed))
     return follow(servers, scaler, SESSIONS, servers.step_s, lambda: servers.answer_s)
 
 
 def starved(phases: Sequence[Phase]) -> float:
-    """Share of the time that the learner waited."""
+    """Return the share of the time that the learner waited."""
     return sum(phase.waits for phase in phases) / len(phases)

@@ -1,9 +1,9 @@
-"""RLX servers and their sessions: how long these wait, and how they get to servers that are new.
+"""A model of RLX servers and their sessions: how long sessions wait, and how they reach new servers.
 
-Each session asks for an action, waits for it, and thinks. A server answers whoever waits in one batch, which takes a
-while, and a little more for each row. So a server that is not full answers at once, and one that is keeps everyone
-waiting in proportion to its sessions. Sessions stay where they are until their server sends them away, once they are
-of a certain age, at the end of an episode.
+Each session asks for an action, waits for it, and thinks. A server answers all waiting sessions in one batch, which
+takes a fixed time plus a little for each row. So a server with spare time answers at once, and an overloaded one makes
+sessions wait in proportion to their number. A session stays with its server until it has reached a certain age; then
+the server ends it after an episode.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Serving:
-    """How servers and sessions behave.
+    """The parameters of servers and sessions.
 
     Attributes:
-        think_s: of a session between an action and its next question.
-        batch_s: of an answer, however many it is for.
-        row_s: more for each.
-        reconnect_s: mean age at which a session is sent away (rlx.timeout_s, and the rest of its episode).
-        start_s: from the wish for a server until it takes sessions.
+        think_s: Time of a session between an action and its next request.
+        batch_s: Fixed time of a batch of answers.
+        row_s: Additional time for each answer.
+        reconnect_s: Mean age at which a server ends a session (rlx.timeout_s, plus the rest of its episode).
+        start_s: Time from the decision for a new server until it accepts sessions.
     """
 
     think_s: float = 0.05
@@ -34,15 +34,15 @@ class Serving:
 
 
 class Servers:
-    """Servers of a run, with what `surreal metrics` says of them.
+    """The servers of a run, with the metrics of `surreal metrics`.
 
     Args:
-        serving: how they behave.
-        pods: at the beginning.
-        rng: chooses servers for sessions.
+        serving: Parameters of servers and sessions.
+        pods: Number of servers at the beginning.
+        rng: Random generator that chooses servers for sessions.
 
     Attributes:
-        now_s: the time.
+        now_s: Current time.
     """
 
     step_s = 1.0
@@ -56,22 +56,22 @@ class Servers:
 
     @property
     def pods(self) -> int:
-        """Those that there are to be."""
+        """The number of requested servers."""
         return len(self._ready_s)
 
     @property
     def ready(self) -> int:
-        """Those that take sessions."""
+        """The number of servers that accept sessions."""
         return sum(at_s <= self.now_s for at_s in self._ready_s)
 
     @property
     def sessions(self) -> int:
-        """Of all servers."""
+        """The total over all servers."""
         return sum(self._sessions)
 
     @property
     def answer_s(self) -> float:
-        """How long a session waits, on average."""
+        """The mean wait of a session."""
         waits = [self._wait_s(count) * count for count in self._sessions]
         return sum(waits) / max(1, self.sessions)
 
@@ -85,7 +85,7 @@ class Servers:
         self._place(homeless)
 
     def connect(self, sessions: int) -> None:
-        """Sessions come, or go if the number is negative."""
+        """Add sessions, or remove them if the number is negative."""
         if sessions > 0:
             self._place(sessions)
         if sessions < 0:
@@ -93,12 +93,12 @@ class Servers:
             self._sessions = [count - left for count, left in zip(self._sessions, gone.tolist(), strict=True)]
 
     def figures(self) -> Mapping[str, float]:
-        """What `surreal metrics` would say now."""
+        """Return the values that `surreal metrics` would export now."""
         found = {"surreal_rlx_sessions": float(self.sessions)}
         return {**found, "surreal_rlx_queue_seconds": self.answer_s} if self.sessions else found
 
     def step(self) -> None:
-        """Let a step of time pass."""
+        """Advance the simulation by one step."""
         away = self._rng.binomial(self._sessions, self.step_s / self._serving.reconnect_s)
         self._sessions = [count - gone for count, gone in zip(self._sessions, away.tolist(), strict=True)]
         self._place(int(away.sum()))
@@ -111,6 +111,6 @@ class Servers:
             self._sessions[place] += count
 
     def _wait_s(self, sessions: int) -> float:
-        """At once, or until the others have had their turn."""
+        """Return the wait for an answer, which is longer if other sessions come first."""
         serving = self._serving
         return max(serving.batch_s + serving.row_s, serving.batch_s + serving.row_s * sessions - serving.think_s)

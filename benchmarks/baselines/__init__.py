@@ -1,1 +1,1 @@
-"""What the benchmarks compare with: each under 40 lines, none imports Surreal."""
+"""Baselines and peers of the benchmarks; none imports Surreal, and each bare baseline is short."""

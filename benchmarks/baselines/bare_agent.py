@@ -1,4 +1,4 @@
-"""The least an agent's loop can be: a vector environment, a network, epsilon-greedy. Nothing is recorded."""
+"""A minimal agent loop: a vector environment, a network, and epsilon-greedy actions, without recording."""
 
 import gymnasium
 import numpy as np
@@ -11,7 +11,7 @@ def make_env(mode, num_envs):
 
 
 def balance(layers):
-    """Weights with which the pole stays up for long: episodes end about as often as late in training."""
+    """Set weights that keep the pole up, so that episodes end about as often as late in training."""
     with torch.no_grad():
         for layer in layers:
             layer.weight.zero_()

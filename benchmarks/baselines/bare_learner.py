@@ -1,4 +1,4 @@
-"""The least a DQN learner can be: tensors in memory, random rows, double Q-learning, fused Adam."""
+"""A minimal DQN learner: tensors in memory, random rows, double Q-learning, fused Adam."""
 
 import torch
 from torch import nn

@@ -1,9 +1,9 @@
-"""The peer of `benchmarks.prioritized`: cpprb's prioritized buffer (C++), in a process and an environment of its own.
+"""The peer of `benchmarks.prioritized`: cpprb's prioritized buffer (C++), in a separate process and environment.
 
-It has nothing of Surreal's. Reads lines from its standard input, and answers each with one line:
+It does not use Surreal. It reads lines from its standard input, and answers each with one line:
 
-    fill N              N transitions, each with a priority of its own       -> "ok"
-    run N SECONDS       draw and update 256 of that buffer, again and again  -> batches a second
+    fill N              store N transitions with different priorities        -> "ok"
+    run N SECONDS       sample and update batches of 256 from that buffer    -> batches a second
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The least a client can do to store bytes by a script: a socket, one packed EVALSHA, one short reply.
+"""A minimal client that stores bytes with a script: a socket, one packed EVALSHA, one short reply.
 
-The script stores a block and a stream entry, and drops those of 64 calls ago.
+The script stores a block and a stream entry, and deletes those of 64 calls ago.
 """
 
 import socket

@@ -1,7 +1,7 @@
-"""The least that moving gradients through Redis costs: a socket, SET and GET of prepared bytes, two short lists.
+"""A minimal client that moves gradients through Redis: a socket, SET and GET of prepared bytes, two short lists.
 
-A gradient goes into one of a few slots, whose numbers travel in the lists `ready` and `free`: so it is bounded as the
-queue of gradients is. `serve` answers each with as many bytes of parameters.
+A gradient goes into one of a few slots, whose numbers travel in the lists `ready` and `free`. So memory is bounded, as
+in the queue of gradients. `serve_forever` answers each with parameters of the same size.
 """
 
 import socket
@@ -19,16 +19,16 @@ class RawSocket:
         self.buffer = bytearray()
 
     def short(self, *args):
-        """A command with a reply of one read."""
+        """Send a command whose reply fits one read."""
         self.sock.sendall(pack(*args))
         return self.sock.recv(4096)
 
     def pop(self, name):
-        """Wait for the number of a slot."""
+        """Wait for a slot, and return its number."""
         return self.short(b"BLPOP", name, b"0").split(b"\r\n")[-2]
 
     def put(self, slot, data, ready):
-        """Store bytes in a slot, and tell its number."""
+        """Store bytes in a slot, and push its number to a list."""
         head = pack(b"SET", slot, b"").removesuffix(b"$0\r\n\r\n") + b"$%d\r\n" % len(data)
         self.sock.sendall(head)
         self.sock.sendall(data)
@@ -38,7 +38,7 @@ class RawSocket:
             replies += self.sock.recv(4096)
 
     def get(self, slot, size):
-        """Read the bytes of a slot into memory that is there."""
+        """Read the bytes of a slot into existing memory."""
         whole = size + len(b"$%d\r\n" % size) + 2
         if len(self.buffer) != whole:
             self.buffer = bytearray(whole)
@@ -49,7 +49,7 @@ class RawSocket:
 
 
 def take_forever(path, size, taken):
-    """Read gradients, and throw them away."""
+    """Read gradients, and drop them."""
     raw = RawSocket(path)
     while True:
         slot = raw.pop(b"raw:ready")

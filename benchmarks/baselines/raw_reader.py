@@ -1,4 +1,4 @@
-"""The least a reader of the same bytes can be: XREAD, pipelined GETs, replies parsed by hiredis and thrown away."""
+"""A minimal reader of the same bytes: XREAD, pipelined GETs, and replies that hiredis parses and nothing uses."""
 
 import socket
 

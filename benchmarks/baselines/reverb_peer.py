@@ -1,6 +1,6 @@
-"""The peer of `benchmarks.replay`: Reverb, in processes and an environment of its own: a server, and this client.
+"""The peer of `benchmarks.replay`: Reverb's server and this client, in separate processes and an environment.
 
-It has nothing of Surreal's. Reads commands from its standard input, a JSON object a line, and answers each with one
+It does not use Surreal. It reads commands from its standard input, one JSON object a line, and answers each with one
 line of JSON:
 
     fill     size, shape, dtype,       starts a server, inserts, and tries ways to sample -> the best way
@@ -9,11 +9,11 @@ line of JSON:
     insert   seconds                   items, at capacity                                 -> transitions/s
     close                              ends the server                                    -> "ok"
 
-Observations are ones, or the stacks of successive frames in a .npy file, `frames`.
+Observations are all ones, or stacks of successive frames from the .npy file `frames`.
 
-As Acme's adders do, the writer appends each step once, and an item (obs, action, reward, discount, next_obs) refers to
-two of them. Batches come from a `TrajectoryDataset`, with prefetching, over gRPC, as in a run with a learner and a
-replay server.
+As in Acme's adders, the writer appends each step once, and an item (obs, action, reward, discount, next_obs) refers to
+two of them. Batches come from a `TrajectoryDataset` with prefetching over gRPC, as in a run with a learner and a replay
+server.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Buffer:
             windows = np.lib.stride_tricks.sliding_window_view(np.load(frames), shape[0], axis=0)
             self.obs = np.moveaxis(windows, -1, 1)
         self._insert(lambda number, _: number < size + 1)
-        # Which way is best depends on the machine and on the size of a row.
+        # The best way to sample depends on the machine and on the size of a row.
         ways = [{"workers": w, "in_flight": f} for w in (1, 2, 4) for f in (100, 2 * batch_size)]
         rates = []
         for way in ways:
@@ -97,7 +97,7 @@ class Buffer:
         return dataset.batch(self.batch_size, drop_remainder=True).prefetch(4).as_numpy_iterator()
 
     def sample(self, seconds: float) -> float:
-        for _ in range(6):  # what was made ahead, while another was measured
+        for _ in range(6):  # batches prefetched while another replay was measured
             next(self.batches)
         number, started_s = 0, time.perf_counter()
         while time.perf_counter() - started_s < seconds:
@@ -118,7 +118,7 @@ class Buffer:
 
 
 def main() -> None:
-    answers, sys.stdout = sys.stdout, sys.stderr  # whatever a library prints is no answer
+    answers, sys.stdout = sys.stdout, sys.stderr  # keep the output of libraries out of the answers
     buffer = Buffer()
     for line in sys.stdin:
         arguments = json.loads(line)

@@ -1,6 +1,7 @@
-"""Clients as bare asyncio sockets: they send one prepared frame again and again, and note when the answer came.
+"""Clients as bare asyncio sockets, which send one prepared frame repeatedly and record the latency of each answer.
 
-Run in a process of its own by `benchmarks.rlx`; speaks with it through a pipe. It also holds the floor: an echo server.
+`benchmarks.rlx` runs this in a separate process, and talks to it through a pipe. The floor, an echo server, is here as
+well.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Load:
-    """What the clients are to do."""
+    """The clients' task."""
 
     port: int
     sessions: int
     seconds: float
-    hello: bytes  #: sent first; its answer is not measured
+    hello: bytes  #: first request, whose answer is not measured
     hello_bytes: int  #: length of that answer
     request: bytes
     answer_bytes: int  #: length of each answer
@@ -28,9 +29,9 @@ class Load:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of it."""
+    """The clients' results."""
 
-    answers: int  #: from the first to the last, those before the measurement too
+    answers: int  #: all answers, including those before the measurement
     rate: float  #: answers per s, all clients together
     p50_ms: float
     p99_ms: float
@@ -96,7 +97,7 @@ async def _drive(load: Load) -> Outcome:
 
 
 def run_clients(pipe: Connection) -> None:
-    """Take loads from the pipe until None comes."""
+    """Run loads from the pipe until None arrives."""
     while (load := pipe.recv()) is not None:
         pipe.send(asyncio.run(_drive(load)))
 
@@ -110,7 +111,7 @@ class _Echo(asyncio.Protocol):
 
 
 def run_echo(pipe: Connection) -> None:
-    """Serve the floor: whatever comes in goes out."""
+    """Serve the floor: echo every byte."""
 
     async def serve() -> None:
         server = await asyncio.get_running_loop().create_server(_Echo, "127.0.0.1", 0, backlog=1024)

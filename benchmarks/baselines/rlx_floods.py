@@ -1,6 +1,4 @@
-"""Clients that do their worst, each in one way, as long as they are told to. Run in a process of its own by
-`benchmarks.rlx`; speaks with it through a pipe.
-"""
+"""Clients that flood a server, each in one way. `benchmarks.rlx` runs them in a separate process, through a pipe."""
 
 from __future__ import annotations
 
@@ -42,10 +40,10 @@ def _json(**message: Any) -> bytes:
 _INIT = _tcp(command="init")
 _HUGE = b'{"command": "update", "state": [' + b"9" * 4000 + b'], "reward": ' + b"9" * 4000 + b".0}"
 
-#: As deep as Python's parser goes, and deeper than a server takes: it ends the connection, and the next one begins.
+#: The depth that Python's parser allows, which a server refuses: it closes the connection, and the next one begins.
 _NESTED = b'{"command": "update", "state": [' + b",".join([b"[" * 900 + b"]" * 900] * 16) + b"]}"
 
-#: What is sent first, and then again and again.
+#: The first message of each flood, and the one that it repeats.
 FLOODS: dict[str, tuple[bytes, bytes]] = {
     "nothing": (b"", b""),
     "unknown command": (_INIT, _tcp(command="fly")),
@@ -65,7 +63,7 @@ FLOODS: dict[str, tuple[bytes, bytes]] = {
 
 
 def _again(name: str, state: list[float]) -> bytes:
-    """Give a block of what a flood sends again and again."""
+    """Return a block of the message that a flood repeats."""
     data = FLOODS[name][1]
     if name == "many sessions":
         update = {"command": "update", "reward": 1, "state": state, "terminal": False}
@@ -91,7 +89,7 @@ def _drain(sock: socket.socket) -> None:
 
 
 def run_floods(pipe: Connection) -> None:
-    """Take (port, name, state) from the pipe, flood until anything else comes, say so; until None comes."""
+    """Take (port, name, state) from the pipe, flood until the next item, and confirm it; None ends the process."""
     for port, name, state in iter(pipe.recv, None):
         stop = threading.Event()
         thread = threading.Thread(target=_flood, args=(port, name, state, stop))

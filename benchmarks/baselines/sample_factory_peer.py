@@ -2,8 +2,8 @@
 
     python sample_factory_peer.py ENVS EPOCHS STEPS     prints {"env_steps_per_s"} as JSON
 
-The network is ours (Mnih et al. 2015: three convolutions and 512 units), and so are preprocessing, environments and
-updates: EPOCHS over each batch of ENVS x 128 steps, in minibatches of 256.
+Network (Mnih et al. 2015: three convolutions and 512 units), preprocessing, environments and updates are the same as in
+Surreal: EPOCHS over each batch of ENVS x 128 steps, in minibatches of 256.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ cv2.setNumThreads(1)
 
 
 class Pong(gymnasium.Env[Any, Any]):
-    """Four frames a step, the last two joined, gray, 84x84, in stacks of four; rewards as signs; no-ops at first."""
+    """Pong in gray, 84x84, with four frames a step, the last two joined, stacks of four, reward signs and no-ops."""
 
     render_mode = None
 
@@ -67,7 +67,7 @@ class Pong(gymnasium.Env[Any, Any]):
 
 
 def make_pong(_name: str, _cfg: Any, env_config: Any, *_: Any, **__: Any) -> Pong:
-    """Make an environment, as Sample Factory asks for it."""
+    """Make an environment; Sample Factory calls this."""
     return Pong(0 if env_config is None else env_config["env_id"])
 
 

@@ -19,7 +19,7 @@ from stable_baselines3.common.vec_env import VecFrameStack
 
 
 def main(envs: int, steps: int) -> None:
-    torch.set_num_threads(os.cpu_count() or 1)  # it learns while nothing else runs
+    torch.set_num_threads(os.cpu_count() or 1)  # SB3 learns while nothing else runs
     gymnasium.register_envs(ale_py)
     env = VecFrameStack(make_atari_env("ALE/Pong-v5", n_envs=envs, env_kwargs={"frameskip": 1}), 4)
     settings = {"n_steps": 128, "batch_size": 256, "n_epochs": 4, "learning_rate": 2.5e-4, "clip_range": 0.1}

@@ -1,10 +1,10 @@
-"""Stable-Baselines3 on one task until it is solved, with the settings of one of our presets.
+"""Stable-Baselines3 on one task until it is solved, with the settings of one of Surreal's presets.
 
     python sb3_peer.py PRESET SEED GOAL     prints {"return", "env_steps", "env_steps_per_s"} as JSON
 
-It evaluates as our run does: 20 episodes without exploration, and 100 further ones if their mean reaches the goal. This
-happens a hundred times within the budget, since it cannot evaluate while it learns, and not at all if GOAL is inf.
-`env_steps_per_s` leaves the evaluation's time out.
+It evaluates as Surreal does: 20 episodes without exploration, and 100 more if their mean reaches the goal. This happens
+a hundred times within the budget, because SB3 cannot evaluate while it learns, and never if GOAL is inf.
+`env_steps_per_s` excludes the time of evaluations.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def pendulum_sac(seed: int) -> Any:
 
 
 class _UntilSolved(BaseCallback):
-    """Ends the training when the policy reaches the goal."""
+    """A callback that ends the training when the policy reaches the goal."""
 
     def __init__(self, env: Any, goal: float, every: int) -> None:
         super().__init__()
@@ -85,7 +85,7 @@ class _UntilSolved(BaseCallback):
         return float(mean)
 
 
-#: What trains each preset, and its env steps.
+#: Function that builds each preset's algorithm, and its env steps.
 _TRAINED = {
     "cartpole-ppo": (cartpole_ppo, 100_000),
     "pendulum-ppo": (pendulum_ppo, 100_000),

@@ -1,15 +1,15 @@
-"""The peer of `benchmarks.replay`: TorchRL's replay buffer, in a process and an environment of its own.
+"""The peer of `benchmarks.replay`: TorchRL's replay buffer, in a separate process and environment.
 
-It has nothing of Surreal's. Reads commands from its standard input, a JSON object a line, and answers each with one
+It does not use Surreal. It reads commands from its standard input, one JSON object a line, and answers each with one
 line of JSON:
 
     fill     storage ("lazy" or "store"), size, shape, dtype, batch_size, socket (of Redis)    -> "ok"
     sample   prefetch (0: none), seconds         batches of that buffer                        -> transitions a second
-    extend   rows, seconds                       so many at a time, going round at capacity    -> transitions a second
-    close                                        lets go what it has, in Redis as well         -> "ok"
+    extend   rows, seconds                       `rows` at a time, overwriting at capacity     -> transitions a second
+    close                                        frees its data, also in Redis                 -> "ok"
 
-Transitions are obs, next_obs (whole stacks, where frames are stacked), action, reward and discount. Rows are stored by
-`extend`, thousands at a time, and sampled without transforms.
+Transitions are obs, next_obs (whole stacks of frames), action, reward and discount. `extend` stores thousands of rows
+at a time, and sampling has no transforms.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def make_rows(count: int, shape: list[int], dtype: str) -> TensorDict:
 
 
 class Buffers:
-    """One storage, and a buffer over it for each way to prefetch."""
+    """One storage, with one buffer for each number of prefetched batches."""
 
     def fill(self, storage: str, size: int, shape: list[int], dtype: str, batch_size: int, socket: str) -> str:
         self.shape, self.dtype, self.batch_size = shape, dtype, batch_size
@@ -57,7 +57,7 @@ class Buffers:
             if self.prefetching is None:
                 self.prefetching = ReplayBuffer(storage=self.storage, batch_size=self.batch_size, prefetch=prefetch)
             buffer = self.prefetching
-        for _ in range(prefetch + 2):  # what was made ahead, while another was measured
+        for _ in range(prefetch + 2):  # batches prefetched while another replay was measured
             buffer.sample()
         number, started_s = 0, time.perf_counter()
         while time.perf_counter() - started_s < seconds:
@@ -84,7 +84,7 @@ class Buffers:
 def main() -> None:
     torch.set_num_threads(1)
     logging.disable(logging.CRITICAL)
-    answers, sys.stdout = sys.stdout, sys.stderr  # whatever a library prints is no answer
+    answers, sys.stdout = sys.stdout, sys.stderr  # keep the output of libraries out of the answers
     buffers = Buffers()
     for line in sys.stdin:
         arguments = json.loads(line)

@@ -53,7 +53,7 @@ private:
     std::mt19937 random_{std::random_device{}()};
 };
 
-// A whole number above 0, or 0 for what is none.
+// A whole number above 0, or 0 if the text is not one.
 long count_from(const char* text) {
     char* end = nullptr;
     const long count = std::strtol(text, &end, 10);
@@ -85,7 +85,7 @@ int main(int argc, char** argv) {
                     const bool has_fallen = game.step(action.as_int());
                     is_over = has_fallen || game.is_out_of_time();
                     total += 1.0;
-                    // Out of time is not the end of what the pole could have earned: truncated, not terminal.
+                    // The time limit ends the episode although the pole stands: truncated, not terminal.
                     action = agent.update(1.0, game.state(), has_fallen, is_over && !has_fallen);
                 }
                 std::printf("episode %ld: %g\n", number, total);

@@ -1,4 +1,4 @@
-// RLX in C++17, in one header: an environment of yours is driven by an agent elsewhere. POSIX sockets, no dependencies.
+// RLX in C++17, in one header: your environment is driven by an agent elsewhere. POSIX sockets, no dependencies.
 //
 //     #include "surreal_rlx.hpp"
 //     namespace rlx = surreal::rlx;
@@ -16,13 +16,13 @@
 // rlx::Dict, or nullptr. Failures are exceptions:
 //
 //     std::runtime_error
-//     `-- Error                    anything of this header
-//         |-- CodecError           bytes that are no message, or a value of another kind than asked for
-//         `-- AgentProxyError      an agent could not be asked
+//     `-- Error                    base of all errors of this header
+//         |-- CodecError           bytes that are not a valid message, or a value of another kind than requested
+//         `-- AgentProxyError      the agent gave no action
 //             |-- ReplyError       the server answered with an error; the connection stays open
 //             `-- ConnectionLost   no connection, or no answer in time: connect again
 //
-// An AgentProxy is for one thread at a time. There is no TLS here: for a server that wants it, put stunnel in between.
+// An AgentProxy is for one thread at a time. TLS is not included: for a server that requires it, use stunnel.
 #ifndef SURREAL_RLX_HPP
 #define SURREAL_RLX_HPP
 
@@ -115,7 +115,7 @@ struct NDArray {
     std::vector<std::uint32_t> shape;
     Bytes bytes;
 
-    // Copy numbers; without a shape, in one dimension.
+    // Copy numbers; without a shape, the array has one dimension.
     template <class T>
     static NDArray of(const std::vector<T>& items, std::vector<std::uint32_t> shape = {}) {
         static_assert(!std::is_same_v<T, bool>, "std::vector<bool> has no bytes; use std::uint8_t and dtype \"bool\"");
@@ -209,7 +209,7 @@ public:
     // A vector of numbers is an array of one dimension.
     template <class T, std::enable_if_t<std::is_arithmetic_v<T>, int> = 0>
     Value(const std::vector<T>& items) : data(NDArray::of(items)) {}
-    // A pointer would silently become true.
+    // A pointer would silently convert to true.
     template <class T, std::enable_if_t<!std::is_same_v<std::remove_cv_t<T>, char>, int> = 0>
     Value(T*) = delete;
 
@@ -258,7 +258,7 @@ public:
     const List& as_list() const { return get<List>("a list"); }
     const Dict& as_dict() const { return get<Dict>("a dictionary"); }
 
-    // The entry of a dictionary, null if there is none; of duplicate keys the last.
+    // The entry of a dictionary, or null if there is none. If a key occurs twice, the last entry counts.
     const Value& operator[](const std::string& key) const;
 
     Variant data;
@@ -339,7 +339,7 @@ inline bool is_image_size(const Image& image) {
     } else if (mode != "L" && mode != "P") {
         throw CodecError("image mode " + mode.substr(0, 20) + " is not known");
     }
-    // By division: the product of two announced sizes may be anything.
+    // By division: the product of two announced sizes may overflow.
     if (line == 0 || image.height == 0) return image.bytes.empty();
     return image.bytes.size() / image.height == line && image.bytes.size() % image.height == 0;
 }
@@ -580,14 +580,14 @@ inline Bytes frame(const Bytes& payload) {
     return whole;
 }
 
-// Takes a stream apart, whatever pieces it arrives in.
+// Splits a stream into payloads, whatever pieces it arrives in.
 class FrameReader {
 public:
     explicit FrameReader(const Limits& limits = {}) : max_bytes_(limits.max_bytes) {}
 
     void feed(const std::uint8_t* data, std::size_t size) { buffer_.insert(buffer_.end(), data, data + size); }
 
-    // The next payload, if it is whole.
+    // The next payload, if it is complete.
     std::optional<Bytes> next() {
         std::size_t length = 0;
         for (std::size_t i = 0; i < buffer_.size(); ++i) {
@@ -730,7 +730,7 @@ private:
 struct Options {
     double timeout_s = 60.0;          // longest wait for one answer
     double connect_timeout_s = 10.0;  // longest wait for one attempt to connect
-    std::string token;                // what the server was told to ask for
+    std::string token;                // the token that the server requires
 };
 
 // One session with a server: one environment, one agent. The calls are those of the Python client.
@@ -753,7 +753,7 @@ public:
         retrying(retry, [this] { open(); });
     }
 
-    // Begin a session; `exploit`: act as well as possible, and learn nothing.
+    // Begin a session; `exploit`: act greedily, and do not learn.
     void init(bool exploit = false) {
         Dict request{{"command", "init"}, {"exploit", exploit}};
         if (!options_.token.empty()) request.emplace_back("token", options_.token);
@@ -761,14 +761,14 @@ public:
     }
 
     // Tell the agent what its last action led to, and ask for the next one; null when the episode is over. `reward` is
-    // null in the first update of an episode. `truncated`: it is over because of a limit, though it could have gone on.
+    // null in the first update of an episode. `truncated`: it is over because of a limit, not by the game's rules.
     Value update(const Value& reward, const Value& state, bool terminal = false, bool truncated = false) {
         Dict request{{"command", "update"}, {"reward", reward}, {"state", state}, {"terminal", terminal || truncated}};
         if (truncated) request.emplace_back("truncated", true);
         return find(exchange(request), "data");
     }
 
-    // Give up the running episode.
+    // Abandon the current episode.
     void reset() { exchange({{"command", "reset"}}); }
 
     // Values for the run's metrics; without x, at the global step of the run.
@@ -785,7 +785,7 @@ public:
 
     void disconnect() { socket_.close(); }
 
-    // Connect and begin a session, as one thing that is attempted again: a server that is full closes at once.
+    // Connect and begin a session, and retry both together: a full server closes the connection at once.
     void begin(bool exploit = false, int attempts = 10) {
         retrying(attempts, [this, exploit] {
             open();
@@ -855,8 +855,8 @@ private:
     std::mt19937 random_{std::random_device{}()};
 };
 
-// Play `episodes` episodes (for ever if negative): `episode(number)` plays one with the agent and gives its reward. A
-// lost connection is made again, and the episode that it cut off is repeated; any other failure ends the run with it.
+// Play `episodes` episodes (forever if negative): `episode(number)` plays one with the agent and returns its reward.
+// After a lost connection, connect again and repeat the episode; any other failure ends the run with it.
 inline void run_episodes(AgentProxy& agent, long episodes, const std::function<double(long)>& episode,
                          bool exploit = false) {
     const auto note = [&agent](double reward) {
@@ -870,7 +870,7 @@ inline void run_episodes(AgentProxy& agent, long episodes, const std::function<d
             ++number;
             try {
                 note(reward);
-            } catch (const ConnectionLost&) {  // the end of an episode is where a server drops connections
+            } catch (const ConnectionLost&) {  // servers drop connections at the end of an episode
                 agent.begin(exploit);
                 note(reward);
             }

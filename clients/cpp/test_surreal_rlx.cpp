@@ -1,4 +1,4 @@
-// Tests of surreal_rlx.hpp, a program of their own:
+// A program with the tests of surreal_rlx.hpp:
 //
 //     g++ -std=c++17 test_surreal_rlx.cpp -o test && ./test                        values, refusals, frames, mutations
 //     ./test golden < lines of "NAME FRAME_HEX"                                    prints them, read and written again
@@ -180,7 +180,7 @@ void limits() {
     }
 }
 
-// Nothing but CodecError for payloads that were damaged.
+// Damaged payloads raise only CodecError.
 void mutations() {
     std::mt19937 random(1);
     const auto below = [&](std::size_t bound) { return static_cast<std::size_t>(random()) % bound; };

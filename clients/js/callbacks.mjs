@@ -1,5 +1,5 @@
 /**
- * A session by callbacks, for games whose loop is not ours: engines, timers, events of a page.
+ * A session with callbacks, for games that do not control their loop: engines, timers, events of a page.
  *
  *     import { CallbackAgent } from "./callbacks.mjs";
  *
@@ -23,8 +23,8 @@
  * | `onerror(error)`       | the server refused a request, or it could not be sent; the connection stays |
  * | `ondisconnected(error)`| the connection is lost, or could not be had; null after `disconnect`        |
  *
- * Each is called once for what it tells of, never inside the call that caused it. Those that are not set are left out,
- * but for an error, which goes to the console.
+ * Each is called once per event, and never inside the call that caused the event. Callbacks that are not set are
+ * skipped, except that errors then go to the console.
  * @module
  */
 
@@ -55,9 +55,9 @@ export class CallbackAgent {
     this.#agent = new AgentProxy(address, options);
     const { metrics } = this.#agent;
     this.metrics = {
-      /** A number for the run's metrics. @param {string} name @param {number} y */
+      /** Report a number for the run's metrics. @param {string} name @param {number} y */
       scalar: (name, y, x = null) => this.#ask(metrics.scalar(name, y, x), () => {}),
-      /** How the numbers y are distributed. @param {string} name @param {ArrayLike<number>} y */
+      /** Report the distribution of the numbers y. @param {string} name @param {ArrayLike<number>} y */
       histogram: (name, y, x = null) => this.#ask(metrics.histogram(name, y, x), () => {}),
     };
     this.#agent.connection.onClose = (error) => this.#disconnected(error);
@@ -81,7 +81,7 @@ export class CallbackAgent {
     );
   }
 
-  /** Begin a session. @param {boolean} [exploit] act as well as possible, and learn nothing */
+  /** Begin a session. @param {boolean} [exploit] act greedily, and do not learn */
   init(exploit = false) {
     this.#ask(this.#agent.init(exploit), () => this.onready?.());
   }
@@ -97,7 +97,7 @@ export class CallbackAgent {
     this.#ask(this.#agent.update(reward, state, terminal, truncated), (action) => this.onaction?.(action));
   }
 
-  /** Give up the running episode. */
+  /** Abandon the current episode. */
   reset() {
     this.#ask(this.#agent.reset(), () => this.onresetdone?.());
   }
@@ -109,9 +109,9 @@ export class CallbackAgent {
 
   #ask(reply, tell) {
     const wasConnected = this.#isConnected;
-    // What a callback throws is not caught: it is an error of the page.
+    // Errors thrown by a callback are not caught: they are errors of the page.
     reply.then(tell, (error) => {
-      // A lost connection is told once, whatever was waiting for an answer.
+      // A lost connection is reported once, however many requests were waiting for an answer.
       if (!wasConnected || !(error instanceof ConnectionLostError)) this.#failed(error);
     });
   }

@@ -36,7 +36,7 @@ const LONE_SURROGATE = /\p{Surrogate}/u;
 /** Bounds on what a peer may send, checked before anything is allocated. */
 export const LIMITS = Object.freeze({ maxBytes: 16 << 20, maxItems: 1_000_000, maxDepth: 32, maxDimensions: 32 });
 
-/** Bytes that are no message, or a value that has no form in the protocol. */
+/** Thrown for bytes that are not a valid message, and for values that the protocol cannot express. */
 export class RlxCodecError extends Error {
   name = "RlxCodecError";
 }
@@ -68,7 +68,7 @@ export class RlxImage {
 /** An array of any shape, in C order. */
 export class NDArray {
   /**
-   * @param {ArrayBufferView | string[]} data a typed array; strings for NumPy's text; bytes for dtypes JavaScript lacks
+   * @param {ArrayBufferView | string[]} data a typed array, strings for NumPy's text, or bytes for other dtypes
    * @param {number[]} [shape] default: one dimension
    * @param {string} [dtype] NumPy's name; default: that of the typed array
    */
@@ -575,7 +575,7 @@ function entriesOf(value) {
     return entries;
   }
   const prototype = typeof value === "object" && value !== null ? Object.getPrototypeOf(value) : undefined;
-  // The prototype of a plain object is the only one without a prototype of its own, in whichever realm it was made.
+  // Only the prototype of a plain object has no prototype itself, in whichever realm it was made.
   if (prototype === null || (prototype && Object.getPrototypeOf(prototype) === null)) return Object.entries(value);
   throw new RlxCodecError(`a ${value?.constructor?.name ?? typeof value} has no form in the protocol`);
 }

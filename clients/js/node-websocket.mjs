@@ -1,5 +1,5 @@
 /**
- * As much of a WebSocket as RLX needs, for Node before version 22, which has none of its own (RFC 6455, client side).
+ * The parts of a WebSocket that RLX needs (RFC 6455, client side), for Node before version 22, which has none.
  *
  *     import { NodeWebSocket } from "./node-websocket.mjs";
  *     const agent = new AgentProxy("ws://localhost:7001", { transport: webSocketTransport(NodeWebSocket) });
@@ -43,7 +43,7 @@ export class NodeWebSocket {
   #code = 1006;
   #reason = "";
 
-  /** @param {string} url `ws://` or `wss://` @param {https.RequestOptions} [options] whom to trust, for instance */
+  /** @param {string} url `ws://` or `wss://` @param {https.RequestOptions} [options] such as trusted certificates */
   constructor(url, options = {}) {
     const target = new URL(url);
     const key = randomBytes(16).toString("base64");

@@ -21,7 +21,7 @@ const COLON = 0x3a,
 
 /**
  * Messages as netstrings.
- * @param {{ tls?: boolean | tls.ConnectionOptions }} [options] `tls`: encrypt; its options say whom to trust
+ * @param {{ tls?: boolean | tls.ConnectionOptions }} [options] `tls`: encrypt; its options name trusted certificates
  * @returns {import("./surreal-rlx.mjs").Transport}
  */
 export function tcpTransport(options = {}) {

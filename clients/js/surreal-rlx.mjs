@@ -27,7 +27,7 @@ export class AgentProxyError extends Error {
   name = "AgentProxyError";
 }
 
-/** The server answered with an error, whose message this is; the connection stays open. */
+/** The server answered with an error, which is the message; the connection stays open. */
 export class ReplyError extends AgentProxyError {
   name = "ReplyError";
 }
@@ -55,7 +55,7 @@ export class ConnectionLostError extends AgentProxyError {
  * @property {"binary" | "json"} [form] how messages are written; "binary" is smaller, faster, and keeps dtypes and shapes
  * @property {number} [timeoutMs] longest wait for one answer; default: a minute
  * @property {number} [connectTimeoutMs] longest wait for one attempt to connect; default: ten seconds
- * @property {string | null} [token] what the server was told to ask for
+ * @property {string | null} [token] the token that the server requires
  * @property {Transport} [transport] default: the global WebSocket
  */
 
@@ -77,7 +77,7 @@ export function webSocketTransport(Implementation = globalThis.WebSocket) {
       socket.onopen = () => {
         signal.removeEventListener("abort", abort);
         const send = (data) => {
-          // A socket that is closing takes what it is given, and drops it.
+          // A socket that is closing accepts data and drops it.
           if (socket.readyState !== Implementation.OPEN) throw new Error("the socket is closing");
           socket.send(data);
         };
@@ -117,13 +117,13 @@ export class Connection {
     return this.#link !== null;
   }
 
-  /** A name for one more session on this connection. */
+  /** Return a new session's name on this connection. */
   newSessionId() {
     this.#sessions += 1;
     return `s${this.#sessions}`;
   }
 
-  /** Open it, unless it is open or opening. */
+  /** Open the connection, unless it is open or opening. */
   open() {
     if (this.#link !== null) return Promise.resolve();
     this.#opening ??= this.#open().finally(() => {
@@ -154,7 +154,7 @@ export class Connection {
   }
 
   /**
-   * Send a request; its answer is what the promise gives.
+   * Send a request, and return a promise of its answer.
    * @param {Record<string, unknown>} message
    * @param {string | null} sid the session; null: the only one
    * @returns {Promise<Record<string, any>>}
@@ -208,7 +208,7 @@ export class Connection {
     else if (reply.response === "error") this.#drop(String(reply.message), ReplyError);
   }
 
-  /** Close, and fail everything that waits. */
+  /** Close the connection, and reject all waiting requests. */
   #drop(reason, Kind = ConnectionLostError, isWanted = false) {
     const link = this.#link;
     this.#link = null;
@@ -226,7 +226,7 @@ export class AgentProxy {
 
   /**
    * @param {string | Connection} address `ws://` or `wss://`; or a connection that is shared with others
-   * @param {ConnectionOptions} [options] of a connection of its own
+   * @param {ConnectionOptions} [options] used if `address` is not a Connection
    */
   constructor(address, options = {}) {
     this.#ownsConnection = !(address instanceof Connection);
@@ -235,9 +235,9 @@ export class AgentProxy {
     /** @type {string | null} */
     this.sid = this.#ownsConnection ? null : this.connection.newSessionId();
     this.metrics = {
-      /** A number at x; null: at the global step of the run. @param {string} name @param {number} y */
+      /** Report a number at x; null: at the run's global step. @param {string} name @param {number} y */
       scalar: (name, y, x = null) => this.updateMetrics([{ method: "scalar", name, y, x }]),
-      /** How the numbers y are distributed. @param {string} name @param {ArrayLike<number>} y */
+      /** Report the distribution of the numbers y. @param {string} name @param {ArrayLike<number>} y */
       histogram: (name, y, x = null) => this.updateMetrics([{ method: "histogram", name, y, x }]),
     };
   }
@@ -252,7 +252,7 @@ export class AgentProxy {
     await retrying(retry, () => this.connection.open(), signal);
   }
 
-  /** Begin a session; `exploit`: act as well as possible, and learn nothing. @returns {Promise<"ready">} */
+  /** Begin a session; `exploit`: act greedily, and do not learn. @returns {Promise<"ready">} */
   async init(exploit = false) {
     const token = this.connection.token === null ? {} : { token: this.connection.token };
     return (await this.#exchange({ command: "init", exploit: Boolean(exploit), ...token })).response;
@@ -263,7 +263,7 @@ export class AgentProxy {
    * @param {number | number[] | null} [reward] null in the first update of an episode
    * @param {unknown} [state] an array, a typed array, an image, an object; null if the environment has no state
    * @param {boolean} [terminal] the episode is over
-   * @param {boolean} [truncated] it is over because of a limit, though it could have gone on; implies `terminal`
+   * @param {boolean} [truncated] the episode is over because of a limit, not by the game's rules; implies `terminal`
    * @returns {Promise<any>} the action; null when the episode is over
    */
   async update(reward = null, state = null, terminal = false, truncated = false) {
@@ -272,7 +272,7 @@ export class AgentProxy {
     return (await this.#exchange(message)).data ?? null;
   }
 
-  /** Give up the running episode. @returns {Promise<"done">} */
+  /** Abandon the current episode. @returns {Promise<"done">} */
   async reset() {
     return (await this.#exchange({ command: "reset" })).response;
   }
@@ -297,10 +297,9 @@ export class AgentProxy {
 }
 
 /**
- * Play episodes. A lost connection is made again, and the episode that it cut off is repeated; any other failure ends
- * the run with it.
+ * Play episodes. After a lost connection, connect again and repeat the episode; any other failure ends the run with it.
  * @param {AgentProxy} agent
- * @param {(number: number) => Promise<number | null>} episode plays one with `agent`, and gives its reward
+ * @param {(number: number) => Promise<number | null>} episode plays one with `agent`, and returns its reward
  * @param {{ maxEpisodes?: number, exploit?: boolean, attempts?: number, signal?: AbortSignal,
  *   onEpisode?: (number: number, reward: number | null) => void,
  *   onConnection?: (isConnected: boolean, error: Error | null) => void }} [options]
@@ -329,7 +328,7 @@ export async function runEpisodes(agent, episode, options = {}) {
         const reward = await episode(number);
         number += 1;
         onEpisode?.(number - 1, reward);
-        // The end of an episode is where a server drops connections.
+        // Servers drop connections at the end of an episode.
         if (reward !== null) await record(reward).catch((error) => again(error, begin).then(() => record(reward)));
       } catch (error) {
         onConnection?.(false, error);

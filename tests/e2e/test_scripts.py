@@ -93,7 +93,7 @@ def test_a_learner_that_was_killed_goes_on_from_its_last_broadcast(
         last, before = listener.version, {name: tensor.clone() for name, tensor in mirror.tensors().items()}
         again = workplace.start_python(str(SCRIPTS / "run_cartpole_learner.py"), *arguments)
         workplace.wait_for(listener.update_once, "the first version of the second learner")
-    assert f"going on from version {last}" in again.output
+    assert f"resuming from version {last}" in again.output
     assert listener.version > last
     # A few updates further, not another random network: of two such, weights differ by 1.3 times their size.
     for name, tensor in mirror.tensors().items():

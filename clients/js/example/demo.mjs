@@ -1,7 +1,7 @@
 /**
- * The page: several games that train as fast as answers come, and one that is played greedily at human speed.
+ * The page: several games that train as fast as answers arrive, and one that is played greedily at human speed.
  *
- * `?server=ws://host:port` names another server, `?games=N` the number of games, `?form=json` the other form of messages.
+ * `?server=ws://host:port` names another server, `?games=N` the number of games, `?form=json` sends JSON instead of binary messages.
  * `window.demo` holds what is shown, for tests.
  */
 
@@ -23,7 +23,7 @@ const MOST_POINTS = 2000;
 
 const element = (id) => document.getElementById(id);
 
-/** Everything that is shown. */
+/** Everything that the page shows. */
 const demo = {
   steps: 0,
   episodes: 0,
@@ -159,7 +159,7 @@ function start(count) {
   players.forEach((player) => player.run());
 }
 
-/** As many columns as leave no row with a gap, if there is such a number. */
+/** Return the number of columns that leaves no gap in the last row, if there is one. */
 function columnsOf(count) {
   if (count <= 4) return count;
   const choices = count <= 8 ? [4, 3, 5, 7] : [8, 7, 6, 5];
@@ -204,7 +204,7 @@ function showStatus(now) {
   else status.textContent = isWhole ? `${demo.connected} sessions with ${SERVER}` : `${trouble} …`;
 }
 
-/** Ask the server about itself, again and again; one that does not answer says nothing new. */
+/** Poll the server's status; what is shown stays if it does not answer. */
 async function follow() {
   for (;;) {
     try {
@@ -217,7 +217,7 @@ async function follow() {
   }
 }
 
-/** As many points as there are pixels: the mean of each stretch. */
+/** Reduce the points to one per pixel, each the mean of an interval. */
 function thinned(points, most = 300) {
   if (points.length <= most) return points;
   const stretch = points.length / most;

@@ -1,17 +1,17 @@
-/** Draws games and curves on canvases, sharp on every screen, in the colours of the page. */
+/** Draws games and curves on canvases, sharp on every screen, in the colors of the page. */
 
 import { PADDLE_HALF_WIDTH } from "./catch.mjs";
 
 const FLASH_MS = 220;
 
-/** The colours that the style sheet names. */
+/** The colors that the style sheet names. */
 export function palette() {
   const style = getComputedStyle(document.documentElement);
   const names = ["field", "ball", "paddle", "good", "bad", "line", "soft", "text", "each"];
   return Object.fromEntries(names.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
 }
 
-/** Give a canvas as many pixels as the screen has for it. @returns {[CanvasRenderingContext2D, number, number]} */
+/** Match a canvas's resolution to the screen. @returns {[CanvasRenderingContext2D, number, number]} */
 function fitted(canvas) {
   const scale = window.devicePixelRatio || 1;
   const width = canvas.clientWidth;
@@ -30,9 +30,9 @@ function fitted(canvas) {
  * @param {HTMLCanvasElement} canvas
  * @param {import("./catch.mjs").Catch} game
  * @param {{ trail: [number, number][], flash: { isGood: boolean, at: number } | null }} shown
- * @param {Record<string, string>} colours
+ * @param {Record<string, string>} colors
  */
-export function drawGame(canvas, game, shown, colours) {
+export function drawGame(canvas, game, shown, colors) {
   const [context, width, height] = fitted(canvas);
   const unit = Math.min(width, height);
   const radius = Math.max(2.5, unit * 0.035);
@@ -43,14 +43,14 @@ export function drawGame(canvas, game, shown, colours) {
 
   shown.trail.forEach(([x, y], index) => {
     context.globalAlpha = (0.35 * (index + 1)) / shown.trail.length;
-    disc(context, left(x), top(y), radius * (0.4 + (0.5 * (index + 1)) / shown.trail.length), colours.ball);
+    disc(context, left(x), top(y), radius * (0.4 + (0.5 * (index + 1)) / shown.trail.length), colors.ball);
   });
   context.globalAlpha = 1;
-  disc(context, left(game.x), top(Math.max(-1, game.y)), radius, colours.ball);
+  disc(context, left(game.x), top(Math.max(-1, game.y)), radius, colors.ball);
 
   const half = (PADDLE_HALF_WIDTH / 2) * (width - 2 * radius);
   const age = shown.flash ? performance.now() - shown.flash.at : FLASH_MS;
-  context.fillStyle = age < FLASH_MS ? (shown.flash.isGood ? colours.good : colours.bad) : colours.paddle;
+  context.fillStyle = age < FLASH_MS ? (shown.flash.isGood ? colors.good : colors.bad) : colors.paddle;
   context.beginPath();
   context.roundRect(left(game.paddle) - half, floor, 2 * half, thick, thick / 2);
   context.fill();
@@ -64,18 +64,18 @@ export function drawGame(canvas, game, shown, colours) {
 /**
  * A curve from the left to the right edge, with the range of its values written at the edge.
  * @param {HTMLCanvasElement} canvas
- * @param {{ lines: { points: number[], colour: string, width: number }[], low: number, high: number,
+ * @param {{ lines: { points: number[], color: string, width: number }[], low: number, high: number,
  *   format: (value: number) => string }} chart
- * @param {Record<string, string>} colours
+ * @param {Record<string, string>} colors
  */
-export function drawChart(canvas, { lines, low, high, format }, colours) {
+export function drawChart(canvas, { lines, low, high, format }, colors) {
   const [context, width, height] = fitted(canvas);
   const top = (value) => 8 + (1 - (value - low) / (high - low || 1)) * (height - 16);
   const marks = [low, (low + high) / 2, high];
   context.font = "11px system-ui, sans-serif";
   const right = width - 12 - Math.max(...marks.map((value) => context.measureText(format(value)).width));
-  context.fillStyle = colours.soft;
-  context.strokeStyle = colours.line;
+  context.fillStyle = colors.soft;
+  context.strokeStyle = colors.line;
   context.textBaseline = "middle";
   for (const value of marks) {
     context.lineWidth = 1;
@@ -85,9 +85,9 @@ export function drawChart(canvas, { lines, low, high, format }, colours) {
     context.stroke();
     context.fillText(format(value), right + 8, top(value));
   }
-  for (const { points, colour, width: thickness } of lines) {
+  for (const { points, color, width: thickness } of lines) {
     if (points.length < 2) continue;
-    context.strokeStyle = colour;
+    context.strokeStyle = color;
     context.lineWidth = thickness;
     context.lineJoin = "round";
     context.beginPath();
@@ -101,8 +101,8 @@ export function drawChart(canvas, { lines, low, high, format }, colours) {
   }
 }
 
-function disc(context, x, y, radius, colour) {
-  context.fillStyle = colour;
+function disc(context, x, y, radius, color) {
+  context.fillStyle = color;
   context.beginPath();
   context.arc(x, y, radius, 0, 2 * Math.PI);
   context.fill();

@@ -1,4 +1,4 @@
-/** The session by callbacks: each is called once for what it tells of, in order. */
+/** The session with callbacks: each is called once per event, in order. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -10,7 +10,7 @@ import { OK, answerAll, peer } from "./peer.mjs";
 
 const NAMES = ["connected", "ready", "action", "resetdone", "error", "disconnected"];
 
-/** An agent that notes what it is told; `next()` waits for the next. */
+/** An agent that records its callbacks; `next()` waits for the next one. */
 function noting(address, options = {}) {
   const agent = new CallbackAgent(address, { transport: tcpTransport(), ...options });
   const told = [];

@@ -1,4 +1,4 @@
-/** The client against peers of its own: failures, timeouts, and what it does about them. */
+/** The client against test peers: failures, timeouts, and how it handles them. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,4 +1,4 @@
-/** The codec: byte for byte what RELAAX's encoder made, and nothing but RlxCodecError for what is malformed. */
+/** The codec: its bytes equal those of RELAAX's encoder, and malformed input raises only RlxCodecError. */
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
@@ -9,7 +9,7 @@ import { FrameReader } from "../surreal-rlx-node.mjs";
 
 const VECTORS = JSON.parse(readFileSync(new URL("../../../tests/golden/rlx_vectors.json", import.meta.url), "utf8"));
 
-/** What is encoded, and what comes back where that is another thing. */
+/** Values to encode, each with the decoded value if it differs. */
 const VALUES = {
   init: [{ command: "init", exploit: false }],
   ready: [{ response: "ready" }],
@@ -41,7 +41,7 @@ const VALUES = {
   ],
 };
 
-/** Objects of the decoder have no prototype, which deepStrictEqual would mind. */
+/** Objects of the decoder have no prototype, so deepStrictEqual would not accept them. */
 function plain(value) {
   if (Array.isArray(value)) return value.map(plain);
   if (value === null || typeof value !== "object" || value instanceof NDArray) return value;

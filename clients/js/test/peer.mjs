@@ -5,7 +5,7 @@ import net from "node:net";
 import { decode, encode } from "../surreal-rlx.mjs";
 import { FrameReader } from "../surreal-rlx-node.mjs";
 
-/** A server over TCP that answers each request with what `answer` gives: a message, bytes, null (nothing), or "close". */
+/** A server over TCP that answers each request with the result of `answer`: a message, bytes, null (none), or "close". */
 export async function peer(t, answer) {
   const sockets = new Set();
   const seen = [];

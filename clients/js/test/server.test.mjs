@@ -28,7 +28,7 @@ const KINDS = [
   ["JSON WebSocket", `ws://${SERVER}`, { form: "json", transport: nodeWebSocket }],
   ["TCP", SERVER, { transport: tcpTransport() }],
 ];
-// Node has it from version 22 on.
+// Node has a WebSocket from version 22 on.
 if (globalThis.WebSocket) KINDS.push(["global WebSocket", `ws://${SERVER}`, {}]);
 
 for (const [name, address, options] of KINDS) {

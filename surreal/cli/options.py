@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import MISSING, fields
 from enum import StrEnum
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import IO, Annotated, cast
+from typing import IO, Annotated, Any, cast, get_type_hints
 
 import typer
 from rich.console import Console
@@ -49,6 +52,36 @@ Trust = Annotated[
 POLICY = "A policy, a learner's checkpoint, an exported policy, or a run's folder, name or id."
 
 NoColor = Annotated[bool, typer.Option("--no-color", help="No colors; NO_COLOR in the environment does the same.")]
+
+
+def with_fields(command: Callable[..., None]) -> Callable[..., None]:
+    """Make the fields of the dataclass that a command takes as `options` options of the command.
+
+    @with_fields
+    def render(source: Annotated[str, typer.Argument()], options: JobOptions) -> None: ...
+    """
+    hints = get_type_hints(command, include_extras=True)
+    kind = hints["options"]
+    types = get_type_hints(kind, include_extras=True)
+    parameters = []
+    for name, parameter in signature(command).parameters.items():
+        if name != "options":
+            parameters.append(parameter.replace(kind=Parameter.KEYWORD_ONLY, annotation=hints[name]))
+            continue
+        for field in fields(kind):
+            default = Parameter.empty if field.default is MISSING else field.default
+            parameters.append(
+                Parameter(field.name, Parameter.KEYWORD_ONLY, default=default, annotation=types[field.name])
+            )
+
+    @wraps(command)
+    def call(**given: Any) -> None:
+        options = kind(**{field.name: given.pop(field.name) for field in fields(kind)})
+        command(options=options, **given)
+
+    call.__annotations__ = {each.name: each.annotation for each in parameters}
+    call.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    return call
 
 
 def stdout_console(on_failure: Callable[[str], object], *, no_color: bool) -> Console:

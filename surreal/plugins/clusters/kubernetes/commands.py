@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +11,7 @@ import typer
 
 from surreal.base.errors import ConfigError
 from surreal.cli.completion import presets_and_files
-from surreal.cli.options import Overrides, Panel
+from surreal.cli.options import Overrides, Panel, with_fields
 
 k8s_app = typer.Typer(
     name="k8s",
@@ -33,76 +34,67 @@ def add_to(app: typer.Typer) -> None:
     app.command(context_settings=_PASS_ON, rich_help_panel=Panel.CLUSTERS)(health)
 
 
-@k8s_app.command()
-def render(
+@dataclass(frozen=True)
+class Request:
+    """Arguments of `surreal k8s render`."""
+
     source: Annotated[
         str, typer.Argument(metavar="PRESET_OR_FILE", help="Configuration to train.", autocompletion=presets_and_files)
-    ],
-    image: Annotated[str, typer.Option(metavar="IMAGE", help="Image of all processes, with its registry and tag.")],
+    ]
+    image: Annotated[str, typer.Option(metavar="IMAGE", help="Image of all processes, with its registry and tag.")]
     agents: Annotated[
         int | None,
         typer.Option(min=0, metavar="N", help="Number of agents, or their maximum when scaled; default: agent.count."),
-    ] = None,
-    run: Annotated[str | None, typer.Option(metavar="RUN", help="The run's id; default: its name.")] = None,
-    namespace: Namespace = None,
+    ] = None
+    run: Annotated[str | None, typer.Option(metavar="RUN", help="The run's id; default: its name.")] = None
+    namespace: Namespace = None
     overlay: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="local, gpu, cluster, autoscale, or your folder; needs kubectl."),
-    ] = None,
+    ] = None
     gpu_image: Annotated[
         str | None, typer.Option(metavar="IMAGE", help="Image of processes on GPUs; default: --image.")
-    ] = None,
+    ] = None
     redis: Annotated[
         str | None,
         typer.Option(metavar="URL", help="An existing Redis, without its password; default: a server for the run."),
-    ] = None,
+    ] = None
     redis_user: Annotated[
         str | None, typer.Option(metavar="NAME", help="User of --redis for all processes; default: one for each role.")
-    ] = None,
+    ] = None
     redis_ca: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="PEM file with the certificate authority of --redis, if it is private."),
-    ] = None,
+    ] = None
     s3_endpoint: Annotated[
         str | None, typer.Option(metavar="URL", help="S3 service for checkpoints, if it is not Amazon's.")
-    ] = None,
+    ] = None
     prometheus: Annotated[
         str | None, typer.Option(metavar="URL", help="Prometheus that the overlay autoscale queries.")
-    ] = None,
-    tls: Annotated[
+    ] = None
+    has_tls: Annotated[
         bool, typer.Option("--tls", help="TLS for the run's own Redis; needs `surreal k8s secret --tls`.")
-    ] = False,
-    jobs: Annotated[
+    ] = False
+    has_jobs: Annotated[
         bool, typer.Option("--jobs", help="Jobs, which end with the run, instead of Deployments, which stay.")
-    ] = False,
-    overrides: Overrides = None,
+    ] = False
+    overrides: Overrides = None
+
+
+@k8s_app.command()
+@with_fields
+def render(
+    options: Request,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="File to write; default: stdout.")
     ] = None,
 ) -> None:
     """Write the manifests of a run, for `kubectl apply -f -`."""
     from surreal.base.system.files import write_whole
-    from surreal.plugins.clusters.kubernetes.rendering import Request, render
+    from surreal.plugins.clusters.kubernetes.rendering import render
     from surreal.plugins.clusters.kubernetes.source import write_manifests
 
-    request = Request(
-        source,
-        image,
-        tuple(overrides or ()),
-        gpu_image=gpu_image,
-        run=run,
-        namespace=namespace,
-        agents=agents,
-        overlay=overlay,
-        redis=redis,
-        redis_user=redis_user,
-        redis_ca=redis_ca,
-        s3_endpoint=s3_endpoint,
-        prometheus=prometheus,
-        has_tls=tls,
-        has_jobs=jobs,
-    )
-    text = write_manifests(render(request, lambda sentence: typer.echo(f"warning: {sentence}", err=True)))
+    text = write_manifests(render(options, lambda sentence: typer.echo(f"warning: {sentence}", err=True)))
     if output is None:
         typer.echo(text, nl=False)
         return

@@ -122,19 +122,14 @@ def mount(manifest: Manifest, name: str, volume: Mapping[str, Any], path: str) -
 
 
 def scale(manifest: Manifest, namespace: str, run: str, *, most: int | None, prometheus: str | None) -> None:
-    """Make a ScaledObject query the metrics of a run.
+    """Make a ScaledObject query the metrics of a run in its namespace; another one may have a run with the same id.
 
-    Args:
-        manifest: manifest of kind ScaledObject.
-        namespace: namespace of the run, because other namespaces may have a run with the same id.
-        run: id of the run.
-        most: maximum number of pods; None: unchanged.
-        prometheus: URL of Prometheus; None: unchanged.
+    The number of pods is at most `most`; None leaves the maximum, or Prometheus, unchanged.
     """
-    spec, labels = manifest["spec"], {"namespace": namespace, "run": run}
+    spec = manifest["spec"]
     for trigger in spec["triggers"]:
         metadata = trigger["metadata"]
-        for label, value in labels.items():
+        for label, value in (("namespace", namespace), ("run", run)):
             if "query" in metadata:
                 metadata["query"] = re.sub(rf'\b{label}="[^"]*"', f'{label}="{value}"', metadata["query"])
         if prometheus is not None and "serverAddress" in metadata:

@@ -35,37 +35,29 @@ _SERVERS = 16
 def make_secrets(run: str, namespace: str | None = None, *, has_tls: bool = False) -> list[Manifest]:
     """Make the Secrets of a run: a password for each user of Redis, the token of RLX clients, perhaps certificates.
 
-    Args:
-        run: id of the run.
-        namespace: namespace of the run; None: `surreal-RUN`.
-        has_tls: whether to make the certificates of its Redis servers.
+    Without a namespace, they are in `surreal-RUN`.
 
     Raises:
         ConfigError: the namespace's name is not valid, or openssl is missing.
     """
     space = check_namespace(namespace or f"surreal-{run}", "--namespace" if namespace else "RUN")
-    passwords = {user: secrets.token_urlsafe(_BYTES) for user in REDIS_USERS}
+    labels = {PART_LABEL: "surreal", RUN_LABEL: run}
+
+    def secret(name: str, data: dict[str, str], kind: str = "Opaque") -> Manifest:
+        metadata = {"name": name, "namespace": space, "labels": dict(labels)}
+        return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": kind, "stringData": data}
+
     made = [
-        _secret("surreal-redis", passwords, run, space),
-        _secret("surreal-rlx", {"token": secrets.token_urlsafe(_BYTES)}, run, space),
+        secret("surreal-redis", {user: secrets.token_urlsafe(_BYTES) for user in REDIS_USERS}),
+        secret("surreal-rlx", {"token": secrets.token_urlsafe(_BYTES)}),
     ]
     if has_tls:
-        made.append({**_secret(TLS_SECRET, _make_certificates(), run, space), "type": "kubernetes.io/tls"})
+        with tempfile.TemporaryDirectory() as folder:  # the authority's key is discarded
+            found = make_certificates(Path(folder), [f"redis-{number}.redis" for number in range(_SERVERS)])
+            files = {"tls.crt": found.server, "tls.key": found.server_key, "ca.crt": found.authority}
+            texts = {name: path.read_text() for name, path in files.items()}
+        made.append(secret(TLS_SECRET, texts, "kubernetes.io/tls"))
     return made
-
-
-def _make_certificates() -> dict[str, str]:
-    """Make certificate, key and authority of the run's Redis servers; the authority's key is discarded."""
-    with tempfile.TemporaryDirectory() as folder:
-        made = make_certificates(Path(folder), [f"redis-{number}.redis" for number in range(_SERVERS)])
-        files = {"tls.crt": made.server, "tls.key": made.server_key, "ca.crt": made.authority}
-        return {name: path.read_text() for name, path in files.items()}
-
-
-def _secret(name: str, data: dict[str, str], run: str, namespace: str) -> Manifest:
-    labels = {PART_LABEL: "surreal", RUN_LABEL: run}
-    metadata = {"name": name, "namespace": namespace, "labels": labels}
-    return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque", "stringData": data}
 
 
 _PORT = 6379
@@ -109,10 +101,7 @@ def use_tls(manifests: list[Manifest]) -> dict[str, str]:
 def use_other(manifests: list[Manifest], address: str, user: str | None) -> list[Manifest]:
     """Remove the run's Redis server, and allow connections to another one.
 
-    Args:
-        manifests: manifests of the run.
-        address: address of the server, without user and password.
-        user: Redis user of all processes, whose password the Secret has under this key; None: one for each role.
+    With a `user`, all processes are this user of Redis, whose password the Secret has under its name.
 
     Raises:
         ConfigError: a pod cannot reach the address, or it contains a secret.
@@ -132,7 +121,12 @@ def use_other(manifests: list[Manifest], address: str, user: str | None) -> list
     kept = [each for each in manifests if pod_name(each) != "redis"]
     if user is not None:
         for manifest in kept:
-            _set_user(manifest, user)
+            for variable in (each for container in containers(manifest) for each in container.get("env", ())):
+                if variable["name"] == _USER_VARIABLE:
+                    variable["value"] = user
+                    for volume in manifest["spec"]["template"]["spec"]["volumes"]:
+                        if volume["name"] == _PASSWORD_VOLUME:
+                            volume["secret"]["items"] = [{"key": user, "path": "password"}]
     return kept
 
 
@@ -158,13 +152,3 @@ def _trust(manifests: list[Manifest], volume: dict[str, Any]) -> dict[str, str]:
         if _PASSWORD_VOLUME in mounted:
             mount(manifest, "redis-ca", volume, _CA_FOLDER)
     return {_CA_VARIABLE: f"{_CA_FOLDER}/{_CA_FILE}"}
-
-
-def _set_user(manifest: Manifest, user: str) -> None:
-    for container in containers(manifest):
-        for variable in container.get("env", ()):
-            if variable["name"] == _USER_VARIABLE:
-                variable["value"] = user
-                for volume in manifest["spec"]["template"]["spec"]["volumes"]:
-                    if volume["name"] == _PASSWORD_VOLUME:
-                        volume["secret"]["items"] = [{"key": user, "path": "password"}]

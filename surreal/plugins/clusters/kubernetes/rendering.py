@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from surreal.base.errors import ConfigError
 from surreal.config import Config, load_config, preset_path
+from surreal.plugins.clusters.kubernetes.commands import Request
 from surreal.plugins.clusters.kubernetes.manifest import (
     add_settings,
     check_namespace,
@@ -52,57 +52,19 @@ _BACKOFF_LIMIT = 50
 _ENDS_WITH_THE_RUN = {role.name for role in (AGENT, EVAL, LEARNER, RLX_SERVER)}
 
 
-@dataclass(frozen=True)
-class Request:
-    """Arguments of `surreal k8s render`.
-
-    Attributes:
-        source: YAML file or preset.
-        overrides: settings that override it.
-        image: image of all containers.
-        gpu_image: image of the containers with GPUs; None: the same.
-        run: the run's id; None: the configuration's name.
-        namespace: an existing namespace; None: `surreal-RUN`, which is also rendered.
-        agents: number of agents; None: as in the configuration.
-        overlay: overlay of kustomize; None: the base, which needs no kubectl.
-        redis: address of an existing server; None: the run has its own.
-        redis_user: Redis user of all processes there; None: one for each role.
-        redis_ca: PEM file with the authority of its certificate; None: one that the image trusts.
-        s3_endpoint: URL of an S3 service other than Amazon's; None: Amazon's.
-        prometheus: URL of the Prometheus for scaling; None: as in the overlay.
-        has_tls: whether the run's Redis uses TLS.
-        has_jobs: whether processes end with the run, as Jobs; otherwise they stay, as Deployments.
-    """
-
-    source: str
-    image: str
-    overrides: tuple[str, ...] = ()
-    gpu_image: str | None = None
-    run: str | None = None
-    namespace: str | None = None
-    agents: int | None = None
-    overlay: str | None = None
-    redis: str | None = None
-    redis_user: str | None = None
-    redis_ca: Path | None = None
-    s3_endpoint: str | None = None
-    prometheus: str | None = None
-    has_tls: bool = False
-    has_jobs: bool = False
-
-
 def render(request: Request, warn: Callable[[str], object]) -> list[Manifest]:
     """Make the manifests of a run, in the order in which they must be applied.
 
     Args:
-        request: arguments of the command.
+        request: arguments of the command; namespace None: `surreal-RUN`, which is also rendered.
         warn: called with each part of the run that is not rendered.
 
     Raises:
         ConfigError: the configuration, a name or an address is wrong, or an overlay cannot be built.
     """
     asked = [] if request.agents is None else [f"agent.count={request.agents}"]
-    config = load_config(request.source, [*request.overrides, *asked])
+    overrides = request.overrides or []
+    config = load_config(request.source, [*overrides, *asked])
     manifests = read_base() if request.overlay is None else read_overlay(request.overlay)
     given = find(manifests, "ConfigMap", RUN)
     variables = {} if given is None else dict(given["data"])
@@ -111,12 +73,14 @@ def render(request: Request, warn: Callable[[str], object]) -> list[Manifest]:
     else:
         asked += own_shards(manifests, config, has_tls=request.has_tls)
         found = _with_own_redis(manifests, request)
-    settings = [*request.overrides, *asked]
+    settings = [*overrides, *asked]
     config = load_config(request.source, settings)
     run = request.run or re.sub(r"[^a-z0-9-]+", "-", config.name.lower()).strip("-")
     space = check_namespace(request.namespace or f"surreal-{run}", "--namespace" if request.namespace else "--run")
-    for sentence in _missing(config):
-        warn(sentence)
+    # Processes that only a launcher starts.
+    for key, count in (("rlx.clients", config.rlx.clients), ("environment.n_environments", config.environment.count)):
+        if count:
+            warn(f"{key} is {count}: environments that connect run elsewhere, none is rendered")
 
     if request.s3_endpoint is not None:
         variables |= use_s3(manifests, request.s3_endpoint)
@@ -180,15 +144,6 @@ def _counted(manifests: list[Manifest], config: Config) -> list[Manifest]:
             each["spec"]["replicas"] = counts[name]
         set_argument(each, "--shard", f"$(POD)/{counts[name]}")
     return kept
-
-
-def _missing(config: Config) -> list[str]:
-    """List the processes that only a launcher starts."""
-    found = []
-    for key, count in (("rlx.clients", config.rlx.clients), ("environment.n_environments", config.environment.count)):
-        if count:
-            found.append(f"{key} is {count}: environments that connect run elsewhere, none is rendered")
-    return found
 
 
 def make_jobs(manifests: list[Manifest]) -> None:

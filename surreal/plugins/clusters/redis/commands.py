@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
-from surreal.cli.options import Panel, say
+from surreal.cli.options import Panel, say, with_fields
 from surreal.run.process.arguments import SHOWN_BY_PS
 
 
@@ -17,39 +18,55 @@ def add_to(app: typer.Typer) -> None:
     app.command(rich_help_panel=Panel.CLUSTERS)(redis)
 
 
+@dataclass(frozen=True)
+class AccessOptions:
+    """Options for access to the server."""
+
+    password: Annotated[
+        str | None,
+        typer.Option(envvar="SURREAL_REDIS_PASSWORD", help="Password; better --password-file, or the variable."),
+    ] = None
+    password_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", envvar="SURREAL_REDIS_PASSWORD_FILE", help="File with the password.")
+    ] = None
+    acl_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--acl", metavar="FILE", help="ACL file with a user for each kind of process; missing users are added."
+        ),
+    ] = None
+    runs: Annotated[
+        list[str] | None,
+        typer.Option("--run", metavar="NAME", help="Users of --acl for this run alone; may be repeated."),
+    ] = None
+    secrets: Annotated[
+        Path, typer.Option(metavar="DIR", help="Folder for passwords and certificates; missing ones are made.")
+    ] = Path("secrets")
+    uses_tls: Annotated[bool, typer.Option("--tls", help="Encrypt, with generated certificates or the named ones.")] = (
+        False
+    )
+    certificate: Annotated[Path | None, typer.Option("--tls-cert", metavar="FILE", help="Certificate chain (PEM).")] = (
+        None
+    )
+    key: Annotated[
+        Path | None, typer.Option("--tls-key", metavar="FILE", help="Private key, if it is in another file.")
+    ] = None
+    authority: Annotated[
+        Path | None, typer.Option("--tls-ca", metavar="FILE", help="Authority that signs clients' certificates.")
+    ] = None
+    needs_clients: Annotated[bool, typer.Option("--client-certificates", help="Clients must show a certificate.")] = (
+        False
+    )
+
+
+@with_fields
 def redis(
     context: typer.Context,
+    options: AccessOptions,
     bind: Annotated[
         str, typer.Option(help="Address to listen on; other than 127.0.0.1 needs a password.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="TCP port; 0: a free one.")] = 6379,
-    password: Annotated[
-        str | None,
-        typer.Option(envvar="SURREAL_REDIS_PASSWORD", help="Password; better --password-file, or the variable."),
-    ] = None,
-    password_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", envvar="SURREAL_REDIS_PASSWORD_FILE", help="File with the password.")
-    ] = None,
-    acl: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="ACL file with a user for each kind of process; missing users are added."),
-    ] = None,
-    runs: Annotated[
-        list[str] | None,
-        typer.Option("--run", metavar="NAME", help="Users of --acl for this run alone; may be repeated."),
-    ] = None,
-    secrets: Annotated[
-        Path, typer.Option(metavar="DIR", help="Folder for passwords and certificates; missing ones are made.")
-    ] = Path("secrets"),
-    tls: Annotated[bool, typer.Option("--tls", help="Encrypt, with generated certificates or the named ones.")] = False,
-    tls_cert: Annotated[Path | None, typer.Option(metavar="FILE", help="Certificate chain (PEM).")] = None,
-    tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="Private key, if it is in another file.")] = None,
-    tls_ca: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Authority that signs clients' certificates.")
-    ] = None,
-    client_certificates: Annotated[
-        bool, typer.Option("--client-certificates", help="Clients must show a certificate.")
-    ] = False,
     no_start: Annotated[bool, typer.Option("--no-start", help="Only make the files of --acl and --tls.")] = False,
     maxmemory: Annotated[str, typer.Option(metavar="SIZE", help='Bound of its memory, such as "2gb".')] = "1gb",
     appendonly: Annotated[
@@ -60,24 +77,12 @@ def redis(
     ] = 0.0,
 ) -> None:
     """Serve Redis for the processes of other machines, until Ctrl-C."""
-    from surreal.plugins.clusters.redis.server import AccessOptions, address_for_others, prepare_access, serve
+    from surreal.plugins.clusters.redis.server import address_for_others, prepare_access, serve
 
     console = Console(soft_wrap=True)
     source = context.get_parameter_source("password")
     if source is not None and source.name == "COMMANDLINE":
         typer.echo(f"warning: {SHOWN_BY_PS}", err=True)
-    options = AccessOptions(
-        password,
-        password_file,
-        acl,
-        secrets,
-        tuple(runs or ()),
-        tls,
-        tls_cert,
-        tls_key,
-        tls_ca,
-        client_certificates,
-    )
     access = prepare_access(options, bind, lambda sentence: say(console, sentence))
     if no_start:
         return

@@ -7,7 +7,7 @@ import re
 import socket
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from redis.exceptions import AuthenticationError, BusyLoadingError, RedisError, ResponseError
@@ -24,37 +24,10 @@ from surreal.distributed.server.access import SELECTORS_VERSION, ServerAccess, S
 from surreal.distributed.server.certificates import make_certificates
 from surreal.distributed.server.embedded import EmbeddedRedis
 from surreal.distributed.server.files import server_version
+from surreal.plugins.clusters.redis.commands import AccessOptions
 from surreal.run.process.interrupts import set_at_signals
 
-
-def serve_and_tell(
-    server: EmbeddedRedis,
-    stop: threading.Event,
-    on_ready: Callable[[EmbeddedRedis], None],
-    *,
-    drain_s: float = 0.0,
-) -> None:
-    """Serve until `stop` is set, and write a health file if `$SURREAL_HEALTH` names one.
-
-    Args:
-        server: not yet started.
-        stop: ends it.
-        on_ready: called when it answers, after it has loaded its data.
-        drain_s: longest time to continue after `stop` while clients are connected.
-    """
-    is_ready = threading.Event()
-
-    def begin(server: EmbeddedRedis) -> None:
-        is_ready.set()
-        on_ready(server)
-
-    def look() -> Vitals:
-        if stop.is_set() or not is_ready.is_set():
-            return Vitals(ENDING if stop.is_set() else STARTING)
-        return Vitals(WORKING, hangs_in="" if answers(server.address) else "redis-server does not answer")
-
-    with HealthFile("redis", look, health_path(os.environ)):
-        server.serve(stop, begin, drain_s=drain_s)
+_EVERYWHERE = ("0.0.0.0", "::", "*")  # noqa: S104
 
 
 def answers(address: str) -> bool:
@@ -69,36 +42,6 @@ def answers(address: str) -> bool:
         return True
 
 
-_EVERYWHERE = ("0.0.0.0", "::", "*")  # noqa: S104
-
-
-@dataclass(frozen=True)
-class AccessOptions:
-    """Options for access to the server.
-
-    Attributes:
-        password: password of the default user; None: read from `password_file`, if that is set.
-        password_file: file with the password.
-        acl_file: file of users; missing users are added. None: there is only the default user.
-        secrets: folder for the users' passwords and generated certificates.
-        runs: users are for these runs alone; empty: for all runs.
-        uses_tls: encrypt connections.
-        certificate, key, authority: PEM files; None: they are generated.
-        needs_clients: whether clients must show a certificate.
-    """
-
-    password: str | None = None
-    password_file: Path | None = None
-    acl_file: Path | None = None
-    secrets: Path = Path("secrets")
-    runs: tuple[str, ...] = ()
-    uses_tls: bool = False
-    certificate: Path | None = None
-    key: Path | None = None
-    authority: Path | None = None
-    needs_clients: bool = False
-
-
 def serve(
     *,
     bind: str,
@@ -109,7 +52,7 @@ def serve(
     drain_s: float = 0.0,
     on_ready: Callable[[EmbeddedRedis], None],
 ) -> None:
-    """Serve until a signal comes.
+    """Serve until a signal comes, and write a health file if `$SURREAL_HEALTH` names one.
 
     Args:
         bind: address to listen on; one that other machines reach needs a password or users.
@@ -139,18 +82,24 @@ def serve(
         )
     except ValueError as error:
         raise ConfigError(str(error)) from error
-    stop = threading.Event()
+    stop, is_ready = threading.Event(), threading.Event()
     set_at_signals(stop)
-    serve_and_tell(server, stop, on_ready, drain_s=drain_s)
+
+    def begin(server: EmbeddedRedis) -> None:  # it has loaded its data
+        is_ready.set()
+        on_ready(server)
+
+    def look() -> Vitals:
+        if stop.is_set() or not is_ready.is_set():
+            return Vitals(ENDING if stop.is_set() else STARTING)
+        return Vitals(WORKING, hangs_in="" if answers(server.address) else "redis-server does not answer")
+
+    with HealthFile("redis", look, health_path(os.environ)):
+        server.serve(stop, begin, drain_s=drain_s)
 
 
 def prepare_access(options: AccessOptions, bind: str, say: Callable[[str], object]) -> ServerAccess:
-    """Make missing files of users and certificates, and report them.
-
-    Args:
-        options: options of the command line.
-        bind: address of the server.
-        say: shows a sentence for everything that was made.
+    """Make missing files of users and certificates; `say` shows a sentence for each, `bind` is the server's address.
 
     Raises:
         ConfigError: options contradict each other, or a file is missing or cannot be made.
@@ -176,7 +125,7 @@ def _prepare_users(options: AccessOptions, say: Callable[[str], object]) -> Serv
         raise ConfigError(
             "a password is for a server without users; with --acl each user has its own, in --secrets", key="--acl"
         )
-    runs = [check_name(run, "run id") for run in options.runs]
+    runs = [check_name(run, "run id") for run in options.runs or ()]
     version = server_version()
     if added := write_users(options.acl_file, options.secrets, runs, version):
         say(f"wrote users to {options.acl_file}: {', '.join(added)}; their passwords are in {options.secrets}")
@@ -214,12 +163,7 @@ def _prepare_tls(options: AccessOptions, bind: str, say: Callable[[str], object]
 
 
 def address_for_others(address: str, bind: str) -> str:
-    """Return the address of a server for other machines, without its password.
-
-    Args:
-        address: for this machine.
-        bind: address it listens on; a wildcard becomes this machine's address.
-    """
+    """Return a server's address for other machines, without its password; a wildcard becomes this machine's address."""
     shown = parse_address(address).shown.partition("?")[0].replace(f"{ADMINISTRATOR}:***@", "")
     if bind not in _EVERYWHERE:
         return shown

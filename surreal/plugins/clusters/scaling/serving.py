@@ -16,7 +16,7 @@ from redis.exceptions import RedisError
 
 from surreal.base.errors import ConfigError, RedisUnavailableError, SurrealError, describe_os_error
 from surreal.distributed.connection.client import RedisClient
-from surreal.plugins.clusters.scaling.figures import FIGURES, Figure, processes_by_role
+from surreal.plugins.clusters.scaling.figures import FIGURES, processes_by_role
 from surreal.run.process.interrupts import set_at_signals
 from surreal.run.view.reader import RunReader
 from surreal.run.view.run_view import RunView
@@ -29,10 +29,6 @@ _TIMEOUT_S = 3.0
 
 class RunCollector(Collector):
     """Reads the runs once for each scrape; simultaneous scrapes take turns.
-
-    Args:
-        reader: reader of the runs.
-        clock: monotonic time, s.
 
     Attributes:
         is_away: whether Redis did not answer the last scrape.
@@ -56,7 +52,13 @@ class RunCollector(Collector):
         yield GaugeMetricFamily("surreal_scrape_seconds", "Time to read from Redis.", value=took_s)
         yield CounterMetricFamily("surreal_scrape_errors_total", "Scrapes that Redis did not answer.", value=errors)
         for figure in FIGURES:
-            yield _family(figure, found)
+            make = CounterMetricFamily if figure.kind == "counter" else GaugeMetricFamily
+            family = make(figure.name, figure.help, labels=("run",))
+            for now in found:
+                value = figure.read(now)
+                if value is not None and math.isfinite(value):
+                    family.add_metric((now.run,), value)
+            yield family
         processes = GaugeMetricFamily("surreal_processes", "Processes that are alive.", labels=("run", "role"))
         for now in found:
             for role, count in sorted(processes_by_role(now).items()):
@@ -75,16 +77,6 @@ class RunCollector(Collector):
             logger.info("Redis answers again")
         self.is_away = False
         return found
-
-
-def _family(figure: Figure, found: list[RunView]) -> Metric:
-    make = CounterMetricFamily if figure.kind == "counter" else GaugeMetricFamily
-    family = make(figure.name, figure.help, labels=("run",))
-    for now in found:
-        value = figure.read(now)
-        if value is not None and math.isfinite(value):
-            family.add_metric((now.run,), value)
-    return family
 
 
 def open_reader(address: str, run: str | None) -> RunReader:
@@ -122,10 +114,10 @@ def serve(
     on_ready: Callable[[str], object],
     stop: threading.Event | None = None,
 ) -> None:
-    """Serve until a signal comes.
+    """Serve until `stop` is set or a signal comes, then close the reader.
 
     Args:
-        reader: reader of the runs; closed at the end.
+        reader: reader of the runs.
         host: address to listen on.
         port: TCP port, 0 for a free one.
         on_ready: called with the page's URL when it answers.

@@ -9,7 +9,8 @@ import typer
 
 from surreal.base.errors import ConfigError
 from surreal.cli.completion import presets_and_files
-from surreal.cli.options import Overrides, Panel
+from surreal.cli.options import Overrides, Panel, with_fields
+from surreal.plugins.clusters.slurm.options import JobOptions
 
 slurm_app = typer.Typer(
     name="slurm",
@@ -17,9 +18,6 @@ slurm_app = typer.Typer(
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-_NODE = "The first node"
-_QUEUE = "The queue"
-_AGENTS = "The agents' nodes"
 
 
 def add_to(app: typer.Typer) -> None:
@@ -28,10 +26,12 @@ def add_to(app: typer.Typer) -> None:
 
 
 @slurm_app.command()
+@with_fields
 def render(
     what: Annotated[
         str, typer.Argument(metavar="PRESET_OR_FILE", help="Configuration to train.", autocompletion=presets_and_files)
     ],
+    options: JobOptions,
     agents: Annotated[
         int | None, typer.Option("--agents", metavar="N", help="Number of agents; default: agent.count.")
     ] = None,
@@ -39,95 +39,11 @@ def render(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="File to write; default: stdout.")
     ] = None,
-    run: Annotated[
-        str | None,
-        typer.Option("--run", metavar="NAME", help="The run's id, which later jobs continue; default: one per job."),
-    ] = None,
-    folder: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Folder of runs on a shared file system; default: runs, next to sbatch."),
-    ] = None,
-    activate: Annotated[
-        str | None,
-        typer.Option(metavar="COMMAND", help='Puts `surreal` on the PATH of a node: "source venv/bin/activate".'),
-    ] = None,
     check: Annotated[bool, typer.Option(help="Check classes and environment now, before the job waits.")] = True,
-    partition: Annotated[str | None, typer.Option(rich_help_panel=_QUEUE)] = None,
-    account: Annotated[str | None, typer.Option(rich_help_panel=_QUEUE)] = None,
-    qos: Annotated[str | None, typer.Option(rich_help_panel=_QUEUE)] = None,
-    time: Annotated[
-        str | None, typer.Option(metavar="LIMIT", help="Time limit, such as 2-00:00:00.", rich_help_panel=_QUEUE)
-    ] = None,
-    warning: Annotated[
-        int, typer.Option(metavar="S", help="Seconds before the time limit to drain.", rich_help_panel=_QUEUE)
-    ] = 120,
-    requeue: Annotated[
-        bool, typer.Option(help="Requeue the job, which then continues.", rich_help_panel=_QUEUE)
-    ] = True,
-    sbatch: Annotated[
-        list[str] | None,
-        typer.Option(metavar="OPTION", help="Any option of sbatch; may be repeated.", rich_help_panel=_QUEUE),
-    ] = None,
-    cpus: Annotated[int, typer.Option(help="CPUs for Redis, learner and evaluation.", rich_help_panel=_NODE)] = 4,
-    memory: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Memory; default: Redis' maximum + 4G.", rich_help_panel=_NODE)
-    ] = None,
-    gpus: Annotated[
-        str | None, typer.Option(metavar="[TYPE:]N", help="GPUs for the learner.", rich_help_panel=_NODE)
-    ] = None,
-    interface: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Interface for Redis, such as ib0; default: all.", rich_help_panel=_NODE),
-    ] = None,
-    appendonly: Annotated[
-        bool, typer.Option(help="Keep the experience in the run's folder, for a requeue.", rich_help_panel=_NODE)
-    ] = True,
-    agent_cpus: Annotated[int, typer.Option(metavar="N", help="CPUs of each agent.", rich_help_panel=_AGENTS)] = 1,
-    agent_memory: Annotated[
-        str, typer.Option(metavar="SIZE", help="Memory for each CPU of an agent.", rich_help_panel=_AGENTS)
-    ] = "2G",
-    agent_nodes: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Number of nodes; default: Slurm's choice.", rich_help_panel=_AGENTS),
-    ] = None,
-    array: Annotated[
-        bool,
-        typer.Option(
-            "--array",
-            help="Agents as an array of jobs: each starts, fails and is preempted alone.",
-            rich_help_panel=_AGENTS,
-        ),
-    ] = False,
-    agent_partition: Annotated[
-        str | None, typer.Option(help="Partition; default: --partition.", rich_help_panel=_AGENTS)
-    ] = None,
 ) -> None:
     """Write the batch script of a run, for sbatch: Redis and learner on one node, agents on others."""
-    from surreal.plugins.clusters.slurm.script import JobOptions
     from surreal.plugins.clusters.slurm.script import render as render_script
 
-    options = JobOptions(
-        run=run,
-        folder=folder,
-        partition=partition,
-        agent_partition=agent_partition,
-        account=account,
-        qos=qos,
-        time=time,
-        cpus=cpus,
-        memory=memory,
-        gpus=gpus,
-        agent_cpus=agent_cpus,
-        agent_memory=agent_memory,
-        agent_nodes=agent_nodes,
-        has_array=array,
-        activate=activate,
-        interface=interface,
-        warning_s=warning,
-        is_requeued=requeue,
-        keeps_experience=appendonly,
-        sbatch=tuple(sbatch or ()),
-    )
     text = render_script(what, overrides or [], agents, options, is_tried=check)
     if output is None:
         typer.echo(text, nl=False)

@@ -13,7 +13,6 @@ from typing import Any
 
 from surreal.base.errors import ConfigError
 from surreal.config import Config, load_config, preset_path
-from surreal.plugins.clusters.kubernetes.commands import Request
 from surreal.plugins.clusters.kubernetes.manifest import (
     add_settings,
     check_namespace,
@@ -30,6 +29,7 @@ from surreal.plugins.clusters.kubernetes.manifest import (
     set_redis_memory,
     use_s3,
 )
+from surreal.plugins.clusters.kubernetes.options import Request
 from surreal.plugins.clusters.kubernetes.redis import own_address, own_shards, trust_file, use_other, use_tls
 from surreal.plugins.clusters.kubernetes.source import Manifest, read_base, read_overlay
 from surreal.run.process.ending import ExitCode

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,53 +9,13 @@ import typer
 from rich.console import Console
 
 from surreal.cli.options import Panel, say, with_fields
+from surreal.plugins.clusters.redis.options import AccessOptions
 from surreal.run.process.arguments import SHOWN_BY_PS
 
 
 def add_to(app: typer.Typer) -> None:
     """Add this command."""
     app.command(rich_help_panel=Panel.CLUSTERS)(redis)
-
-
-@dataclass(frozen=True)
-class AccessOptions:
-    """Options for access to the server."""
-
-    password: Annotated[
-        str | None,
-        typer.Option(envvar="SURREAL_REDIS_PASSWORD", help="Password; better --password-file, or the variable."),
-    ] = None
-    password_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", envvar="SURREAL_REDIS_PASSWORD_FILE", help="File with the password.")
-    ] = None
-    acl_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--acl", metavar="FILE", help="ACL file with a user for each kind of process; missing users are added."
-        ),
-    ] = None
-    runs: Annotated[
-        list[str] | None,
-        typer.Option("--run", metavar="NAME", help="Users of --acl for this run alone; may be repeated."),
-    ] = None
-    secrets: Annotated[
-        Path, typer.Option(metavar="DIR", help="Folder for passwords and certificates; missing ones are made.")
-    ] = Path("secrets")
-    uses_tls: Annotated[bool, typer.Option("--tls", help="Encrypt, with generated certificates or the named ones.")] = (
-        False
-    )
-    certificate: Annotated[Path | None, typer.Option("--tls-cert", metavar="FILE", help="Certificate chain (PEM).")] = (
-        None
-    )
-    key: Annotated[
-        Path | None, typer.Option("--tls-key", metavar="FILE", help="Private key, if it is in another file.")
-    ] = None
-    authority: Annotated[
-        Path | None, typer.Option("--tls-ca", metavar="FILE", help="Authority that signs clients' certificates.")
-    ] = None
-    needs_clients: Annotated[bool, typer.Option("--client-certificates", help="Clients must show a certificate.")] = (
-        False
-    )
 
 
 @with_fields

@@ -24,7 +24,7 @@ from surreal.distributed.server.access import SELECTORS_VERSION, ServerAccess, S
 from surreal.distributed.server.certificates import make_certificates
 from surreal.distributed.server.embedded import EmbeddedRedis
 from surreal.distributed.server.files import server_version
-from surreal.plugins.clusters.redis.commands import AccessOptions
+from surreal.plugins.clusters.redis.options import AccessOptions
 from surreal.run.process.interrupts import set_at_signals
 
 _EVERYWHERE = ("0.0.0.0", "::", "*")  # noqa: S104

@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 from surreal.agent.fitting import check_actions
 from surreal.agent.sampler import Sampler
 from surreal.agent.slots import SlotMemory
+from surreal.agent.transfer import Transfer
 from surreal.base import tree
 from surreal.base.pytorch import Module, to_tensors
 from surreal.base.specs import ObsSpec
@@ -94,6 +95,7 @@ class Agent(ABC):
         self._expected: gymnasium.Space[Any] | None = None
         self._turns_to_check = 0
         self._memory: SlotMemory | None = None
+        self._transfer: Transfer | None = None  # of a model that is not on the CPU
         self._is_initialized = False
         self._begins = True  # the episodes of the rows that `act` is given next
         self._takes_context = _takes_context(self._act)
@@ -219,7 +221,7 @@ class Agent(ABC):
         with model.lock, torch.inference_mode():
             if model.failure is not None:
                 raise model.failure
-            tensors = to_tensors(obs, None if model.is_on_cpu else model.device)
+            tensors = to_tensors(obs) if model.is_on_cpu else self._transfer_to(model.device).send(obs)
             if self._takes_context:
                 chosen = self._act(tensors, explore, ActContext(slots, is_first, action_mask))
             else:
@@ -227,9 +229,11 @@ class Agent(ABC):
             version = model.version
         actions, extras = chosen, _NO_EXTRAS
         if isinstance(chosen, tuple):
-            actions = chosen[0]
-            if chosen[1]:
-                extras = {name: _to_array(column) for name, column in chosen[1].items()}
+            actions, extras = chosen[0], chosen[1] or _NO_EXTRAS
+        if not model.is_on_cpu:
+            actions, extras = self._transfer_to(model.device).fetch(actions, extras)
+        if extras:
+            extras = {name: _to_array(column) for name, column in extras.items()}
         actions = _to_array(actions)
         if self._turns_to_check and self._expected is not None:
             self._turns_to_check -= 1
@@ -237,6 +241,11 @@ class Agent(ABC):
         if len(actions) != len(explore):
             raise ValueError(f"{type(self).__name__}._act gave {len(actions)} actions for {len(explore)} rows")
         return Action(actions, extras, version)
+
+    def _transfer_to(self, device: torch.device) -> Transfer:
+        if self._transfer is None or self._transfer.device != device:
+            self._transfer = Transfer(device)
+        return self._transfer
 
     def _act_rows(
         self, obs: Obs, count: int, action_mask: NDArray[np.bool_] | None, first: NDArray[np.bool_] | None

@@ -102,6 +102,8 @@ class Module(nn.Module):
         Raises:
             ContractError: names, shapes or dtypes differ; nothing was replaced.
         """
+        if not self.is_on_cpu:  # before the lock: agents may act until the values are on their device
+            tensors = {name: tensor.to(self.device) for name, tensor in tensors.items()}
         # Parameters that are made in inference mode cannot be trained.
         with self.lock, torch.inference_mode(False), torch.no_grad():
             if not self.is_materialized:
@@ -186,14 +188,21 @@ def to_tensors(obs: Obs, device: torch.device | None = None) -> Any:
 
 def _to_tensor(leaf: Any, device: torch.device | None) -> Any:
     if isinstance(leaf, Tensor):
-        return leaf if device is None else leaf.to(device)
+        return leaf if device is None else move_tensor(leaf, device)
     array = np.asarray(leaf)
     if array.dtype.hasobject:
         return array
     flags = array.flags
     # torch supports neither read-only memory nor negative strides.
     tensor = torch.from_numpy(array if flags.c_contiguous and flags.writeable else np.array(array, order="C"))
-    return tensor if device is None else tensor.to(device)
+    return tensor if device is None else move_tensor(tensor, device)
+
+
+def move_tensor(tensor: Tensor, device: torch.device) -> Tensor:
+    """Move a tensor: from page-locked memory to CUDA without waiting, and to MPS, which has no float64, as float32."""
+    if device.type == "mps" and tensor.dtype == torch.float64:
+        tensor = tensor.to(torch.float32)
+    return tensor.to(device, non_blocking=device.type == "cuda")
 
 
 def _fit(theirs: Mapping[str, Tensor], ours: Mapping[str, Tensor]) -> bool:

@@ -96,6 +96,12 @@ def _rank_conflicts(config: Config) -> Iterator[tuple[str, str]]:
             f"is {ranks}, but {config.num_senders} agents and RLX servers send to as many shards at most; set "
             f"agent.count to {ranks} or more",
         )
+    if config.device not in ("auto", "cpu", "cuda"):
+        yield (
+            "device",
+            f"is {config.device}, but learner.ranks is {ranks}, and each rank of a machine takes its own GPU; set "
+            "device to cuda or cpu",
+        )
     if "shards" in config.replay.args:
         yield "replay.args", "has shards, but learner.ranks divides the shards; leave one of them out"
 

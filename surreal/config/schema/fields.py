@@ -77,6 +77,24 @@ def check_address(value: str) -> str:
 Address = Annotated[str, AfterValidator(check_address)]
 
 
+_DEVICE = re.compile(r"auto|cpu|cuda(:\d{1,3})?|mps")
+
+
+def check_device(value: str) -> str:
+    """Refuse what cannot be the name of a device, on any machine.
+
+    Raises:
+        ValueError: naming the accepted forms.
+    """
+    if _DEVICE.fullmatch(value) is None:
+        raise ValueError("it must be auto, cpu, cuda, cuda:N (the GPU of that number, from 0) or mps")
+    return value
+
+
+#: Where a network computes.
+Device = Annotated[str, AfterValidator(check_device)]
+
+
 class ConstantExploration(Section):
     """The same exploration rate throughout the run."""
 

@@ -66,6 +66,11 @@ _IDLE: tuple[_Idle, ...] = (
         "env.pool is {c.env.pool}, whose environments draw in no window; use local or subproc",
     ),
     _Idle(
+        "agent.device",
+        lambda c: c.has_parameter_servers,
+        "learner.gradients is agents: an agent acts where it learns; set device, and leave agent.device out",
+    ),
+    _Idle(
         "agent.round_timeout_s",
         lambda c: c.agent.round_steps is None,
         "agent.round_steps is not set: agents never wait for a round; set it, or leave round_timeout_s out",

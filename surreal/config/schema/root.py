@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field, PrivateAttr
 from surreal.base.errors import ConfigError
 from surreal.base.system.process import least_new_rows, memory_for_replay
 from surreal.config.schema.environment import EnvConfig, SelfPlayConfig
-from surreal.config.schema.fields import ClassSection, Section, to_lower
+from surreal.config.schema.fields import ClassSection, Device, Section, to_lower
 from surreal.config.schema.learning import CheckpointConfig, LearnerConfig, ParameterServerConfig
 from surreal.config.schema.rlx import RlxConfig, TrainingConfig, TrainingServerConfig
 from surreal.config.schema.sections import (
@@ -51,8 +51,9 @@ class Config(Section):
     seed: int = Field(0, ge=0, lt=2**31)
     """Seed from which every process derives its own."""
 
-    device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Device for the learner's network; `auto` uses a GPU if there is one."""
+    device: Device = "auto"
+    """Where the learner computes: `cpu`, `cuda`, `cuda:1` (the second GPU), or `mps` (Apple's GPUs). `auto` is `cuda`
+    if torch can use it, else `cpu`."""
 
     log_level: Annotated[Literal["debug", "info", "warning", "error", "critical"], BeforeValidator(to_lower)] = "info"
     """Lowest severity that is logged, in small or capital letters."""

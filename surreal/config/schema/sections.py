@@ -10,7 +10,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from surreal.config.schema.fields import Address, ClassSection, Exploration, Section, Size, constant_exploration
+from surreal.config.schema.fields import (
+    Address,
+    ClassSection,
+    Device,
+    Exploration,
+    Section,
+    Size,
+    constant_exploration,
+)
 
 
 class ModelConfig(ClassSection):
@@ -47,6 +55,10 @@ class AgentConfig(ClassSection):
 
     round_timeout_s: float = Field(30.0, gt=0)
     """How long in s an agent waits at the end of a round before it continues without newer parameters."""
+
+    device: Device = "cpu"
+    """Where agents and RLX servers compute actions, as in `device`. A GPU pays off for large networks and many
+    environments in one process (`env.num_envs`); each process needs a part of its memory. Evaluation is on the CPU."""
 
     show_ui: bool = False
     """Whether to show each agent's first environment in a window; this slows the agent to a watchable speed."""

@@ -9,28 +9,30 @@ import torch
 from torch import nn
 
 from surreal.base import tree
-from surreal.base.pytorch import tensors_of
+from surreal.base.pytorch import move_tensor, tensors_of
 from surreal.base.types import Batch, TrajectoryBatch
 
 B = TypeVar("B", bound=Batch | TrajectoryBatch)
 
 
+def available_devices() -> list[str]:
+    """List the devices that torch can use on this machine, such as `["cpu", "cuda:0"]`."""
+    gpus = [f"cuda:{index}" for index in range(torch.cuda.device_count())]
+    return ["cpu", *gpus, *(["mps"] if torch.backends.mps.is_available() else [])]
+
+
 def resolve_device(name: str) -> torch.device:
-    """Turn `auto`, `cpu`, `cuda` or `cuda:1` into a device; `auto` takes a GPU if there is one.
+    """Turn `auto`, `cpu`, `cuda`, `cuda:1` or `mps` into a device; `auto` is CUDA if torch can use it, else the CPU.
 
     Raises:
         ValueError: the name is unknown, or there is no such device here.
     """
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if name.split(":")[0] not in ("cpu", "cuda"):
-        raise ValueError(f"device is {name!r}; it must be auto, cpu or cuda")
-    device = torch.device(name)
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise ValueError(
-            f"device is {name!r}, but this machine has {torch.cuda.device_count()} CUDA device(s); use auto"
-        )
-    return device
+    here = available_devices()
+    if ("cuda:0" if name == "cuda" else name) not in here:
+        raise ValueError(f"device is {name!r}, but torch has only {' and '.join(here)} here; use one of these")
+    return torch.device(name)
 
 
 class BatchMover:
@@ -66,7 +68,7 @@ def batch_to(batch: B, device: torch.device) -> B:
     """Move the tensors of a batch, of transitions or of trajectories; from pinned memory without waiting."""
 
     def to(leaf: Any) -> Any:
-        return leaf.to(device, non_blocking=True) if isinstance(leaf, torch.Tensor) else leaf
+        return move_tensor(leaf, device) if isinstance(leaf, torch.Tensor) else leaf
 
     moved = {name: tree.map_leaves(to, value) for name, value in batch._asdict().items() if name != "sample_info"}
     return cast(B, batch._replace(**moved))

@@ -97,6 +97,7 @@ _NOT_COMPARED = (
     "seed",
     "name",
     "device",
+    "agent.device",
     "log_level",
     "python_path",
     "version",

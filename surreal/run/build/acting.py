@@ -25,7 +25,7 @@ from surreal.distributed.experience.shards import ReplayShards
 from surreal.distributed.parameters.listener import TorchListener
 from surreal.envs import EnvPool
 from surreal.run.build.checkpoints import OWN_CHECKPOINTS
-from surreal.run.build.construct import Recipe, Setting, construct, refused
+from surreal.run.build.construct import Recipe, Setting, construct, find_device, refused
 from surreal.run.build.environments import Spaces, build_spaces
 from surreal.run.build.saved_policy import policy_file, policy_header, policy_tensors
 from surreal.run.evaluation import Evaluator
@@ -53,6 +53,16 @@ def build_model(config: Config, spaces: Spaces) -> Module:
     """Make the network. The seed is the run's: agents, learner and evaluation begin with the same parameters."""
     offered = {"action_space": spaces.action_space, "obs_spec": spaces.obs_spec, "seed": config.seed}
     return construct(config, MODEL, (), offered)
+
+
+def build_acting_model(config: Config, spaces: Spaces) -> Module:
+    """Make the network of an agent's process, on `agent.device`; a listener puts the parameters there as well.
+
+    Raises:
+        ConfigError: there is no such device.
+    """
+    device = find_device(config, "agent.device", config.agent.device)
+    return build_model(config, spaces).to(device)
 
 
 def restore_model(config: Config, model: Module) -> None:
@@ -210,7 +220,7 @@ def build_opponents(config: Config, client: RedisClient, *, index: int, rng: np.
 
     def make_agent() -> Agent:
         own_rng = np.random.default_rng(rng.integers(2**63))
-        return build_agent(config, build_model(config, spaces), spaces, index=index, rng=own_rng)
+        return build_agent(config, build_acting_model(config, spaces), spaces, index=index, rng=own_rng)
 
     drawing = Drawing(
         settings.newest_share,

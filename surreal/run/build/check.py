@@ -13,10 +13,9 @@ import torch
 from surreal.base.errors import ConfigError, EnvError
 from surreal.config import Config
 from surreal.learner import Learner
-from surreal.learner.stepping.devices import resolve_device
 from surreal.replay import Replay
 from surreal.run.build.acting import AGENT, MODEL
-from surreal.run.build.construct import check, refused
+from surreal.run.build.construct import check, find_device, refused
 from surreal.run.build.environments import check_env, check_wrappers
 from surreal.run.build.learning import (
     LEARNER,
@@ -35,12 +34,16 @@ _SHOWN: dict[str, Callable[[Config], bool]] = {
 
 
 def check_machine(config: Config) -> None:
-    """Check that this machine has the device and the display that a configuration asks for.
+    """Check that this machine has what the processes of a run that starts here need: devices, a display.
 
     Raises:
         ConfigError: it does not.
     """
-    _check_device(config)
+    find_device(config, "device", config.device)
+    if config.agent.count or config.rlx.servers:
+        find_device(config, "agent.device", config.agent.device)
+    if config.replay.pin_memory and not torch.cuda.is_available():
+        raise refused(config, "replay.pin_memory", "is true, but there is no CUDA here; leave it out")
     for key in (key for key, is_shown in _SHOWN.items() if is_shown(config)):
         require_display(key)
 
@@ -63,15 +66,6 @@ def require_display(what: str) -> None:
             "need none, nor does a terminal: `surreal play --record DIR` or `--terminal`, eval.record_video_every",
             key=what,
         )
-
-
-def _check_device(config: Config) -> None:
-    try:
-        resolve_device(config.device)
-    except ValueError as error:
-        raise config.refusal("device", str(error)) from error
-    if config.replay.pin_memory and not torch.cuda.is_available():
-        raise refused(config, "replay.pin_memory", "is true, but there is no CUDA here; leave it out")
 
 
 @contextmanager

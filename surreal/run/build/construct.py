@@ -7,9 +7,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
+import torch
+
 from surreal.base.errors import ConfigError
 from surreal.config import Config, accepted_names, check_args, import_class
 from surreal.config.schema.fields import ClassSection, Section
+from surreal.learner.stepping.devices import resolve_device
 
 T = TypeVar("T")
 
@@ -96,6 +99,18 @@ def value_of(config: Config, key: str) -> tuple[Any, Any]:
     section, _, name = key.rpartition(".")
     settings = getattr(config, section) if section else config
     return getattr(settings, name), type(settings).model_fields[name].default
+
+
+def find_device(config: Config, key: str, name: str) -> torch.device:
+    """Find the device of this name, which the setting `key` has.
+
+    Raises:
+        ConfigError: this machine has no such device.
+    """
+    try:
+        return resolve_device(name)
+    except ValueError as error:
+        raise refused(config, key, str(error).removeprefix("device ")) from error
 
 
 def refused(config: Config, key: str, problem: str) -> ConfigError:

@@ -126,7 +126,7 @@ def build_replay(config: Config, shards: ReplayShards, *, seed: int, rank: int =
         samples = arguments["batch_size"] * cls.count_steps_per_sample(**arguments)
         offered["samples_per_insert_tolerance"] = default_tolerance(ratio, samples, _senders(config))
     if config.replay.pin_memory is None:
-        offered["pin_memory"] = config.device != "cpu" and torch.cuda.is_available()
+        offered["pin_memory"] = config.device not in ("cpu", "mps") and torch.cuda.is_available()
     return construct(config, REPLAY, (shards,), offered)
 
 

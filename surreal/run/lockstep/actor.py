@@ -11,7 +11,13 @@ from surreal.base.errors import ReplayFullError
 from surreal.config import Config
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.envs import EnvPool
-from surreal.run.build.acting import build_agent, build_listener, build_model, build_remote_server, build_sender
+from surreal.run.build.acting import (
+    build_acting_model,
+    build_agent,
+    build_listener,
+    build_remote_server,
+    build_sender,
+)
 from surreal.run.build.environments import Spaces, build_pool
 from surreal.run.build.lockstep import turn_steps, turn_trajectories
 from surreal.run.process.role import RoleProcess, role_rng
@@ -46,7 +52,7 @@ class Actor:
         self.pool = build_pool(config, index=index) if pool is None else pool
         stack.callback(self.pool.close)
         spaces = Spaces(self.pool.obs_spec, self.pool.action_space)
-        self.model = model = build_model(config, spaces)
+        self.model = model = build_acting_model(config, spaces)
         # In lockstep with its learner, a call would wait for its own thread.
         is_alone = config.run.deterministic
         server = None if is_alone else build_remote_server(config, process.parameter_client, process.stop)

@@ -39,16 +39,21 @@ _MOST_TURNS = 8
 _SHAPES = "agents pass [B, ...], learners of trajectories [T + 1, B, ...]"
 
 
-def check_run(config: Config, *, resumed: Path | None = None) -> None:
+def check_run(config: Config, *, resumed: Path | None = None, is_here: bool = True) -> None:
     """Make environment, model, agent, replay and learner, and do one update on random rows that fit the spaces.
+
+    Args:
+        config: config of the run.
+        resumed: folder of a run that continues; None for a new run.
+        is_here: whether the run is to start on this machine, which then needs its devices and display.
 
     Raises:
         SurrealError: something cannot be found, made or used; the message names the setting, or the line of user code.
     """
-    try_update(config, check_parts(config, resumed=resumed))
+    try_update(config, check_parts(config, resumed=resumed, is_here=is_here))
 
 
-def check_parts(config: Config, *, resumed: Path | None = None) -> EnvSpaces:
+def check_parts(config: Config, *, resumed: Path | None = None, is_here: bool = True) -> EnvSpaces:
     """Make environment, model, replay and learner, with all of their settings, and what they are to begin with.
 
     Returns:
@@ -58,7 +63,8 @@ def check_parts(config: Config, *, resumed: Path | None = None) -> EnvSpaces:
         SurrealError: something cannot be found or made.
     """
     check_names(config)
-    check_machine(config)
+    if is_here:
+        check_machine(config)
     config = _on_cpu(config)
     with naming_setting(config, "env.kwargs" if config.env.kwargs else "env.id"):
         spaces = find_spaces(config)

@@ -94,7 +94,7 @@ SET = typer.Option(
 RUN_DIR = typer.Option("--run-dir", metavar="DIR", parser=_local_folder, help="The run's folder; default: runs/RUN.")
 OFFLINE = typer.Option("--offline", metavar="PATH", help="Learn from an exported replay, without agents.")
 Seed = Annotated[int | None, typer.Option(help="The same as --set seed=N.")]
-Device = Annotated[Literal["auto", "cpu", "cuda"] | None, typer.Option(help="The same as --set device=...")]
+Device = Annotated[str | None, typer.Option(metavar="DEVICE", help="The same as --set device=...")]
 Level = Literal["debug", "info", "warning", "error", "critical"]
 LogLevel = Annotated[Level | None, typer.Option(case_sensitive=False, help="The same as --set log_level=...")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks.")]

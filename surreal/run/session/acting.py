@@ -21,6 +21,7 @@ from surreal.distributed.experience.sender import ExpSender
 from surreal.distributed.parameters.listener import TorchListener
 from surreal.envs import EnvPool
 from surreal.run.build.acting import (
+    build_acting_model,
     build_agent,
     build_greedy_agent,
     build_listener,
@@ -67,7 +68,7 @@ class ActingSession:
         config, telemetry = process.config, process.telemetry
         self._process = process
         self._pool = pool
-        model = build_model(config, spaces)
+        model = build_acting_model(config, spaces)
         restore_model(config, model)
         agent: Agent
         if is_greedy:

@@ -18,7 +18,7 @@ from surreal.config import load_config
 from surreal.config.preset_files import preset_names, preset_path
 from surreal.plugins.clusters.redis.server import address_for_others
 from surreal.run.build.check import check_names, require_display
-from surreal.run.lockstep.check import check_run
+from surreal.run.lockstep.check import check_parts, check_run
 from surreal.run.process.ending import error_line
 
 
@@ -174,10 +174,29 @@ def test_what_cannot_be_built_is_found_before_a_run(
     assert message in str(caught.value)
 
 
-def test_a_device_that_is_not_here_is_found_before_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (["device=cuda:2"], "device is 'cuda:2', but torch has only cpu and cuda:0 and cuda:1 here; use one of"),
+        (["agent.device=mps"], "agent.device is 'mps', but torch has only cpu and cuda:0 and cuda:1 here; use one of"),
+        (["agent.device=mps", "agent.count=0", "rlx.servers=1"], "agent.device is 'mps'"),
+    ],
+)
+def test_a_device_that_is_not_here_is_found_before_a_run(
+    settings: list[str], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    monkeypatch.setattr("torch.backends.mps.is_available", lambda: False)
+    config = load_config("cartpole-dqn", settings)
+    with pytest.raises(SurrealError) as caught:
+        check_parts(config)
+    assert str(caught.value).startswith(message) and str(caught.value).endswith("(--set)")
+    check_parts(config, is_here=False)
+
+
+def test_agents_that_start_elsewhere_need_no_device_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
-    with pytest.raises(SurrealError, match=r"has 0 CUDA device\(s\); use auto \(--set\)"):
-        check_run(load_config("cartpole-dqn", ["device=cuda"]))
+    check_parts(load_config("cartpole-dqn", ["agent.device=cuda", "agent.count=0", "redis.address=elsewhere:1"]))
 
 
 def test_pages_are_not_locked_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:

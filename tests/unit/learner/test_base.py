@@ -15,7 +15,7 @@ from surreal.base.pytorch import tensors_of
 from surreal.base.types import Batch, TrajectoryBatch
 from surreal.learner import DQNLearner, Learner
 from surreal.learner.stepping import devices
-from surreal.learner.stepping.devices import BatchMover, batch_to, resolve_device
+from surreal.learner.stepping.devices import BatchMover, available_devices, batch_to, resolve_device
 from surreal.model import QFunction
 
 MakeBatch = Callable[..., Batch]
@@ -122,8 +122,18 @@ def test_a_loss_that_is_not_finite_is_a_warning(make_batch: MakeBatch, caplog: p
 def test_devices_by_name() -> None:
     assert resolve_device("cpu").type == "cpu"
     assert resolve_device("auto").type == ("cuda" if torch.cuda.is_available() else "cpu")
-    with pytest.raises(ValueError, match="device is 'cuda:99'"):
-        resolve_device("cuda:99")
+    for name in available_devices():
+        assert str(resolve_device(name)) == name
+    for name in ("cuda:99", "tpu", "cuda:x"):
+        with pytest.raises(ValueError, match=f"device is '{name}', but torch has only cpu"):
+            resolve_device(name)
+
+
+def test_devices_that_torch_can_use_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    assert available_devices() == ["cpu", "cuda:0", "cuda:1", "mps"]
+    assert [str(resolve_device(name)) for name in ("cuda", "cuda:1", "mps")] == ["cuda", "cuda:1", "mps"]
 
 
 def test_batch_to_keeps_nesting_and_sample_info(make_batch: MakeBatch) -> None:

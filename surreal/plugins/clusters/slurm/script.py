@@ -58,7 +58,7 @@ def render(
 
         add_python_path(config.python_path)
         try:
-            check_run(config)
+            check_run(config, is_here=False)
         except EnvError as error:
             raise ConfigError(f"{error}; with --no-check, only the job makes it", key="env.id") from error
     run = options.run or f"{config.name}-$SLURM_JOB_ID"

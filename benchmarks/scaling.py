@@ -41,7 +41,7 @@ class Task(NamedTuple):
 
     name: str
     chunk: dict[str, Any]  #: see `prepare_chunk`
-    intake_steps_s: float  #: read, decoded and inserted by one learner process (docs/replay.md, "ours, fill")
+    intake_steps_s: float  #: read, decoded and inserted by one learner process (docs/replay.md, "Surreal, fill")
     parameters_bytes: float
 
     def bytes_a_step(self) -> float:

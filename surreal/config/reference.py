@@ -28,9 +28,8 @@ line overrides it, and a setting that is left out has its default. Unknown setti
 reported before anything starts, with the file, the line and the nearest valid name.
 
 - *unset* is written `null` in YAML. Sizes are in bytes, or strings such as `64mb` and `2gb` (`mb` is 1024 x 1024).
-- `class` is the import path of a class, built-in or yours; the YAML file's folder is on the import path. `args` are
-checked
-  against its constructor: [the options of the built-in classes](options.md) have a separate page.
+- `class` is the import path of a class, built-in or yours; the YAML file's folder is on the import path. `args` are its
+  constructor's arguments, which are checked: [the options of the built-in classes](options.md) have a separate page.
 - All processes of a run must agree on everything that gives its data meaning: environment, model, lookahead, shards,
   compression. A process that disagrees is refused, and told the difference. Everything else may vary between machines.
 """

@@ -24,7 +24,7 @@ from benchmarks.peers import rotate
 from surreal.envs import EnvPool, LocalEnvPool, ThreadedEnvPool, WrapperSpec, make_env, make_vector_env
 
 _IDS = ("CartPole-v1", "HalfCheetah-v5", "dm_control/cheetah-run-v0", "ALE/Pong-v5")
-_ATARI: dict[str, Any] = {
+ATARI: dict[str, Any] = {
     "wrappers": [WrapperSpec("atari", {}), WrapperSpec("life_loss", {}), WrapperSpec("reward_sign", {})],
     "frame_stack": 4,
 }
@@ -39,7 +39,7 @@ def main(argv: Sequence[str]) -> None:
     parser.add_argument("--rounds", type=int, default=5)
     asked = parser.parse_args(argv)
     for env_id in asked.ids:
-        options = _ATARI if env_id.startswith("ALE/") else {}
+        options = ATARI if env_id.startswith("ALE/") else {}
         env = make_env(env_id, **options)
         make = partial(
             ThreadedEnvPool,

@@ -7,6 +7,7 @@ that cannot be installed is reported as skipped, with the reason, and the rest o
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -38,6 +39,8 @@ class Requirement(NamedTuple):
 CPPRB = Requirement("cpprb", ["cpprb==11.0.0"])
 TORCHRL = Requirement("torchrl", ["torchrl==0.14.1", "tensordict==0.14.3"], shares_ours=True)
 SB3 = Requirement("stable_baselines3", ["stable-baselines3==2.9.2", "opencv-python-headless"], shares_ours=True)
+SBX = Requirement("sbx", ["sbx-rl==0.28.0"], shares_ours=True)
+RLOX = Requirement("rlox", ["rlox==1.2.0"], shares_ours=True)
 SBX = Requirement("sbx", ["sbx-rl==0.28.0"], shares_ours=True)
 RLOX = Requirement("rlox", ["rlox==1.2.0"], shares_ours=True)
 SAMPLE_FACTORY = Requirement("sample_factory", ["sample-factory==2.1.1", "ale-py==0.12.1", "torch==2.13.0"])
@@ -114,13 +117,31 @@ class Peer:
         self._process.wait(timeout=60)
 
 
+def ask_script(python: Path, script: str, *arguments: object, threads: int | None) -> Any:
+    """Run a script of `benchmarks/baselines` to its end, and return the JSON of its last line.
+
+    Args:
+        python: interpreter.
+        script: file in that folder.
+        arguments: arguments of the script.
+        threads: number of threads, passed as `--threads`; None: the script starts worker processes instead.
+    """
+    command = [str(python), str(_BASELINES / script), *map(str, arguments)]
+    command += [] if threads is None else ["--threads", str(threads)]
+    environment = os.environ | {"OMP_NUM_THREADS": str(threads or 1)}
+    ended = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    if ended.returncode:
+        raise RuntimeError(f"{script} failed: {ended.stderr[-2000:]}")
+    return json.loads(ended.stdout.strip().splitlines()[-1])
+
+
 def skip(name: str, reason: str) -> None:
     """Report that a comparison was not made."""
     sys.stdout.write(json.dumps({"name": name, "skipped": reason}) + "\n")
     sys.stdout.flush()
 
 
-def rotate(measures: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
-    """Measure all in turn for some rounds, after one as a warm-up; each returns a rate."""
-    turns = [{name: measure() for name, measure in measures.items()} for _ in range(rounds + 1)][1:]
+def rotate(measures: Mapping[str, Callable[[], float]], rounds: int, *, warm_ups: int = 1) -> dict[str, list[float]]:
+    """Measure all in turn for some rounds, after some as warm-ups; each returns a rate."""
+    turns = [{name: measure() for name, measure in measures.items()} for _ in range(rounds + warm_ups)][warm_ups:]
     return {name: [turn[name] for turn in turns] for name in measures}

@@ -1,11 +1,14 @@
-"""Compare env steps a second of acting and learning on Pong with Sample Factory and Stable-Baselines3.
+"""Compare env steps a second of acting and learning with other libraries, and with a limit of the cores.
 
-    python -m benchmarks.throughput [PRESET ...] [--rounds N] [--steps N]
+    python -m benchmarks.throughput [PRESET ...] [--rounds N] [--quick]
 
-`atari-vtrace` is compared with Sample Factory's APPO with one epoch, which also learns from each step once. `atari-ppo`
-is compared with its APPO with four epochs, and with Stable-Baselines3's PPO. All have the same network, preprocessing,
-number of environments and cores, without evaluation. The time counts from the first env step to the last. An env step
-is four frames. The peers have separate virtual environments, made when they are first needed.
+Stable-Baselines3 and sbx-rl (JAX) have the settings of the preset. Sample Factory's APPO has one epoch next to V-trace,
+which also learns from each step once, and four epochs next to PPO. There is no evaluation. Runs alternate. A peer runs
+with one thread and with two, and its faster rate counts (`peer_threads`). The first env steps do not count, because code
+is compiled and replays are filled meanwhile. An env step of Pong is four frames.
+
+`benchmarks.limit` measures the limit of Pong. The peers have separate virtual environments, made when they are first
+needed.
 """
 
 from __future__ import annotations
@@ -13,69 +16,172 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import subprocess
+import statistics
 import sys
-from collections.abc import Callable, Sequence
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from benchmarks.alone import alone
 from benchmarks.harness import report
-from benchmarks.learning import agent_speed, metrics_lines
-from benchmarks.peers import SAMPLE_FACTORY, SB3, Requirement, find_python, rotate, skip
+from benchmarks.learning import run_preset
+from benchmarks.limit import Limit
+from benchmarks.peers import SAMPLE_FACTORY, SB3, SBX, Requirement, ask_script, find_python, rotate, skip
 
-_BASELINES = Path(__file__).parent / "baselines"
-_ENVS = 8
-#: Agents that fit two cores next to a learner; env.num_envs is the number of environments of each.
-_OURS = {
-    "atari-vtrace": ["agent.count=1", f"env.num_envs={_ENVS}"],
-    "atari-ppo": ["agent.count=2", f"env.num_envs={_ENVS // 2}"],
+_ENVS = 8  # of Pong
+_QUICK = 0.5  # share of the env steps
+
+
+class Peer(NamedTuple):
+    """Another library, and how it is run."""
+
+    name: str
+    needs: Requirement
+    script: str  #: file in `benchmarks/baselines`
+    arguments: tuple[object, ...]
+    threads: tuple[int | None, ...] = (1, 2)
+
+
+class Row(NamedTuple):
+    """A preset, and what it is compared with."""
+
+    steps: int  #: env steps of each run, including the warm-up
+    warm_up: int
+    settings: tuple[str, ...]  #: make the algorithm the same as the peers', and fit the run to two cores
+    peers: tuple[Peer, ...]
+    epochs: int | None = None  #: number of times that each step is learned from, for the limit; None: no limit
+    aim: float = 1.0
+
+
+def _stable_baselines(preset: str) -> Peer:
+    return Peer("Stable-Baselines3", SB3, "sb3_peer.py", (preset,))
+
+
+def _sbx(preset: str) -> Peer:
+    return Peer("sbx-rl", SBX, "sb3_peer.py", (preset, "--library", "sbx"))
+
+
+def _sample_factory(epochs: int) -> Peer:
+    return Peer("Sample Factory", SAMPLE_FACTORY, "sample_factory_peer.py", (_ENVS, epochs), threads=(None,))
+
+
+_PONG_PPO = Peer("Stable-Baselines3", SB3, "sb3_atari_peer.py", (_ENVS,))
+ROWS = {
+    "cartpole-ppo": Row(60_000, 10_000, (), (_stable_baselines("cartpole-ppo"), _sbx("cartpole-ppo")), aim=1.5),
+    "cartpole-dqn": Row(
+        40_000, 6_000, ("learner.args.double=false",), (_stable_baselines("cartpole-dqn"), _sbx("cartpole-dqn"))
+    ),
+    "pendulum-sac": Row(6_000, 2_000, (), (_stable_baselines("pendulum-sac"),)),
+    "halfcheetah-ppo": Row(12_288, 2_048, (), (_stable_baselines("halfcheetah-ppo"),)),
+    "halfcheetah-sac": Row(
+        3_500,
+        1_500,
+        ("agent.args.random_steps=1000", "replay.start_size=1000", "replay.capacity=100_000"),
+        (_stable_baselines("halfcheetah-sac"), _sbx("halfcheetah-sac")),
+    ),
+    # Agents that fit two cores next to a learner; env.num_envs is the number of environments of each.
+    "atari-vtrace": Row(20_000, 0, ("agent.count=1", f"env.num_envs={_ENVS}"), (_sample_factory(1),), epochs=1),
+    "atari-ppo": Row(
+        20_000, 0, ("agent.count=2", f"env.num_envs={_ENVS // 2}"), (_sample_factory(4), _PONG_PPO), epochs=4
+    ),
 }
 
 
 def main(argv: Sequence[str]) -> None:
     """Compare each preset."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("presets", nargs="*", default=list(_OURS), metavar="PRESET", help=", ".join(_OURS))
+    parser.add_argument("presets", nargs="*", default=list(ROWS), metavar="PRESET", help=", ".join(ROWS))
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=20_000, help="env steps of each measurement")
+    parser.add_argument("--quick", action="store_true", help="one round of half as many env steps")
     asked = parser.parse_args(argv)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    peers = {
-        "atari-vtrace": [("Sample Factory", SAMPLE_FACTORY, "sample_factory_peer.py", [_ENVS, 1, asked.steps])],
-        "atari-ppo": [
-            ("Sample Factory", SAMPLE_FACTORY, "sample_factory_peer.py", [_ENVS, 4, asked.steps]),
-            ("Stable-Baselines3", SB3, "sb3_atari_peer.py", [_ENVS, asked.steps]),
-        ],
-    }
     for preset in asked.presets:
-        settings = [*_OURS[preset], f"run.max_env_steps={asked.steps}"]
-        measures: dict[str, Callable[[], float]] = {"ours": partial(_ours, preset, settings)}
-        for name, needs, script, arguments in peers[preset]:
-            python = _find(f"{preset} over {name}", needs)
-            if python is not None:
-                measures[name] = partial(_ask, python, script, arguments)
-        found = rotate(measures, asked.rounds)
-        for name in list(measures)[1:]:
-            report(f"{preset} over {name}", "env steps/s", found["ours"], found[name], aim=1.0)
+        row, rounds = ROWS[preset], asked.rounds
+        if asked.quick:
+            row, rounds = row._replace(steps=row.warm_up + int(_QUICK * (row.steps - row.warm_up))), 1
+        compare(preset, row, rounds)
 
 
-def _ours(preset: str, settings: Sequence[str]) -> float:
-    return agent_speed(metrics_lines(preset, 0, settings))
+def compare(preset: str, row: Row, rounds: int) -> None:
+    """Report the ratio of a preset's env steps/s to those of each peer, and its share of the limit."""
+    waits: list[dict[str, float]] = []
+    measures: dict[str, Callable[[], float]] = {"ours": partial(_ours, preset, row, waits)}
+    for peer in row.peers:
+        python = find_python(peer.needs)
+        if isinstance(python, str):
+            skip(f"{preset} over {peer.name}", python)
+            continue
+        for threads in peer.threads:
+            measures[_key(peer, threads)] = partial(_theirs, peer, python, row, threads)
+    if row.epochs is not None:
+        measures["limit"] = Limit(preset, row.epochs, _ENVS).measure
+    found = rotate(measures, rounds, warm_ups=0)
+    for peer in row.peers:
+        rates = {threads: found[_key(peer, threads)] for threads in peer.threads if _key(peer, threads) in found}
+        if rates:
+            best = max(rates, key=lambda threads: statistics.median(rates[threads]))
+            name = f"{preset} over {peer.name}"
+            report(name, "env steps/s", found["ours"], rates[best], aim=row.aim, peer_threads=best)
+    if "limit" in found:
+        report(f"{preset}, share of the limit", "env steps/s", found["ours"], found["limit"], aim=None)
+    if waits:
+        medians = {name: round(statistics.median(wait[name] for wait in waits), 2) for name in waits[0]}
+        line = {"name": f"{preset}, wait of a round beyond the update", "unit": "ms", "aim_ms": 5.0, **medians}
+        sys.stdout.write(json.dumps(line) + "\n")
 
 
-def _find(name: str, needs: Requirement) -> Path | None:
-    python = find_python(needs)
-    if isinstance(python, str):
-        skip(name, python)
-        return None
-    return python
+def _key(peer: Peer, threads: int | None) -> str:
+    return f"{peer.name}, {threads} threads"
 
 
-def _ask(python: Path, script: str, arguments: Sequence[int]) -> float:
-    command = [str(python), str(_BASELINES / script), *map(str, arguments)]
-    ended = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    return float(json.loads(ended.stdout.strip().splitlines()[-1])["env_steps_per_s"])
+def _ours(preset: str, row: Row, waits: list[dict[str, float]]) -> float:
+    settings = ["run.stop_at_return=null", "eval.enabled=false", f"run.max_env_steps={row.steps}", *row.settings]
+    with tempfile.TemporaryDirectory() as folder:
+        run = run_preset(preset, 0, Path(folder) / "run", settings)
+        lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    if preset == "cartpole-ppo":
+        waits.append(round_wait(lines))
+    return agent_speed(lines, row.warm_up)
+
+
+def _theirs(peer: Peer, python: Path, row: Row, threads: int | None) -> float:
+    arguments = [*peer.arguments, "--steps", row.steps, *(["--warm-up", row.warm_up] if row.warm_up else [])]
+    found = ask_script(python, peer.script, *arguments, threads=threads)
+    return float(found["env_steps_per_s"])
+
+
+def agent_speed(lines: Sequence[Mapping[str, Any]], warm_up: int = 0) -> float:
+    """Return the env steps a second between the first report after the warm-up and the last one before the end.
+
+    Args:
+        lines: records of `metrics.jsonl`.
+        warm_up: number of first env steps, of all agents together, that do not count.
+
+    Raises:
+        RuntimeError: the agents reported less than twice after the warm-up.
+    """
+    steps: dict[str, float] = {}
+    totals: list[tuple[float, float]] = []
+    for line in lines:
+        if found := line["metrics"].get("agent/env_steps_total"):
+            steps[line["process"]] = found
+            totals.append((line["time"], sum(steps.values())))
+    if totals:  # an agent's last report may come long after its last env step
+        counted = [each for each in totals if warm_up <= each[1] < totals[-1][1]]
+        if len(counted) >= 2:
+            (began_s, first), (ended_s, last) = counted[0], counted[-1]
+            return (last - first) / (ended_s - began_s)
+    raise RuntimeError(f"the agents reported less than twice after {warm_up} env steps; more --steps are needed")
+
+
+def round_wait(lines: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Return the ms that an agent waits between two rounds beyond the learner's update, mean over a run's rounds."""
+    found = {name: value for line in lines for name, value in line["metrics"].items()}
+    waited_ms = 1e3 * found["agent/round_wait_s_total"] / found["learner/updates_total"]
+    updates = [line["metrics"]["learner/optimize_ms"] for line in lines if "learner/optimize_ms" in line["metrics"]]
+    return {"beyond_ms": waited_ms - statistics.fmean(updates), "wait_ms": waited_ms}
 
 
 if __name__ == "__main__":

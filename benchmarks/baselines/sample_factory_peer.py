@@ -1,6 +1,6 @@
 """Sample Factory's APPO on Pong: env steps a second of acting and learning together.
 
-    python sample_factory_peer.py ENVS EPOCHS STEPS     prints {"env_steps_per_s"} as JSON
+    python sample_factory_peer.py ENVS EPOCHS --steps N     prints {"env_steps_per_s"} as JSON
 
 Network (Mnih et al. 2015: three convolutions and 512 units), preprocessing, environments and updates are the same as in
 Surreal: EPOCHS over each batch of ENVS x 128 steps, in minibatches of 256.
@@ -8,8 +8,8 @@ Surreal: EPOCHS over each batch of ENVS x 128 steps, in minibatches of 256.
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
 import tempfile
 import time
 from typing import Any
@@ -98,4 +98,9 @@ def main(envs: int, epochs: int, steps: int) -> None:
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    parser = argparse.ArgumentParser()
+    parser.add_argument("envs", type=int)
+    parser.add_argument("epochs", type=int)
+    parser.add_argument("--steps", type=int, required=True)
+    asked = parser.parse_args()
+    main(asked.envs, asked.epochs, asked.steps)

@@ -1,13 +1,12 @@
 """Stable-Baselines3's PPO on Pong: env steps a second of acting and learning together.
 
-python sb3_atari_peer.py ENVS STEPS     prints {"env_steps_per_s"} as JSON
+python sb3_atari_peer.py ENVS --steps N --threads N     prints {"env_steps_per_s"} as JSON
 """
 
 from __future__ import annotations
 
+import argparse
 import json
-import os
-import sys
 import time
 
 import ale_py
@@ -18,16 +17,21 @@ from stable_baselines3.common.env_util import make_atari_env
 from stable_baselines3.common.vec_env import VecFrameStack
 
 
-def main(envs: int, steps: int) -> None:
-    torch.set_num_threads(os.cpu_count() or 1)  # SB3 learns while nothing else runs
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("envs", type=int)
+    parser.add_argument("--steps", type=int, required=True)
+    parser.add_argument("--threads", type=int, required=True)
+    asked = parser.parse_args()
+    torch.set_num_threads(asked.threads)
     gymnasium.register_envs(ale_py)
-    env = VecFrameStack(make_atari_env("ALE/Pong-v5", n_envs=envs, env_kwargs={"frameskip": 1}), 4)
+    env = VecFrameStack(make_atari_env("ALE/Pong-v5", n_envs=asked.envs, env_kwargs={"frameskip": 1}), 4)
     settings = {"n_steps": 128, "batch_size": 256, "n_epochs": 4, "learning_rate": 2.5e-4, "clip_range": 0.1}
     model = PPO("CnnPolicy", env, **settings, ent_coef=0.01, vf_coef=0.5, device="cpu")
     started_s = time.perf_counter()
-    model.learn(steps)
+    model.learn(asked.steps)
     print(json.dumps({"env_steps_per_s": model.num_timesteps / (time.perf_counter() - started_s)}))
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    main()

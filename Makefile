@@ -5,7 +5,8 @@
 #   make quick           most unit tests (a fifth of the generated examples), and one whole run of CartPole
 #   make bench           every performance claim          make learn   presets over seeds: docs/results.md
 #   make bench-reverb    compare with Reverb, which needs Python <= 3.11 and TensorFlow
-#   make bench-learning  compare with Stable-Baselines3 and Sample Factory: time to solve tasks, frames/s on Pong
+#   make bench-learning  compare with Stable-Baselines3, sbx-rl and Sample Factory: time to solve tasks, env steps/s
+#   make speed           quick rounds of these comparisons and of memory, and the tables of docs/speed.md
 #   make kills           kill server, agents and Redis 20 times in a run, which must still solve CartPole
 #   make chaos           100 kills over all roles in one run, with invariants checked: docs/reliability.md
 #   make attack          all hostile peers, and check and start every preset and template: docs/robustness.md
@@ -32,7 +33,7 @@ STAMP := .venv/installed
 # The processes of a run share the cores, so more threads in each would only compete.
 export OMP_NUM_THREADS = 1
 
-.PHONY: demo test quick check bench bench-reverb bench-learning learn kills chaos attack cluster docs site images pictures wheel clean
+.PHONY: demo test quick check bench bench-reverb bench-learning speed learn kills chaos attack cluster docs site images pictures wheel clean
 .DEFAULT_GOAL := test
 
 $(STAMP): setup.py constraints.txt
@@ -64,7 +65,7 @@ check: $(STAMP)
 
 # Torch's optimizers make a folder for compiled code, by default one in /tmp that stays there. Some compared libraries
 # (TorchRL, cpprb, Reverb) are installed into separate environments, .cache/venv-*, when first needed.
-bench bench-reverb bench-learning: export TORCHINDUCTOR_CACHE_DIR = $(CURDIR)/.cache/torch
+bench bench-reverb bench-learning speed: export TORCHINDUCTOR_CACHE_DIR = $(CURDIR)/.cache/torch
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks.transport
 	$(BIN)/python -m benchmarks.overhead
@@ -83,6 +84,10 @@ bench-reverb: $(STAMP)
 bench-learning: $(STAMP)
 	$(BIN)/python -m benchmarks.learning
 	$(BIN)/python -m benchmarks.throughput
+
+speed: $(STAMP)
+	{ $(BIN)/python -m benchmarks.throughput --quick; $(BIN)/python -m benchmarks.learning --quick; \
+		$(BIN)/python -m benchmarks.memory; } | $(BIN)/python -m benchmarks.speed
 
 learn: $(STAMP)
 	$(BIN)/python -m benchmarks.results $(PRESETS) --seeds $(SEEDS)

@@ -4,8 +4,8 @@
 
 Stable-Baselines3 and sbx-rl (JAX) have the settings of the preset. Sample Factory's APPO has one epoch next to V-trace,
 which also learns from each step once, and four epochs next to PPO. There is no evaluation. Runs alternate. A peer runs
-with one thread and with two, and its faster rate counts (`peer_threads`). The first env steps do not count, because code
-is compiled and replays are filled meanwhile. An env step of Pong is four frames.
+with one thread and with two, and its faster rate counts (`peer_threads`). The first env steps do not count, because
+code is compiled and replays are filled meanwhile. An env step of Pong is four frames.
 
 `benchmarks.limit` measures the limit of Pong. The peers have separate virtual environments, made when they are first
 needed.

@@ -32,9 +32,8 @@ class DeterministicAgent(Agent):
             function of the step that gives a number or one for each environment; more explores more. None never
             explores.
         action_space: Box of one axis with finite bounds.
-        noise: gaussian; ornstein_uhlenbeck, which goes in one direction for some steps; or parameter, on the actor's
-            parameters, which adapts until actions differ as much as `exploration` says. See
-            `surreal.agent.noise`.
+        noise: gaussian; ornstein_uhlenbeck, which stays on one side for some steps; or parameter, which adds noise to
+            the actor's parameters until actions differ by `exploration`. See `surreal.agent.noise`.
         noise_theta: pull of Ornstein-Uhlenbeck noise toward 0 in each step.
         random_steps: env steps of the run in which rows that explore take uniformly random actions.
         rng: draws all of it; None seeds one from the operating system.

@@ -28,7 +28,7 @@ class PolicyAgent(Agent):
 
     Args:
         model: gives the policy and the value.
-        noise_correlation: see `Sampler`; raising it explores what takes several steps in one direction.
+        noise_correlation: see `Sampler`; raising it explores what needs several steps in one direction.
         rng: seeds the samples; None seeds them from the operating system.
     """
 

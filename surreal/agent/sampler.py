@@ -20,9 +20,9 @@ class Sampler:
 
     Args:
         rng: seeds the samples.
-        noise_correlation: correlation of the samples of a normal policy from one step of an episode to the next: each
-            sample by itself is distributed as the policy says, but those after one another lie on the same side of the
-            mean for longer (Hollenstein et al. 2024, arXiv:2312.11091). 0 draws them independently.
+        noise_correlation: correlation of the samples of a normal policy from one step of an episode to the next. Each
+            sample alone has the policy's distribution, but successive ones stay on the same side of the mean for longer
+            (Hollenstein et al. 2024, arXiv:2312.11091). 0: independent samples.
     """
 
     @checked

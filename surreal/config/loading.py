@@ -190,7 +190,7 @@ def _name_from(path: Path) -> str:
 
 
 def _beside(path: Path, folder: str) -> str:
-    """Make a folder that a file names absolute, so that a copy of the file elsewhere means the same one."""
+    """Return the absolute path of a folder named in a file, so that a copy of the file elsewhere means the same one."""
     return str((path.resolve().parent / Path(folder).expanduser()).resolve())
 
 

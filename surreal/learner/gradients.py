@@ -45,30 +45,31 @@ class GradientLearner(Learner[ModelT, BatchT]):
     critic's, calls `optimize_group` for each in `build`, in place of `super().build()`.
 
     Attributes:
-        only_steps_down_gradients: whether it changes the model by steps down gradients only, so that several ranks may
-            do them together, or parameter servers may do them.
+        only_steps_down_gradients: whether it changes the model only by gradient steps, so that several ranks, or
+            parameter servers, may take them.
         takes_several_steps: whether an update may step one group of the model's parameters several times, each time
             down the gradient at the parameters after the previous step.
-        skipped_limit: number of skipped updates in a row that shows that the learner has diverged.
-        skipped: counts the updates that were skipped because their gradients were not finite.
-        stepper: does the steps.
+        skipped_limit: number of skipped updates in a row after which the learner counts as diverged.
+        skipped: counter of updates that were skipped because their gradients were not finite.
+        stepper: the object that takes the steps.
 
     Args:
         optimizer: adam, rmsprop, or rmsprop_tf: RMSProp whose mean of squares begins at one, with epsilon inside its
             root.
-        initial_learning_rate: raising it learns faster until it becomes unstable.
+        initial_learning_rate: first learning rate; raising it learns faster until it becomes unstable.
         learning_rate_end: last value of the linear schedule.
-        use_linear_schedule: anneal the learning rate from `initial_learning_rate` to `learning_rate_end`.
-        max_global_step: length of all schedules, in what `schedule_step` counts; they stay at their ends afterwards.
-            None: run.max_env_steps, or learner.max_updates where updates count.
+        use_linear_schedule: whether to anneal the learning rate from `initial_learning_rate` to `learning_rate_end`.
+        max_global_step: length of all schedules, in units of `schedule_step`; they stay at their ends afterward. None:
+            run.max_env_steps, or learner.max_updates if updates count.
         schedule_step: what schedules count: environment (env steps of the whole run) or update (updates of this
             learner).
         decay: decay of RMSProp's mean of squares; raising it averages over more updates.
         epsilon: epsilon of the optimizer; None takes the optimizer's default.
-        gradients_norm_clipping: largest global norm of a group's gradient; None clips nothing. Raising it lets rare
-            large errors move the parameters further.
-        compile: run the networks through torch.compile. The start takes seconds or minutes longer, and updates of large
-            networks on a GPU become faster. If compiling fails, learning continues without it after one warning.
+        gradients_norm_clipping: largest global norm of a group's gradient; None: no clipping. Raising it lets rare
+            large errors change the parameters more.
+        compile: whether to run the networks through torch.compile. The start takes seconds or minutes longer, and
+            updates of large networks on a GPU become faster. If compiling fails, learning continues without it after
+            one warning.
     """
 
     only_steps_down_gradients: ClassVar[bool] = True

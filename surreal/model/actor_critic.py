@@ -63,18 +63,20 @@ class ActorCritic(ComposedModel):
 
     Args:
         hiddens: units of the dense layers; more units fit more and compute longer.
-        action_space: Discrete, MultiDiscrete or MultiBinary, from 0; or Box of one axis, float32: a normal
-            distribution, which knows no bounds, while environments get its samples cut to theirs.
-        activation: after each dense layer; see `surreal.model.activations`.
-        value_hiddens: units of the dense layers of a separate network for the value, which has convolutions and LSTM
-            as the policy's; the two losses do not disturb each other then. None: the value shares the policy's network.
-        orthogonal: draw orthogonal initial values, small ones for the policy's output, in place of torch's usual ones.
-        sigma: the standard deviation of continuous actions is "free" (parameters, the same in all states), or depends
-            on the "state".
-        log_sigma: its logarithm at first; raising it explores more.
-        normalize_obs: shift and scale real observations to mean 0 and deviation 1, by running statistics over all steps
-            that were learned from.
-        normalize_rewards: scale rewards by the running deviation of discounted returns, in the learner.
+        action_space: Discrete, MultiDiscrete or MultiBinary, from 0; or Box of one axis, float32, whose normal
+            distribution has no bounds: environments get clipped samples.
+        activation: activation after each dense layer; see `surreal.model.activations`.
+        value_hiddens: units of the dense layers of a separate network for the value, with the same kind of convolutions
+            and LSTM as the policy's; the two losses then do not affect each other. None: the value shares the policy's
+            network.
+        orthogonal: whether initial values are orthogonal, and small for the policy's output, instead of torch's usual
+            ones.
+        sigma: whether the standard deviation of continuous actions is "free" (parameters, the same in all states), or
+            depends on the "state".
+        log_sigma: initial logarithm of the standard deviation; raising it explores more.
+        normalize_obs: whether to shift and scale real observations to mean 0 and deviation 1, by running statistics
+            over all steps that the learner has used.
+        normalize_rewards: whether the learner scales rewards by the running deviation of discounted returns.
     """
 
     @checked

@@ -30,13 +30,14 @@ class ComposedModel(LazyModel):
         convolutions: for images, before the dense layers: `nature`, `a3c`, `universe`, `impala`, or a list of
             `{type: convolution, n_filters, filter_size, stride, border, activation}`; see `surreal.model.conv`.
             None takes images as vectors.
-        image_axes: image axes of images of 3 axes: channels_first, channels_last, or auto, which tells from the shape.
-        activation: after each dense layer: none, sigmoid, tanh, relu, relu6, elu, softmax, softplus; or kaf, which
-            learns its shape, with `{type: kaf, boundary, size, kernel, gamma}` as `surreal.model.activations` says.
-        use_lstm: remember earlier observations of the episode in an LSTM behind the dense layers.
-        lstm_size: its units; more remember more and compute longer.
-        lstm_type: Basic, or Dilated: several states that take turns, for what lies far back.
-        lstm_num_cores: states of a dilated one; more remember longer.
+        image_axes: layout of images with 3 axes: channels_first, channels_last, or auto, which infers it from the
+            shape.
+        activation: activation after each dense layer: none, sigmoid, tanh, relu, relu6, elu, softmax, softplus; or kaf,
+            which learns its shape, with `{type: kaf, boundary, size, kernel, gamma}`; see `surreal.model.activations`.
+        use_lstm: whether an LSTM after the dense layers remembers earlier observations of the episode.
+        lstm_size: units of the LSTM; more units remember more and compute longer.
+        lstm_type: Basic, or Dilated: several states that are updated in turn, to remember for longer.
+        lstm_num_cores: number of states of a dilated LSTM; more states remember for longer.
         obs_spec: kind of the observations, if known.
         seed: seed of the initial parameters; None draws them from torch's global generator.
     """

@@ -1,8 +1,8 @@
-"""Prediction of an environment: the two models of dynamics that curiosity is made of.
+"""Predictions of an environment, for curiosity: an inverse and a forward model.
 
-Pathak et al. 2017, arXiv:1705.05363, section 2. An encoder turns observations into features. The inverse model tells
-from the features before and after a step which action was taken, so they hold what actions can change, and little else.
-The forward model tells from the features and the action what the features will be.
+Pathak et al. 2017, arXiv:1705.05363, section 2. An encoder turns observations into features. The inverse model predicts
+the action of a step from the features before and after it, so the features contain little more than what actions can
+change. The forward model predicts the next features from the features and the action.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ class Foreseen(NamedTuple):
 
     action: Distribution  #: that led from one observation to the next, by the inverse model
     features: Tensor  #: [..., num_features] float32 of the next observation; no gradient flows through them
-    predicted: Tensor  #: [..., num_features] float32, the same by the forward model; it flows into that model alone
+    predicted: Tensor  #: [..., num_features] float32: its prediction; gradients flow only into the forward model
 
 
 class Dynamics(Module):
-    """An encoder of observations, an inverse and a forward model.
+    """An encoder of observations, an inverse model and a forward model.
 
     Args:
         obs_spec: kind of one observation.
         action_space: Discrete, MultiDiscrete or MultiBinary, from 0; or Box of one axis, float32.
-        hiddens: units of the encoder's dense layers, of which the last gives the features; more tell more apart.
+        hiddens: units of the encoder's dense layers; the last layer gives the features. More units distinguish more.
         convolutions: convolutions of the encoder, for images, before these layers; see `surreal.model.conv`. None takes
             images as vectors.
-        activation: after each layer of all three.
-        units: units of the one hidden layer that the inverse and the forward model have.
+        activation: activation after each layer of all three networks.
+        units: units of the single hidden layer of the inverse and the forward model.
         generator: draws the initial values; None uses torch's global one.
 
     Raises:
@@ -82,7 +82,7 @@ class Dynamics(Module):
         self.ahead = MLP(sizes, activation, generator=generator)
 
     def forward(self, obs: Obs, action: Tensor) -> Foreseen:
-        """Compute what was foreseen of the steps of trajectories.
+        """Predict the action and the next features of each step of trajectories.
 
         Args:
             obs: [T + 1, B, *obs_shape], or nested dicts and tuples of them: before and after each step.

@@ -131,7 +131,7 @@ class PolicyHead(nn.Module):
         self._distribution = distribution
 
     def forward(self, features: Tensor) -> Distribution:
-        """Return the distribution over actions, [...] of them."""
+        """Return distributions over actions with batch shape [...]."""
         return self._distribution(self.output.forward(features))
 
 

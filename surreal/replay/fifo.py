@@ -128,7 +128,7 @@ class FIFOReplay(TrajectoryReplay):
     # -- what the learner calls ------------------------------------------------------------------------------------
 
     def dequeue(self, timeout_s: float) -> TrajectoryBatch | None:
-        """The next batch; None if none was ready in time."""
+        """Return the next batch, or None if none is ready in time."""
         batch = super().dequeue(timeout_s)
         if batch is not None:
             self._handed += 1

@@ -41,8 +41,8 @@ class MixedReplay(Replay[Batch]):
     Args:
         client: the replay server; or the `ReplayShards`, if there are several.
         on_policy_fraction: share of the on-policy rows.
-        on_policy_window: newest transitions that may be on-policy. Raising it repeats fewer rows, and takes older
-            ones where versions do not tell.
+        on_policy_window: newest transitions that may be on-policy. Raising it repeats fewer rows, and uses older ones
+            if versions are unknown.
         max_version_lag: versions that an on-policy row may be behind. Steps of unknown version (-1) are behind
             all that are known.
 
@@ -119,7 +119,7 @@ class MixedTrajectoryReplay(TrajectoryReplay):
             of one that acted in it by more than this; None: never.
         in_rounds: whether agents act in rounds, as in `FIFOReplay`.
         start_size: transitions that must be there before the first batch.
-        prefetch: batches gathered ahead; raising it replays older ones, and hands out fresh ones later.
+        prefetch: batches gathered ahead; raising it replays older trajectories, and delays fresh ones.
         options: arguments of `Replay`, without `n_step` and `samples_per_insert`.
 
     Raises:

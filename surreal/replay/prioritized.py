@@ -45,7 +45,7 @@ class Prioritized(Replay[B]):
 
     Args:
         client: the replay server; or the `ReplayShards`, if there are several.
-        priority_exponent: alpha; 0 draws uniformly, raising it favors large errors more.
+        priority_exponent: alpha; 0 samples uniformly, raising it favors large errors more.
         importance_exponent: beta at the start; 1 corrects the bias of the sampling fully, 0 not at all.
         importance_exponent_end: beta at the end of the annealing.
         importance_exponent_steps: batches sampled in the whole run (so: updates) until beta is at its end; None

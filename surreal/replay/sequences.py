@@ -36,8 +36,8 @@ class SequenceReplay(TrajectoryReplay):
     Args:
         client: the replay server; or the `ReplayShards`, if there are several.
         sequence_length: L, rows of a sequence, burn-in included.
-        burn_in: rows at the start that are not to be learned from, 0 .. L - 1; more of them make up for recorded states
-            that are out of date.
+        burn_in: rows at the start that the learner must not learn from, 0 .. L - 1; more of them correct older recorded
+            states.
         options: arguments of `Replay`, without `n_step`. `batch_size` counts sequences, and `samples_per_insert` counts
             (L - burn_in) transitions for each of them. `start_size` counts transitions.
 

@@ -200,7 +200,7 @@ class WaitNotice:
         self._began_s: float | None = clock()
 
     def begin(self) -> None:
-        """Begin a wait. The first one begins with this object, and `tell` begins one if none is under way."""
+        """Begin a wait. The first wait begins with this object, and `tell` begins one if there is none."""
         self.end()
         self._began_s = self._clock()
 

@@ -110,7 +110,7 @@ class Config(Section):
 
     @property
     def num_agents(self) -> int:
-        """Agents that `surreal run` starts on this machine, several to a process perhaps, and RLX servers; >= 1."""
+        """Number of agents that `surreal run` starts, of which a process may have several, and RLX servers; >= 1."""
         return max(1, self.agent.count * self.agent.per_process + self.rlx.servers)
 
     @property

@@ -89,7 +89,7 @@ class PublishedState(NamedTuple):
 
 
 class Published(NamedTuple):
-    """Published parameters."""
+    """One published version of a policy, still encoded."""
 
     version: int
     epoch: str

@@ -42,7 +42,7 @@ _MAX_STEP = 1 << 62
 
 
 class LogEntry(NamedTuple):
-    """One decoded entry."""
+    """A decoded entry of the log stream."""
 
     process: str
     name: str

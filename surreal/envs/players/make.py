@@ -1,4 +1,4 @@
-"""Makes games by their ids, or reports in one sentence why it cannot.
+"""Make games from their ids; an error is one sentence.
 
     game:tictactoe                         a built-in game, see `GAMES`
     game:my_games.Tag                      a class or function of a module: a `Game`, or with PettingZoo's interface

@@ -35,10 +35,10 @@ class DDPGLearner(GradientLearner[DeterministicActorCritic, Batch]):
         replay: gives the batches; gets |TD error|, the mean over the critics, as priorities if it wants them.
         critic_learning_rate: learning rate of the critics; None: `initial_learning_rate`, which is always the
             actor's.
-        target_update_tau: how far the target networks of actor and critics follow in each step; raising it makes them
-            follow faster.
-        policy_delay: updates of the critics for each of the actor and the targets; raising it lets the policy follow
-            values that are better known.
+        target_update_tau: share by which the target networks of actor and critics move in each step; raising it makes
+            them follow faster.
+        policy_delay: updates of the critics for each update of the actor and the targets; raising it lets the policy
+            follow more accurate values.
         smoothing_sigma: standard deviation of the noise on the target policy's action, for actions scaled to [-1, 1];
             raising it smooths the values over more actions. 0: none.
         smoothing_clip: bound of that noise.

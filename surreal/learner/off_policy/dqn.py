@@ -26,11 +26,12 @@ class DQNLearner(GradientLearner[Module, Batch]):
 
     Args:
         model: maps observations to `[B, n_actions]` values.
-        replay: gives the batches; gets |TD error| as priorities if it wants them.
-        double: choose the bootstrap action by the online network (less overestimation), not by the target network.
-        huber_delta: error from which on the loss grows linearly; raising it lets large errors weigh more.
+        replay: source of the batches; it receives |TD error| as priorities if it uses them.
+        double: whether the online network chooses the bootstrap action (less overestimation), or the target network.
+        huber_delta: error above which the loss grows linearly; raising it gives large errors more weight.
         target_update_period: updates between two copies to the target network.
-        target_update_tau: follow softly instead, at every update; None copies by period.
+        target_update_tau: share by which the target network moves to the online one at every update; None: copy by
+            period.
         seed: seed of the noise of a `NoisyQFunction`.
     """
 

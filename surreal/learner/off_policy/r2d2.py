@@ -46,9 +46,10 @@ class R2D2Learner(GradientLearner[Module, TrajectoryBatch]):
             trusts the past policy more.
         rescale_values: learn values squashed by h(x) = sign(x) (sqrt(|x| + 1) - 1) + 0.001 x, for rewards of very
             different sizes.
-        huber_delta: error from which on the loss grows linearly.
+        huber_delta: error above which the loss grows linearly.
         target_update_period: updates between two copies to the target network.
-        target_update_tau: follow softly instead, at every update; None copies by period.
+        target_update_tau: share by which the target network moves to the online one at every update; None: copy by
+            period.
 
     Raises:
         ValueError: the model has no recurrent state, or an option is out of range.

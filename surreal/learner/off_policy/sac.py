@@ -53,13 +53,14 @@ class SACLearner(GradientLearner[SoftModel, Batch]):
         replay: gives the batches; gets |TD error|, the mean over the critics, as priorities if it wants them.
         critic_learning_rate: learning rate of the critics; None: `initial_learning_rate`, which is always the
             actor's.
-        temperature: what a nat of entropy is worth, in reward; raising it explores more. Where it is learned, it begins
-            with this.
-        learn_temperature: adjust it so that the policy's entropy is `target_entropy`.
+        temperature: value of a nat of entropy, in units of reward; raising it explores more. If it is learned, this is
+            its initial value.
+        learn_temperature: whether to adjust it so that the policy's entropy is `target_entropy`.
         temperature_learning_rate: learning rate of the temperature; None: `initial_learning_rate`.
         target_entropy: in nats, of actions scaled to [-1, 1]; raising it keeps the policy more random. None: minus the
             number of an action's components; 0.98 log(n) of n discrete actions, which many tasks want lower.
-        target_update_tau: how far the target critics follow in each update; raising it makes them follow faster.
+        target_update_tau: share by which the target critics move to the critics in each update; raising it makes them
+            follow faster.
         seed: seed of the actions drawn.
     """
 

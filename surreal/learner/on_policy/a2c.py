@@ -42,9 +42,9 @@ class A2CLearner(ActorCriticLearner):
     Args:
         gae_lambda: lambda of generalized advantages; 1 is A3C's n-step advantage, lowering it has less variance and
             trusts the value more.
-        policy_clip: for agents that lag: weight each action by how much likelier it has become, but no further than
-            this from 1 (PPO's clipped loss). None: take agents to act with the newest policy, as A3C does.
-        critic_clip: keep the value within this of the one that the agent recorded (PPO's clipped loss); None: no such
+        policy_clip: for lagging agents: bound on how far an action's weight, its probability ratio, may be from 1
+            (PPO's clipped loss). None: assume that agents act with the newest policy, as A3C does.
+        critic_clip: bound on the value's distance from the one that the agent recorded (PPO's clipped loss). None: no
             bound.
         icm: intrinsic curiosity, reward for what could not be foreseen, as `{reward_scale, forward_share,
             learning_rate, hidden_sizes, convolutions, activation, units}`; see `surreal.learner.curiosity`. {} takes

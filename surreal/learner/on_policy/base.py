@@ -42,10 +42,10 @@ class ActorCriticLearner(GradientLearner[ModelT, TrajectoryBatch]):
         replay: gives trajectories, with what `surreal.agent.PolicyAgent` records.
         entropy_beta: weight of the policy's entropy; raising it keeps the policy random for longer.
         critic_scale: weight of the value's loss; raising it fits the value faster.
-        normalize_advantage: shift and scale the advantages of a batch to mean 0 and deviation 1.
-        entropy_type: Gauss: the entropy is that of the whole action, the sum over its components. Origin: the mean over
-            them, as in the A3C paper, whose normal has one deviation for all: `entropy_beta` then means the same for
-            any number of components. One discrete choice has one component.
+        normalize_advantage: whether to shift and scale the advantages of a batch to mean 0 and deviation 1.
+        entropy_type: Gauss: the entropy of the whole action, which is the sum over its components. Origin: the mean
+            over its components, as in the A3C paper, so that `entropy_beta` means the same for any number of
+            components. A discrete choice has one component.
         critic_learning_rate: learning rate of the value, if the model has its own network for it
             (`value_hidden_sizes`). None: `initial_learning_rate`, which is always the policy's.
     """

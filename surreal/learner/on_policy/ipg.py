@@ -53,21 +53,21 @@ class IPGLearner(ActorCriticLearner[ActorCritic]):
     Args:
         model: an `ActorCritic` without memory, over discrete actions, or a Box with finite bounds.
         replay: gives trajectories; mixed with replayed ones, or fresh alone: then the critics are asked about these.
-        interpolation_weight: nu of the paper, weight of the critics' gradient against that of fresh steps; 0 is A2C, 1
-            the critics' alone. Raising it has less variance, and trusts the critics more.
-        control_variate: subtract from advantages what the critics think of them, and give the critics' gradient its
-            full weight in return; less variance where they are right.
+        interpolation_weight: nu of the paper, the weight of the critics' gradient; 0 is A2C, 1 uses only the critics.
+            Raising it has less variance, and trusts the critics more.
+        control_variate: whether to subtract the critics' estimate from the advantages, and give the critics' gradient
+            its full weight in return. This has less variance if the critics are accurate.
         gae_lambda: lambda of generalized advantages; raising it has more variance and less bias.
-        normalize_advantage: shift and scale the advantages of a batch to mean 0 and deviation 1, and scale the critics'
-            values by as much.
-        critics: how many networks learn Q; the smallest value counts.
+        normalize_advantage: whether to shift and scale the advantages of a batch to mean 0 and deviation 1, and scale
+            the critics' values by the same factor.
+        critics: number of networks that learn Q; the smallest value is used.
         critic_hidden_sizes: units of their dense layers; None: those of the model.
         critic_convolutions: for images, before these layers, as in `ComposedModel`; None takes images as vectors.
         critic_learning_rate: learning rate of the critics; None: `initial_learning_rate`, which is always the
             policy's.
         critic_iterations: epochs of the critics over a batch.
         mini_batch: steps of a minibatch of the critics; None: the whole batch.
-        target_update_tau: how far the target critics follow after each minibatch.
+        target_update_tau: share by which the target critics move to the critics after each minibatch.
         seed: seed of the critics' initial parameters, the order of minibatches and the actions drawn.
     """
 

@@ -103,7 +103,7 @@ def minibatches(
 
 
 class Shuffled:
-    """The steps of a batch in an order, of which minibatches are slices: each column is picked once, not once a part.
+    """The steps of a batch in a given order. Minibatches are slices of it, so each column is reordered only once.
 
     Args:
         batch: [T, B].

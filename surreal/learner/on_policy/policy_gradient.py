@@ -1,7 +1,7 @@
 """REINFORCE: Williams 1992, "Simple statistical gradient-following algorithms", with reward-to-go and a baseline.
 
-The whole algorithm is `PolicyGradientLearner.learn`. Trajectories should be long: what a trajectory's end cuts off is
-guessed by the baseline, or taken for nothing without one.
+The whole algorithm is `PolicyGradientLearner.learn`. Trajectories should be long: the baseline estimates the rewards
+after a trajectory's end; without a baseline, they count as 0.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class PolicyGradientLearner(ActorCriticLearner):
     """Learns a policy from the discounted rewards that followed each action.
 
     Args:
-        baseline: subtract the value of the state from the return, and train it (less variance); else the model's value
-            is not used.
+        baseline: whether to subtract the state's value from the return, and train it (less variance). Otherwise, the
+            model's value is not used.
     """
 
     def __init__(

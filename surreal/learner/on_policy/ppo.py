@@ -45,20 +45,18 @@ class PPOLearner(ActorCriticLearner):
     """Learns a policy and its value by several epochs over each batch, and keeps the policy near the one that acted.
 
     Args:
-        policy_iterations: epochs over a batch; raising it learns more from each env step, and goes further.
-        value_func_iterations: epochs of the value, if the model has its own network for it
-            (`value_hidden_sizes`). None: as many as of the policy.
-        mini_batch: steps of a minibatch. Raising it gives fewer and less noisy steps. A recurrent model gets as
-            many whole trajectories as come nearest. None: the whole batch at once.
-        clip_range: ratios further than this from 1 stop moving; raising it allows larger steps. None: only the
-            penalty of `kl_target` holds the policy.
+        policy_iterations: epochs over a batch; raising it learns more from each env step, and changes the policy more.
+        value_func_iterations: epochs of the value, if the model has a separate network for it (`value_hidden_sizes`).
+            None: the same number.
+        mini_batch: steps of a minibatch; raising it gives fewer and less noisy steps. With a recurrent model, the
+            number is rounded to whole trajectories. None: the whole batch.
+        clip_range: ratios further than this from 1 have no gradient; raising it allows larger steps. None: only the
+            penalty of `kl_target` limits steps.
         clip_range_end: where the clip range ends, along the same schedule as the learning rate (`max_global_step`,
             `schedule_step`); None: it stays.
-        kl_target: add a penalty on the divergence from the policy before the update, whose weight is adapted so that
-            updates come to this divergence, in nats. None: none.
-        max_kl: end an update's epochs of the policy when the divergence of a minibatch is above this, in nats. None:
-            never.
-        vf_clipped_loss: clip the value's loss too, by the same range.
+        kl_target: divergence of an update, in nats, which the adaptive weight of a penalty aims at. None: no penalty.
+        max_kl: divergence of a minibatch, in nats, above which an update's epochs of the policy end. None: no limit.
+        vf_clipped_loss: whether to clip the value's loss as well, with the same range.
         gae_lambda: lambda of generalized advantages; raising it has more variance and less bias.
         l2_coeff: weight of the squares of the value's parameters; raising it keeps values smoother.
         seed: seed of the order of minibatches.

@@ -57,24 +57,25 @@ class TRPOLearner(GradientLearner[Model, TrajectoryBatch]):
     Args:
         model: gives a `PolicyValue`, with its own network for the value (`value_hidden_sizes`).
         replay: gives trajectories, with the log-probabilities that `surreal.agent.PolicyAgent` records.
-        max_kl: divergence that a step of the policy may have, in nats; raising it allows larger steps.
-        damping: added to the Fisher matrix's diagonal; raising it makes steps shorter where the policy hardly
+        max_kl: divergence of a step of the policy at most, in nats; raising it allows larger steps.
+        damping: number added to the diagonal of the Fisher matrix; raising it makes steps shorter if the policy hardly
             changes, and the solution more stable.
-        cg_iterations: iterations of the conjugate gradients; raising it comes nearer to the natural gradient, at the
-            cost of a pass each.
-        line_search_steps: shorter steps that are tried before the policy is left unchanged.
-        line_search_decay: length of each of them to the one before, of an Origin line search.
-        linesearch_type: Origin: each try is `line_search_decay` of the one before. Adaptive: it is where divergence and
-            surrogate of the last one say that a step will do, which needs fewer tries.
-        subtype: how the divergence's curvature is found. trpo-d2: by second derivatives. trpo-d1: by first derivatives
-            alone, the difference of two gradients; for what has no second derivatives, and a little less exact.
-        timesteps_per_batch: gather batches until they have this many steps, and learn then. None: from each batch.
-        episodes_per_batch: gather them until this many episodes have ended in them; None likewise. What is gathered
-            is lost with a learner that dies.
+        cg_iterations: iterations of conjugate gradients; raising it gets closer to the natural gradient, at the cost of
+            one pass each.
+        line_search_steps: number of shorter steps that are tried before the policy is left unchanged.
+        line_search_decay: length of each of these steps relative to the one before, with `Origin`.
+        linesearch_type: Origin: each try is `line_search_decay` of the one before. Adaptive: the next try is computed
+            from divergence and surrogate of the last one, which needs fewer tries.
+        subtype: computation of the divergence's curvature. trpo-d2: second derivatives. trpo-d1: the difference of two
+            gradients, for networks without second derivatives; slightly less exact.
+        timesteps_per_batch: steps that are gathered from several batches before an update; None: update from each
+            batch.
+        episodes_per_batch: ended episodes that are gathered before an update; None likewise. If a learner dies,
+            gathered batches are lost.
         value_func_iterations: epochs of the value over a batch.
         mini_batch: steps of a minibatch of the value; None: the whole batch.
         gae_lambda: lambda of generalized advantages; raising it has more variance and less bias.
-        normalize_advantage: shift and scale the advantages of a batch to mean 0 and deviation 1.
+        normalize_advantage: whether to shift and scale the advantages of a batch to mean 0 and deviation 1.
         seed: seed of the order of minibatches.
     """
 

@@ -29,8 +29,8 @@ class VTraceLearner(ActorCriticLearner):
     """Learns a policy and its value from trajectories of older versions of that policy.
 
     Args:
-        rho_bar: bound of the importance weights; lowering it has less variance, and values a policy nearer to the
-            one that acted.
+        rho_bar: bound of the importance weights; lowering it has less variance, and values a policy closer to the one
+            that acted.
         c_bar: bound of the weights that traces are cut by, <= rho_bar; lowering it learns more slowly.
         trace_lambda: share of each trace that is kept; lowering it has less variance and trusts the value more.
     """

@@ -88,7 +88,7 @@ class ParameterGroups:
         self.note(gradients.group, norm)
 
     def show(self, gradients: Gradients) -> None:
-        """Add gradients to the histograms, if these want them."""
+        """Add gradients to the histograms, if these are due."""
         if self._histograms.wants_gradients(gradients.group):
             self._histograms.add_gradients(gradients.group, gradients.tensors)
 

@@ -61,12 +61,12 @@ class DriverOptions:
 
 @dataclass(frozen=True)
 class EpisodeEnd:
-    """One whole episode.
+    """The result of a whole episode.
 
     Attributes:
-        env_index: which of the environments.
-        episode_return: sum of its rewards.
-        length: env steps.
+        env_index: index of the environment.
+        episode_return: sum of the rewards.
+        length: number of env steps.
     """
 
     env_index: int

@@ -1,6 +1,6 @@
-"""`TrainingBase`: an environment writes `episode`, the rest is here: options, connection, scores, reconnecting.
+"""`TrainingBase`: you write `episode`; options, connection, scores and reconnecting are here.
 
-`RandomAgent` takes the place of a server in the tests of such an environment.
+`RandomAgent` replaces a server in tests of such an environment.
 
     class Bandit(TrainingBase):
         def episode(self, number):
@@ -12,7 +12,7 @@
     if __name__ == "__main__":
         sys.exit(not Bandit().run())
 
-Options come from the constructor, else from the command line, else from `app.yaml`:
+Options come from the constructor, otherwise from the command line, otherwise from `app.yaml`:
 
     constructor    command line          app.yaml
     address        --rlx-server H:P      relaax_rlx_server: {bind: H:P}, else rlx: {host: H, port: P}
@@ -20,11 +20,11 @@ Options come from the constructor, else from the command line, else from `app.ya
     show_ui        --show-ui [True]      -                                    SIGUSR1 turns it on and off
     max_episodes   --max-episodes N      environment: {max_episodes: N}       default 1
     infinite_run   --infinite-run        environment: {infinite_run: true}    default false
-    -              --config PATH         default: app.yaml of the working folder, if there
+    -              --config PATH         default: app.yaml of the working folder, if it exists
     token          $SURREAL_RLX_TOKEN_FILE, $SURREAL_RLX_TOKEN
 
-The file may be the configuration of the run: what else is in it is left to others, and to the environment itself, as in
-`self.options.get("environment/steps", 100)`. Names may be written with hyphens, as in `relaax-rlx-server`.
+The file may be the configuration of the run, and have settings of your environment, which
+`self.options.get("environment/steps", 100)` reads. Names may be written with hyphens, as in `relaax-rlx-server`.
 """
 
 from __future__ import annotations
@@ -63,34 +63,34 @@ _ANY_ADDRESS = ("0.0.0.0", "::")  # noqa: S104 - they are compared with
 class TrainingBase:
     """Plays episodes with an agent elsewhere.
 
-    SIGUSR1 turns `show_ui` over, for an environment that looks at it when an episode begins: `kill -USR1 PID`.
-    A lost connection (a server may drop one on purpose, to balance the load) is made again, and the episode that it
-    cut off is repeated. After any other failure, such as an error reply, `run` reports and stops.
+    After a lost connection, it connects again and repeats the episode; a server may close a connection to balance the
+    load. After any other failure, such as an error reply, `run` reports it and stops. SIGUSR1 turns `show_ui` on and
+    off: `kill -USR1 PID`.
 
     Args:
-        argv: the command line, unknown arguments in it are left to others; None: this process's.
-        address: the server's address, in the forms that `AgentProxy` takes.
-        exploit: act as well as the agent can, and learn nothing.
-        show_ui: for the environment to show itself: it looks at `self.show_ui` in every step.
-        max_episodes: how many episodes.
-        infinite_run: do not stop after them.
-        attempts: how often to try to connect before giving up, >= 1; ten take half a minute.
-        token: what the server was told to ask for.
-        stop: set by others to end `run` before its next episode, and the waits for a server.
+        argv: the command line, whose unknown arguments are ignored; None: this process's.
+        address: the server's address, in the forms that `AgentProxy` accepts.
+        exploit: whether the agent acts greedily and does not learn.
+        show_ui: whether the environment should show itself; it checks `self.show_ui` in every step.
+        max_episodes: number of episodes.
+        infinite_run: whether to continue after these.
+        attempts: attempts to connect before it gives up, >= 1; ten take half a minute.
+        token: the token that the server requires.
+        stop: event that ends `run` before its next episode, and ends waits for a server.
         agent: your own proxy, instead of one for the address and the token.
 
     Attributes:
         agent: the proxy.
-        options: what the file says.
-        failure: why `run` stopped early.
+        options: contents of the file.
+        failure: the reason why `run` stopped early.
 
     Raises:
-        ConfigError: the file does not exist, or says something else than the table above.
+        ConfigError: the file does not exist, or does not fit the table above.
     """
 
-    #: Episodes cut off one after another before `run` gives up: a server that never lets one end is broken.
+    #: Lost episodes in a row before `run` gives up: a server that never lets an episode end is broken.
     max_lost_episodes = 20
-    #: What is read where the command line names no file, if it is there; None: nothing.
+    #: File that is read, if it exists and the command line names none; None: no file.
     config_file: Path | None = Path("app.yaml")
 
     def __init__(

@@ -129,7 +129,7 @@ class Poller:
         return True
 
     def remove(self, connection: Polled) -> bool:
-        """Leave a connection alone, before its socket is closed; returns whether it had been read."""
+        """Stop reading a connection before its socket is closed, and return whether it had been read here."""
         sock = connection.transport.get_extra_info("socket")
         if self._epoll is None or sock is None or self._connections.pop(sock.fileno(), None) is None:
             return False

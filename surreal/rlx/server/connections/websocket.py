@@ -45,7 +45,7 @@ class _Client:
 
 
 class WebSocketConnection(BaseConnection):
-    """See above."""
+    """A WebSocket connection, or a plain HTTP request, of any number of sessions."""
 
     def __init__(self, hub: Hub, transport: asyncio.Transport) -> None:
         super().__init__(hub, transport)

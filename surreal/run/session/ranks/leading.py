@@ -47,19 +47,19 @@ _OWN_END_S = 5.0
 
 
 class LeadSession(Protocol):
-    """Updates the parameters."""
+    """The session of a process that leads: a learner, its rank 0, or a parameter server."""
 
     def begin(self) -> None:
         """Restore the newest state, and publish the parameters."""
 
     def run(self) -> None:
-        """Improve them until the run ends."""
+        """Improve the parameters until the run ends."""
 
     def end(self) -> None:
-        """Hand out and keep what was learned last."""
+        """Publish and save the newest parameters."""
 
     def counts(self) -> Counts:
-        """Counts of the run so far."""
+        """Return the run's counts so far."""
 
     def give_up(self, error: SurrealError) -> None:
         """End the run for this reason."""

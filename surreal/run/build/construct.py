@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeVar
-
-import torch
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from surreal.base.errors import ConfigError
 from surreal.config import Config, accepted_names, check_args, import_class
 from surreal.config.schema.fields import ClassSection, Section
-from surreal.learner.stepping.devices import resolve_device
+
+if TYPE_CHECKING:
+    import torch
 
 T = TypeVar("T")
 
@@ -107,6 +107,8 @@ def find_device(config: Config, key: str, name: str) -> torch.device:
     Raises:
         ConfigError: this machine has no such device.
     """
+    from surreal.learner.stepping.devices import resolve_device  # brings torch, which a launcher does without
+
     try:
         return resolve_device(name)
     except ValueError as error:

@@ -1,5 +1,7 @@
 """Measure how fast experience enters Redis and leaves it as batches, compared with a bare client.
 
+`benchmarks.broadcast` is a part of it: parameters, from the learner to an agent.
+
     python -m benchmarks.transport [--rounds N] [--seconds S]
 
 * insert: `ExpSender.send_batch` from one process, counted when acknowledged, while a replay in another process reads,
@@ -30,6 +32,7 @@ import torch
 from benchmarks.alone import alone
 from benchmarks.baselines import raw_reader
 from benchmarks.baselines.raw_client import RawClient
+from benchmarks.broadcast import broadcast
 from benchmarks.harness import alternate, report
 from surreal.base.errors import StoppedError
 from surreal.base.types import Action, StepBatch
@@ -265,6 +268,7 @@ def main() -> None:
         waiting(server.address, args.seconds)
         for case in CASES:
             sample(server.address, path, case, args.rounds, args.seconds)
+        broadcast(path, 3 * args.rounds)
 
 
 if __name__ == "__main__":

@@ -20,12 +20,21 @@ from redis.exceptions import OutOfMemoryError
 from torch import nn
 
 from surreal.agent import Agent
-from surreal.base.errors import ContractError, LeaseError, RedisUnavailableError, StoppedError, ThreadFailedError
+from surreal.base.errors import (
+    CodecError,
+    ContractError,
+    DivergedError,
+    LeaseError,
+    RedisUnavailableError,
+    StoppedError,
+    ThreadFailedError,
+)
 from surreal.base.pytorch import Module
 from surreal.config import load_config
 from surreal.distributed import RedisClient, TorchBroadcaster, TorchListener
 from surreal.distributed.connection.holders import make_token
-from surreal.distributed.connection.wire import DirectConnection, ScriptChannel
+from surreal.distributed.connection.wire import DirectConnection, Memory, ScriptChannel
+from surreal.distributed.parameters.parts import PART_BYTES, fetch_parts, part_names, upload_parts
 from surreal.distributed.parameters.published import encode_parameters
 from surreal.run.process.progress import write_progress
 from surreal.run.session.publishing import Publishing
@@ -254,9 +263,60 @@ def test_large_parameters_go_beside_the_script_and_the_last_two_stay(client: Red
     assert follower.model.holds(3)
 
 
-def test_published_parts_do_not_expire_and_unpublished_ones_do(client: RedisClient) -> None:
-    from surreal.distributed.parameters.parts import part_names, upload_parts
+def test_parameters_of_several_parts_are_stored_in_one_round_trip(
+    client: RedisClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, mirror = Net(hidden=160_000), Net(hidden=160_000)  # 4.5 MB
+    broadcaster, listener = TorchBroadcaster(client, model), TorchListener(client, mirror)
+    broadcaster.broadcast(model.fill(1))
+    begin, begun = ScriptChannel.begin, []
 
+    def count(channel: ScriptChannel, name: str, keys: Any, args: Any, contents: Any) -> None:
+        begun.append([len(piece) for pieces in contents.values() for piece in pieces])
+        begin(channel, name, keys, args, contents)
+
+    monkeypatch.setattr(ScriptChannel, "begin", count)
+    monkeypatch.setattr("surreal.distributed.parameters.broadcaster.upload_parts", None)
+    for value in (2, 3):
+        assert broadcaster.broadcast(model.fill(value)) == value
+        assert listener.update_once()
+        assert mirror.holds(value)
+    assert [sizes[:2] for sizes in begun] == 2 * [2 * [PART_BYTES]]
+    assert sum(begun[0]) == broadcaster.metrics()["broadcast/size_bytes"]
+
+
+@pytest.mark.parametrize("sizes", [(5000, 5000, 100), (5000,), (1,), (3, 5000, 5000), (9000, 5000, 7), (1, 1, 1)])
+def test_parts_are_joined_in_their_order(client: RedisClient, sizes: tuple[int, ...]) -> None:
+    names = part_names(client.policy_keys(), "x", len(sizes))
+    parts = [bytes([i + 1]) * size for i, size in enumerate(sizes)]
+    upload_parts(client, names, [memoryview(part) for part in parts])
+    connection = DirectConnection(client)
+    memory = Memory(100_000, is_reused=True)
+    for _ in range(2):
+        assert bytes(fetch_parts(connection, names, memory.free()) or b"") == b"".join(parts)
+    assert fetch_parts(connection, [*names, names[0] + "?"], memory) is None
+    connection.close()
+
+
+@pytest.mark.parametrize("sizes", [(5000, 5001), (60_000, 60_000), (200_000,)])
+def test_parts_that_have_no_room_are_refused(client: RedisClient, sizes: tuple[int, ...]) -> None:
+    names = part_names(client.policy_keys(), "x", len(sizes))
+    upload_parts(client, names, [memoryview(bytes(size)) for size in sizes])
+    with pytest.raises(CodecError, match="bytes are too many"):
+        fetch_parts(DirectConnection(client), names, Memory(100_000))
+
+
+def test_parts_in_several_round_trips_live_until_the_last(client: RedisClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("surreal.distributed.parameters.parts._UPLOAD_BYTES", 400)
+    model = Net(hidden=100)
+    broadcaster = TorchBroadcaster(client, model.fill(1), part_bytes=200)
+    broadcaster.broadcast()
+    listener = TorchListener(client, Net(hidden=100))
+    assert listener.update_once()
+    assert listener.model.holds(1)
+
+
+def test_published_parts_do_not_expire_and_unpublished_ones_do(client: RedisClient) -> None:
     TorchBroadcaster(client, Net(), part_bytes=200).broadcast()
     assert {client.redis.pttl(key) for key in client.redis.scan_iter(match=f"*{client.run}*part*")} == {-1}
     names = part_names(client.policy_keys(), "abandoned", 2)
@@ -296,12 +356,12 @@ def test_listener_reads_the_newest_when_parts_vanish(client: RedisClient, monkey
     broadcaster.broadcast(model.fill(1))
     fetch, calls = module.fetch_parts, []
 
-    def slow(connection: DirectConnection, names: list[str], max_bytes: int) -> bytes | bytearray | None:
+    def slow(connection: DirectConnection, names: list[str], memory: Memory) -> Any:
         calls.append(names)
         if len(calls) == 1:
             for value in (2, 3, 4):
                 broadcaster.broadcast(model.fill(value))
-        return fetch(connection, names, max_bytes)
+        return fetch(connection, names, memory)
 
     monkeypatch.setattr(module, "fetch_parts", slow)
     listener = TorchListener(client, Net())
@@ -668,6 +728,37 @@ def test_small_parameters_are_published_even_when_redis_is_full(
         broadcaster.close()
         with pytest.raises(RedisUnavailableError, match="is full: no room for another"):
             TorchBroadcaster(client, big, part_bytes=100_000).broadcast()
+
+
+def test_parameters_of_several_parts_are_published_when_only_some_find_room(
+    start_redis: Callable[..., Any], redis_binary: str
+) -> None:
+    server = start_redis(binary=redis_binary, maxmemory="8mb")
+    with RedisClient(server.address) as client:
+        with contextlib.suppress(OutOfMemoryError):
+            for i in range(1000):
+                client.redis.set(f"fill:{i}", bytes(100_000))
+        client.redis.unlink(*[f"fill:{i}" for i in range(35)])
+        wait_until(lambda: client.redis.info("memory")["used_memory"] < 6_000_000)
+        big = Net(hidden=160_000)  # 4.5 MB
+        assert TorchBroadcaster(client, big.fill(1)).broadcast() == 1
+        listener = TorchListener(client, Net(hidden=160_000))
+        assert listener.update_once()
+        assert listener.model.holds(1)
+        assert not any("part" in key for key in keys_of(client)), "those that found room are not left behind"
+
+
+def test_parameters_that_are_refused_leave_those_that_redis_may_lose(client: RedisClient) -> None:
+    model = Net()
+    broadcaster, listener = TorchBroadcaster(client, model), TorchListener(client, Net())
+    broadcaster.broadcast(model.fill(5))
+    with pytest.raises(DivergedError):
+        broadcaster.broadcast(model.fill(float("nan")))
+    client.redis.unlink(client.policy_keys().params)
+    broadcaster._next_maintenance = 0.0
+    broadcaster.maintain()
+    assert listener.update_once()
+    assert listener.model.holds(5)
 
 
 # Contracts

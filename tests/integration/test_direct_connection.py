@@ -33,7 +33,8 @@ def connection(client: RedisClient) -> Iterator[DirectConnection]:
     connection.close()
 
 
-def test_replies_of_all_kinds_come_in_order(client: RedisClient, connection: DirectConnection) -> None:
+@pytest.mark.parametrize("most_ahead", [1, 2, 100])
+def test_replies_of_all_kinds_come_in_order(client: RedisClient, connection: DirectConnection, most_ahead: int) -> None:
     name = f"surreal:{{{client.run}}}:x"
     memory = bytearray()
 
@@ -49,7 +50,7 @@ def test_replies_of_all_kinds_come_in_order(client: RedisClient, connection: Dir
         ("MGET", name + "?", name),
         ("GETRANGE", name, 0, SMALL_BYTES - 1),
     ]
-    done, whole, length, nothing, several, small = connection.ask(*commands)
+    done, whole, length, nothing, several, small = connection.ask(*commands, most_ahead=most_ahead)
     assert (done, bytes(whole), length, nothing) == (b"OK", LARGE, len(LARGE), None)
     assert isinstance(whole, bytearray)
     assert [several[0], bytes(several[1])] == [None, LARGE]

@@ -211,6 +211,7 @@ RARE = {
     "subscribe policy:*:notice": "listeners of `surreal watch`",
     "get policy:*:league": "evaluation of self-play",
     "setex policy:*:part:*": "a learner of more than 128 KiB of parameters",
+    "pexpire policy:*:part:*": "a learner of more than 64 MB of parameters",
     "get policy:*:part:*": "a learner that goes on from what was broadcast",
     "xrange stream": "a queue that starts in the middle",
     "rpush policy:*:answer:*": "a parameter server that is called as a learner is",

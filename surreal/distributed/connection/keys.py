@@ -23,7 +23,7 @@ the hash slots, so that shards spread evenly over the servers of a cluster.
 | `surreal:{R:s0}:gradients:P:offers` | hash | `name` of the formation, and states that each server of a group can resume from, JSON | join_group script | join_group script | the run |
 | `surreal:{R:s0}:gradients:P:gather:F:N` | hash | the servers' values in the Nth exchange of formation F | gather script | gather script | until the next but one, at most 10 min |
 | `surreal:{R}:policy:P:params` | hash | `version`, `epoch`, `id`, `message`, `parts`, `data`, `publisher`, `published_s`, `previous`, `previous_parts`, `previous_version` | publish script | TorchListener, TorchBroadcaster | the run |
-| `surreal:{R}:policy:P:part:ID:I` | string | part I of the parameters of publication ID, when they are more than 128 KiB | TorchBroadcaster | TorchListener | until the next publication but one |
+| `surreal:{R}:policy:P:part:ID:I` | string | part I of the parameters of publication ID, when they are more than 128 KiB; 2 MB each | TorchBroadcaster | TorchListener | until the next publication but one |
 | `surreal:{R}:policy:P:lease` | string | token of the learner that publishes | publish, hold scripts | publish, hold scripts | seconds, renewed |
 | `surreal:{R}:policy:P:contract` | string | parameter names, shapes and dtypes, JSON | learner, parameter servers | learner, agents | a minute, renewed |
 | `surreal:{R}:policy:P:notice` | channel | the version just published, its id and number of parts | publish script | TorchListener | - |

@@ -76,12 +76,12 @@ def tensor_pieces(tensors: Mapping[str, Tensor], form: Format, **metadata: str) 
 
 
 def read_tensors(
-    data: bytes | bytearray, form: Format, *, must_be_finite: bool = False
+    data: bytes | bytearray | memoryview, form: Format, *, must_be_finite: bool = False
 ) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Read a file that `tensor_pieces` wrote, and its metadata. Sizes are checked before memory is allocated.
 
     Args:
-        data: the file. A bytearray becomes the memory of the tensors that are aligned for their dtype.
+        data: the file. If it is writable, it becomes the memory of the tensors that are aligned for their dtype.
         form: the expected format.
         must_be_finite: whether to refuse tensors with nan or an infinity.
 
@@ -100,7 +100,7 @@ def read_tensors(
         raise CodecError(
             f"{form.subject} cut off or corrupted: {layout.size} bytes declared, {len(data) - start} there"
         )
-    memory = data if isinstance(data, bytearray) else bytearray(data)
+    memory = bytearray(data) if memoryview(data).readonly else memoryview(data)
     dtype, is_known_finite = layout.dtype, False
     if dtype is not None and start % dtype.itemsize == 0:
         whole = torch.frombuffer(memory, dtype=dtype, offset=start)
@@ -205,11 +205,11 @@ def _check_entry(entry: Any, begin: int) -> _Place | None:
     return None
 
 
-def _tensor_at(memory: bytearray, start: int, place: _Place) -> Tensor:
+def _tensor_at(memory: bytearray | memoryview, start: int, place: _Place) -> Tensor:
     offset, size = start + place.begin, place.end - place.begin
     if size == 0:
         return torch.empty(place.shape, dtype=place.dtype)
     if offset % place.dtype.itemsize:
-        memory, offset = memory[offset : offset + size], 0
+        memory, offset = bytearray(memory[offset : offset + size]), 0
     count = size // place.dtype.itemsize
     return torch.frombuffer(memory, dtype=place.dtype, count=count, offset=offset).view(place.shape)

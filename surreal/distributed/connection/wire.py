@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import socket
 import ssl
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
@@ -312,7 +313,7 @@ class Memory:
     """
 
     def __init__(self, max_bytes: int, *, is_reused: bool = False) -> None:
-        self._max_bytes = max_bytes
+        self.max_bytes = max_bytes
         self._is_reused = is_reused
         self._last = bytearray()
         self._is_free = False
@@ -323,8 +324,8 @@ class Memory:
         return self
 
     def __call__(self, size: int) -> bytearray:
-        if size > self._max_bytes:
-            raise CodecError(f"{size} bytes are too many; at most {self._max_bytes} are accepted")
+        if size > self.max_bytes:
+            raise CodecError(f"{size} bytes are too many; at most {self.max_bytes} are accepted")
         if not self._is_free or size != len(self._last):
             self._last = bytearray(size)
         self._is_free = False
@@ -346,12 +347,13 @@ class DirectConnection(OwnConnection):
         self._ahead = b""  # received, but not read yet from `_at` on
         self._at = 0
 
-    def ask(self, *commands: Sequence[ScriptArg], into: Place = bytearray) -> list[Any]:
+    def ask(self, *commands: Sequence[ScriptArg], into: Place = bytearray, most_ahead: int = sys.maxsize) -> list[Any]:
         """Send commands together, and wait for all replies.
 
         Args:
             commands: each with its arguments.
             into: returns the memory of each string larger than `SMALL_BYTES`. If it raises, the connection is closed.
+            most_ahead: maximum commands without a reply, >= 1. Redis holds their replies in memory.
 
         Returns:
             For each command None, an int, a list of such, bytes, or what `into` returned for a large string.
@@ -362,9 +364,13 @@ class DirectConnection(OwnConnection):
         try:
             self.open()
             self._connection.check_health()
-            packed = [self._connection.pack_command(*command) for command in commands]
-            self._connection._sock.sendall(b"".join(piece for pieces in packed for piece in pieces))
-            replies = [self._reply(into) for _ in commands]
+            packed = [b"".join(self._connection.pack_command(*command)) for command in commands]
+            self._connection._sock.sendall(b"".join(packed[:most_ahead]))
+            replies = []
+            for i in range(len(packed)):
+                replies.append(self._reply(into))
+                if most_ahead + i < len(packed):
+                    self._connection._sock.sendall(packed[most_ahead + i])
         except TimeoutError as error:
             self.close()
             raise exceptions.TimeoutError(f"no answer in time: {error}") from error

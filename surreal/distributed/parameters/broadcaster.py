@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -35,8 +36,8 @@ from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.contract import register_model_contract
 from surreal.distributed.connection.holders import HolderWatch, holder_of, make_token
 from surreal.distributed.connection.retry import number_of, pause, text_of
-from surreal.distributed.connection.wire import ScriptArg, ScriptChannel
-from surreal.distributed.parameters.parts import INLINE_BYTES, STOPPED, part_names, split, upload_parts
+from surreal.distributed.connection.wire import Memory, ScriptArg, ScriptChannel
+from surreal.distributed.parameters.parts import INLINE_BYTES, PART_BYTES, STOPPED, part_names, split, upload_parts
 from surreal.distributed.parameters.published import (
     PolicyPart,
     PublishedReader,
@@ -56,7 +57,7 @@ _MAX_PART_BYTES = 256 << 20
 
 
 class _Publication(NamedTuple):
-    blob: bytes
+    blob: bytearray
     message: str
 
 
@@ -69,7 +70,8 @@ class TorchBroadcaster:
         policy: name of the parameters.
         lease_s: how long another broadcaster of this policy is kept out after the last heartbeat of this one. Raising
             it tolerates longer pauses between calls; lowering it lets a returning learner start sooner.
-        part_bytes: larger parameters go in parts of this size. A value in Redis may have 512 MB.
+        part_bytes: largest value in Redis. Parameters up to this size are published in one round trip, and need no
+            further room if Redis is full.
         part: this server's part of the policy, if there are several parameter servers.
         stop: ends every wait with `StoppedError`.
     """
@@ -107,6 +109,7 @@ class TorchBroadcaster:
         self._lease_wait: tuple[float, float] | None = None  # its length, and its end on the monotonic clock, s
         self._proposed = 0
         self._last: _Publication | None = None
+        self._memory = Memory(sys.maxsize, is_reused=True)
         self._channel = ScriptChannel(client)
         self._removable = self._newest = ("", 0)  # id and parts of the last publication but one, and of the last
         self._contract: dict[str, dict[str, Any]] = {}
@@ -195,7 +198,7 @@ class TorchBroadcaster:
             self._warn_of_replacement(model)
         with model.lock:
             tensors = model.tensors() if self._part is None else self._part.of(model.tensors())
-            blob = encode_parameters(tensors, model.header())
+            blob = encode_parameters(tensors, model.header(), self._memory.free())
         self._last = _Publication(blob, message)
         try:
             version = self._publish(self._last, max(self._proposed, self.version))
@@ -252,25 +255,26 @@ class TorchBroadcaster:
 
     def _publish(self, publication: _Publication, above: int) -> int:
         publication_id, blob = secrets.token_hex(8), publication.blob
-        is_small = self._part is None and len(blob) <= min(INLINE_BYTES, self._part_bytes)
-        inline, parts = (blob, []) if is_small else (b"", split(blob, self._part_bytes))
-        removable, void, uploads, are_there = self._removable, b"", 0, is_small
+        is_one_value, is_alone = len(blob) <= self._part_bytes, self._part is None
+        is_small = is_alone and is_one_value and len(blob) <= INLINE_BYTES
+        inline, parts = (bytes(blob), []) if is_small else (b"", split(blob, min(PART_BYTES, self._part_bytes)))
+        removable, refused, void, uploads, are_there = self._removable, list[str](), b"", 0, is_small
         self._lease_wait = None
         while True:
             names = part_names(self._keys, publication_id, len(parts))
             ahead: Mapping[str, Sequence[memoryview]] = {}
             if not are_there:
                 uploads, are_there = uploads + 1, True
-                if len(parts) == 1 and uploads == 1:
-                    ahead = {names[0]: parts}
+                if is_one_value and uploads == 1:
+                    ahead = {name: [part] for name, part in zip(names, parts, strict=True)}
                 else:
                     upload_parts(self.client, names, parts, self._stop)
             args: list[ScriptArg] = [self._token, self._lease_ms, above]
             args += [secrets.token_hex(8), publication_id, publication.message, len(names)]
             args += [inline, self._keys.notice, self.version, removable[0].encode(), void]
             asked_at = time.monotonic()
-            removed = part_names(self._keys, *removable) if removable[1] else []
-            status, number, text = self._call("publish", [*names, *removed], args, ahead)
+            removed = part_names(self._keys, *removable)
+            status, number, text = self._call("publish", [*names, *removed, *refused], args, ahead)
             if status == "ok":
                 self.version, self.epoch = number, text
                 self._removable, self._newest = self._newest, (publication_id, len(names))
@@ -278,9 +282,9 @@ class TorchBroadcaster:
                 return number
             if status == "previous":
                 removable = (text, number)
-            elif status == "missing" and len(parts) == 1 and self._part is None:
+            elif status == "missing" and parts and is_one_value and is_alone:
                 # Redis is full. In the hash itself, they replace the last parameters and need no more room than those.
-                inline, parts = blob, []
+                inline, parts, refused = bytes(blob), [], names
             elif status == "missing" and parts:
                 if uploads == _UPLOAD_ATTEMPTS:
                     expired = f"{len(parts)} parts of parameters expired in Redis before the last was there"

@@ -1,6 +1,8 @@
 """Bytes of parameters in Redis: uploaded in parts, switched by the publish script, read by listeners.
 
-A small blob goes as an argument of the script, into the policy's hash. A part's key has the id of its publication.
+A small blob goes as an argument of the script, into the policy's hash. Larger ones go in parts of 2 MB: for values of
+more than 8 MB, jemalloc takes new memory from the kernel each time, which costs Redis twice as much as the copy. A
+part's key has the id of its publication.
 Parts are uploaded with an expiry, which the script removes when it publishes, so a broadcaster that dies in between
 leaves nothing behind. The parts of a publication are removed at the next but one, so a listener that is reading them
 has one more interval to finish.
@@ -14,7 +16,7 @@ from collections.abc import Sequence
 
 from redis.exceptions import OutOfMemoryError
 
-from surreal.base.errors import RedisUnavailableError
+from surreal.base.errors import CodecError, RedisUnavailableError
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.keys import PolicyKeys
 from surreal.distributed.connection.retry import pause
@@ -27,14 +29,21 @@ ROOM_TIMEOUT_S = 30.0
 _ROOM_POLL_S = 0.5
 STOPPED = "stopped while publishing parameters"
 MAX_PARTS = 4096
+#: Size of a part. With its header, it just fits into one of jemalloc's size classes.
+PART_BYTES = (2 << 20) - 4096
+#: Parts that an upload of several round trips sends in one of them, bytes.
+_UPLOAD_BYTES = 64 << 20
+#: Parts that are requested before the first has arrived.
+_MOST_AHEAD = 2
 #: Larger blobs go in parts: as an argument, they would be copied into Lua and back, and block the server meanwhile.
 #: Smaller ones reach a listener in one round trip instead of two.
 INLINE_BYTES = 128 << 10
 
 
-def split(blob: bytes, part_bytes: int) -> list[memoryview]:
-    """Cut `blob` into parts of at most `part_bytes` (>= 1), without copying."""
+def split(blob: bytes | bytearray, part_bytes: int) -> list[memoryview]:
+    """Cut `blob` into parts of at most `part_bytes` (>= 1), or more if there would be too many, without copying."""
     view = memoryview(blob)
+    part_bytes = max(part_bytes, -(-len(view) // MAX_PARTS))
     return [view[start : start + part_bytes] for start in range(0, len(blob), part_bytes)]
 
 
@@ -54,13 +63,15 @@ def upload_parts(
     """
     ttl_ms = int(1000 * UPLOAD_TTL_S)
     deadline = time.monotonic() + ROOM_TIMEOUT_S
-    for i in range(len(parts)):
+    number = max(1, _UPLOAD_BYTES // len(parts[0]))
+    for start in range(0, len(parts), number):
 
-        def upload(i: int = i) -> None:
+        def upload(start: int = start) -> None:
             pipeline = client.redis.pipeline(transaction=False)
-            for name in names[:i]:
+            for name in names[:start]:
                 pipeline.pexpire(name, ttl_ms)
-            pipeline.set(names[i], parts[i], px=ttl_ms)
+            for name, part in zip(names[start : start + number], parts[start : start + number], strict=True):
+                pipeline.set(name, part, px=ttl_ms)
             pipeline.execute()
 
         while True:
@@ -76,16 +87,30 @@ def upload_parts(
             pause(stop, _ROOM_POLL_S, STOPPED)
 
 
-def fetch_parts(connection: DirectConnection, names: Sequence[str], max_bytes: int) -> bytes | bytearray | None:
-    """Read parts and join them; None if one is gone, because a newer publication has replaced it.
+def fetch_parts(
+    connection: DirectConnection, names: Sequence[str], memory: Memory
+) -> bytes | bytearray | memoryview | None:
+    """Read parts (at least one) into one block of memory; None if one is gone, because a newer publication replaced it.
 
     Raises:
-        CodecError: together they are larger than `max_bytes`.
+        CodecError: together they are larger than the memory may be.
     """
-    parts: list[bytes | bytearray] = []
-    for name in names:
-        (part,) = connection.ask(("GET", name), into=Memory(max_bytes - sum(map(len, parts))))
-        if part is None:
-            return None
-        parts.append(part)
-    return parts[0] if len(parts) == 1 else bytearray().join(parts)
+    block, size = memoryview(b""), 0
+
+    def place(part_bytes: int) -> memoryview:
+        nonlocal block, size
+        if not size:  # the first part is as large as any
+            block = memoryview(memory(min(part_bytes * len(names), memory.max_bytes)))
+        if size + part_bytes > len(block):
+            raise CodecError(f"{size + part_bytes} bytes are too many; there is room for {len(block)}")
+        size += part_bytes
+        return block[size - part_bytes : size]
+
+    *first, last = parts = connection.ask(*(("GET", name) for name in names), into=place, most_ahead=_MOST_AHEAD)
+    if None in parts:
+        return None
+    if not size or any(isinstance(part, bytes) for part in first):  # small ones are not in the block
+        return b"".join(parts)
+    if isinstance(last, bytes):
+        place(len(last))[:] = last
+    return block[:size]

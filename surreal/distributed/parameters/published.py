@@ -34,12 +34,15 @@ _ID = re.compile(rb"[A-Za-z0-9]{1,64}")
 _Ahead = Mapping[str, bytes | bytearray | None]
 
 
-def encode_parameters(tensors: Mapping[str, Tensor], header: Mapping[str, Any] | None = None) -> bytes:
+def encode_parameters(
+    tensors: Mapping[str, Tensor], header: Mapping[str, Any] | None = None, into: Callable[[int], bytearray] = bytearray
+) -> bytearray:
     """Encode named tensors, copying them from any device; they must not change meanwhile.
 
     Args:
         tensors: by name.
         header: plain data that travels in the metadata; see `Module.header`.
+        into: returns memory of the given size, bytes; called only if nothing is wrong with the parameters.
 
     Raises:
         ValueError: a dtype that is not transported (complex, quantized, sparse).
@@ -50,15 +53,21 @@ def encode_parameters(tensors: Mapping[str, Tensor], header: Mapping[str, Any] |
         raise DivergedError(f"parameters that are not finite are not broadcast: {name} holds nan or an infinity")
     try:
         whole = {name: tensor.contiguous() for name, tensor in flat.items()}
-        return b"".join(tensor_pieces(whole, FORMAT, model=json.dumps(header or {})))
+        pieces = tensor_pieces(whole, FORMAT, model=json.dumps(header or {}))
     except (RuntimeError, ValueError) as error:
         raise ValueError(f"these parameters cannot be broadcast: {error}") from error
+    memory, end = into(sum(map(len, pieces))), 0
+    view = memoryview(memory)
+    for piece in pieces:
+        begin, end = end, end + len(piece)
+        view[begin:end] = piece
+    return memory
 
 
 def decode_parameters(
-    data: bytes | bytearray, *, max_bytes: int = DEFAULT_MAX_BYTES
+    data: bytes | bytearray | memoryview, *, max_bytes: int = DEFAULT_MAX_BYTES
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Decode named CPU tensors, and the model's header. A bytearray becomes the tensors' memory.
+    """Decode named CPU tensors, and the model's header. Writable bytes become the tensors' memory.
 
     Raises:
         CodecError: cut off, corrupted, too large, of another format or version, or not finite.
@@ -94,7 +103,7 @@ class Published(NamedTuple):
     version: int
     epoch: str
     message: str
-    blobs: tuple[bytes | bytearray, ...]  #: one per server
+    blobs: tuple[bytes | bytearray | memoryview, ...]  #: one per server
 
     def decode(self, max_bytes: int = DEFAULT_MAX_BYTES) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Return the tensors of all servers by name, and the model's header.
@@ -148,8 +157,7 @@ class PublishedReader:
         self.notices = [each.notice for each in keys]  #: channels that announce new versions
         self._client = client
         self._keys = keys
-        self._max_bytes = max_bytes
-        self._memory = Memory(max_bytes, is_reused=reuses_memory)
+        self._memories = [Memory(max_bytes, is_reused=reuses_memory) for _ in keys]
 
     def is_held(self) -> bool:
         """Whether a broadcaster holds the policy's lease."""
@@ -181,12 +189,14 @@ class PublishedReader:
         connection = DirectConnection(self._client)
         try:
             for _ in range(_FETCH_ATTEMPTS):
+                for memory in self._memories:
+                    memory.free()
                 parts, ahead = self._read_hashes(connection, notice)
                 version, epoch = self._common(parts)
                 if version == 0 or (is_known is not None and is_known(version, epoch)):
                     return None
-                pairs = zip(self._keys, parts, strict=True)
-                blobs = [self._blob(connection, keys, part, version, ahead) for keys, part in pairs]
+                servers = zip(self._keys, parts, self._memories, strict=True)
+                blobs = [self._blob(connection, *server, version, ahead) for server in servers]
                 found = tuple(blob for blob in blobs if blob is not None)
                 if len(found) == len(parts):
                     message = parts[0]["message"] or b""
@@ -204,7 +214,7 @@ class PublishedReader:
         names = part_names(self._keys[0], told.decode(), 1) if _ID.fullmatch(told) and count == b"1" else []
         reads = [("GET", name) for name in names]
         head = ("HMGET", self._keys[0].params, *_ALL)
-        values, *found = connection.ask(head, *reads, into=self._memory.free())
+        values, *found = connection.ask(head, *reads, into=self._memories[0])
         return [dict(zip(_ALL, values, strict=True))], dict(zip(names, found, strict=True))
 
     def _snapshot(self, fields: Sequence[str]) -> list[dict[str, bytes | None]]:
@@ -234,9 +244,10 @@ class PublishedReader:
         connection: DirectConnection,
         keys: PolicyKeys,
         part: Mapping[str, bytes | None],
+        memory: Memory,
         version: int,
         ahead: _Ahead,
-    ) -> bytes | bytearray | None:
+    ) -> bytes | bytearray | memoryview | None:
         """Return the bytes of a part's version; None if they were replaced, or Redis was emptied meanwhile."""
         if _to_int(part["version"], 0, 2**53) == version:
             publication, count, data = part["id"], _to_int(part["parts"], 0, MAX_PARTS), part["data"]
@@ -250,7 +261,7 @@ class PublishedReader:
             raise CodecError(f"parameters have the impossible id {publication[:64]!r}")
         names = part_names(keys, publication.decode(), count)
         found = ahead.get(names[0]) if count == 1 else None
-        return fetch_parts(connection, names, self._max_bytes) if found is None else found
+        return fetch_parts(connection, names, memory) if found is None else found
 
 
 def _to_int(value: bytes | None, low: int, high: int) -> int:

@@ -11,6 +11,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,26 +33,22 @@ class Reading(NamedTuple):
     values: Mapping[str, float]  #: by full name
 
 
+@dataclass(eq=False)
 class RateMeter:
-    """Events per second over the last few seconds; if seconds are added, the share of the time.
+    """Events per second over the last few seconds; if seconds are added, the share of the time."""
 
-    Args:
-        name: metric's full name, ending in `_per_s`, or in `_ratio` if seconds are added.
-        window_s: raising it smooths the rate of bursts, and delays it.
-        clock: seconds, monotonic.
-    """
+    name: str  #: metric's full name, ending in `_per_s`, or in `_ratio` if seconds are added
+    window_s: float = 5.0  #: raising it smooths the rate of bursts, and delays it
+    clock: Callable[[], float] = time.monotonic
 
-    def __init__(self, name: str, *, window_s: float = 5.0, clock: Callable[[], float] = time.monotonic) -> None:
-        self._name = name
-        self._window_s = window_s
-        self._clock = clock
+    def __post_init__(self) -> None:
         self.total = 0.0
-        self._seen = deque([(clock(), 0.0)])
+        self._seen = deque([(self.clock(), 0.0)])
 
     def begin(self, total: float) -> None:
         """Continue from an earlier total, which does not count for the rate; call it before the first reading."""
         self.total = total
-        self._seen = deque([(self._clock(), total)])
+        self._seen = deque([(self.clock(), total)])
 
     def add(self, count: float = 1) -> None:
         """Count events, or seconds."""
@@ -59,14 +56,14 @@ class RateMeter:
 
     def metrics(self) -> dict[str, float]:
         """Return the rate over the last `window_s`."""
-        now, total, seen = self._clock(), self.total, self._seen
-        while len(seen) > 1 and now - seen[1][0] >= self._window_s:
+        now, total, seen = self.clock(), self.total, self._seen
+        while len(seen) > 1 and now - seen[1][0] >= self.window_s:
             seen.popleft()
         seen_time, seen_total = seen[0]
         if now <= seen_time:
             return {}
         seen.append((now, total))
-        return {self._name: (total - seen_total) / (now - seen_time)}
+        return {self.name: (total - seen_total) / (now - seen_time)}
 
 
 class MeanDuration:
@@ -101,7 +98,6 @@ class EpisodeStatistics:
     Args:
         role: prefix of the metrics' names.
         window: episodes in the running mean; raising it smooths the curve and delays it.
-        clock: seconds, monotonic.
     """
 
     @checked

@@ -30,9 +30,6 @@ class ActionAdapter:
     A nested space becomes a `MultiDiscrete` if all its leaves are discrete, else gymnasium's flat `Box`, in which a
     discrete leaf of n values is n scores, the largest of which is meant.
 
-    Args:
-        env_space: action space of one environment.
-
     Raises:
         EnvError: the space contains something other than arrays (Text, Graph, Sequence).
     """

@@ -50,11 +50,6 @@ class Screen:
             screen.show(frame, "step 1")
             screen.say("episode 1 is over")       # printed after the screen is closed
 
-    Args:
-        stream: the terminal.
-        colors: the number of colors that the terminal shows.
-        size: returns its columns and lines.
-
     Attributes:
         title: first part of the line below the image.
     """
@@ -113,8 +108,6 @@ class TerminalView(gymnasium.Wrapper[Any, Any, Any, Any]):
     Args:
         env: renders "rgb_array" or "ansi".
         screen: to draw on.
-        clock: seconds, monotonic.
-        sleep: waits for a number of seconds.
     """
 
     def __init__(
@@ -177,10 +170,6 @@ def open_screen(stream: TextIO | None = None, environ: Mapping[str, str] = os.en
 
 def choose_mode(make: Callable[[str], gymnasium.Env[Any, Any]], modes: Any) -> str:
     """Choose a render mode for a terminal: images, else text.
-
-    Args:
-        make: makes the environment with a render mode.
-        modes: render modes of the environment.
 
     Raises:
         EnvError: no mode works.

@@ -24,7 +24,6 @@ class Window:
     """Shows frames; it opens with the first one.
 
     Args:
-        title: the window's title.
         fps: most frames per second, > 0; `show` waits if they come faster.
     """
 

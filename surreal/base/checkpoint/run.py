@@ -214,10 +214,6 @@ class Uploads:
     At most one checkpoint is sent and one waits; a newer one replaces the one that waits. A failed upload is repeated
     with growing pauses until it arrives or is replaced.
 
-    Args:
-        place: target of the uploads.
-        clock: seconds, monotonic.
-
     Attributes:
         sent: checkpoints that arrived.
         failures: failed attempts.

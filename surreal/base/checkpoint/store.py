@@ -87,11 +87,6 @@ class CheckpointStore:
     def put(self, step: int, data: bytes, ranking: Ranking | None = None) -> str:
         """Write the bytes of a checkpoint, then remove those that are neither among the newest nor among the best.
 
-        Args:
-            step: >= 0; names the file and orders it. A checkpoint of the same step is replaced.
-            data: its bytes.
-            ranking: scores that this process knows.
-
         Returns:
             Its path.
 
@@ -285,12 +280,7 @@ class Ranking:
         self._scores.pop(step, None)
 
     def best(self, steps: Iterable[int], count: int) -> list[int]:
-        """Choose the best of some checkpoints that have scores, best first; the later one of equals.
-
-        Args:
-            steps: to choose from.
-            count: how many at most, >= 0.
-        """
+        """Choose the best of some checkpoints that have scores, best first; the later one of equals."""
         scored = [step for step in steps if step in self._scores]
         return sorted(scored, key=lambda step: (self._scores[step].mean_return, step), reverse=True)[:count]
 

@@ -160,10 +160,6 @@ def is_disk_full(error: OSError) -> bool:
 def read_secret(path: Path, source: str) -> str:
     """Read a file that holds a secret, without surrounding white space.
 
-    Args:
-        path: path of the file.
-        source: the setting that names the file, for messages.
-
     Raises:
         ValueError: the file cannot be read, or is empty.
     """

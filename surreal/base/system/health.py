@@ -18,6 +18,7 @@ import traceback
 import weakref
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import NamedTuple, Self
@@ -46,9 +47,6 @@ class Pulse:
             pulse.has_turned = True
             work()
         pulse.close()
-
-    Args:
-        name: name of the loop.
 
     Attributes:
         has_turned: set by the loop in each iteration, and cleared by the watchdog.
@@ -118,33 +116,28 @@ def look_at_loops(stop: threading.Event) -> Vitals:
     return Vitals(phase, waits, next((pulse.hangs_in for pulse in found if pulse.hangs_in), ""))
 
 
+@dataclass(eq=False)
 class HealthFile:
     """The health file of one process.
 
         with HealthFile("agent", lambda: look_at_loops(stop), health_path(os.environ)):
             work()
 
-    Args:
-        role: role of the process.
-        look: returns the state of the process; called on the thread that writes.
-        path: path of the file; None writes none.
-        interval_s: between two writes, s, > 0; raising it delays the detection of a stopped process.
-
-    Attributes:
-        look: the argument; may be replaced.
+    It is written on a thread of its own.
     """
 
-    def __init__(self, role: str, look: Callable[[], Vitals], path: Path | None, *, interval_s: float = 2.0) -> None:
-        self._role = role
-        self.look = look
-        self._path = path
-        self._interval_s = interval_s
+    role: str
+    look: Callable[[], Vitals]  #: returns the state of the process; called on the thread that writes; may be replaced
+    path: Path | None  #: None writes none
+    interval_s: float = 2.0  #: between two writes, s, > 0; raising it delays the detection of a stopped process
+
+    def __post_init__(self) -> None:
         self._birth = birth_of(os.getpid())
         self._stop = threading.Event()
         self._has_failed = False
 
     def __enter__(self) -> Self:
-        if self._path is not None:
+        if self.path is not None:
             self.write()
             threading.Thread(target=self._loop, name="health", daemon=True).start()
         return self
@@ -154,20 +147,20 @@ class HealthFile:
 
     def write(self) -> None:
         """Write the current state; a failure is logged once and raises nothing."""
-        if self._path is None:
+        if self.path is None:
             return
-        state = {"role": self._role, "pid": os.getpid(), "birth": self._birth, "at_s": time.monotonic()}
+        state = {"role": self.role, "pid": os.getpid(), "birth": self._birth, "at_s": time.monotonic()}
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self.path.parent.mkdir(parents=True, exist_ok=True)
             # Not synced: a slow disk must not make a process look dead.
-            write_whole(self._path, json.dumps({**state, **self.look()._asdict()}), is_synced=False)
+            write_whole(self.path, json.dumps({**state, **self.look()._asdict()}), is_synced=False)
         except OSError as error:
             if not self._has_failed:
                 self._has_failed = True
-                logger.warning("%s cannot be written, so this process cannot be probed: %s", self._path, error)
+                logger.warning("%s cannot be written, so this process cannot be probed: %s", self.path, error)
 
     def _loop(self) -> None:
-        while not self._stop.wait(self._interval_s):
+        while not self._stop.wait(self.interval_s):
             self.write()
 
 
@@ -188,9 +181,6 @@ class Startup:
     """Start-up time of this process; the heartbeat reports its parts once, for `surreal chaos`.
 
     Marks may be set from any thread, and count once.
-
-    Args:
-        clock: seconds, monotonic.
     """
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -232,7 +222,6 @@ class RecentDeaths:
 
     Args:
         window_s: length of the window, s, > 0.
-        clock: seconds, monotonic.
     """
 
     def __init__(self, window_s: float = RESTART_WINDOW_S, *, clock: Callable[[], float] = time.monotonic) -> None:

@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 #: Libraries that log too much, with the least severe level that is shown.
@@ -29,7 +30,6 @@ class ConsoleFormatter(logging.Formatter):
     """Formats a record as one line: `12:34:56.789 INFO agent-0 message`.
 
     Args:
-        name: name of the process.
         show_traceback: print exceptions in full below their line.
     """
 
@@ -74,10 +74,7 @@ def level_number(level: str | int) -> int:
 def setup_logging(level: str | int = "INFO", name: str = "surreal", *, console_level: str | int | None = None) -> None:
     """Send this process's log to stderr, one line for each record; calling it again replaces the earlier set-up.
 
-    Args:
-        level: least severe level that is shown and shipped; DEBUG also shows tracebacks.
-        name: name of the process, shown in every line.
-        console_level: least severe level that the console shows; None is `level`.
+    DEBUG also shows tracebacks. The console's level is `level`, unless it is given.
 
     Raises:
         ValueError: not a level.
@@ -115,11 +112,7 @@ class _Wait(NamedTuple):
 
 
 class Waits:
-    """The current waits of a process.
-
-    Args:
-        clock: seconds, monotonic.
-    """
+    """The current waits of a process."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -165,6 +158,7 @@ class Waits:
 WAITS = Waits()
 
 
+@dataclass(eq=False)
 class WaitNotice:
     """Logs the reason of a wait as a warning after two seconds.
 
@@ -174,50 +168,38 @@ class WaitNotice:
             time.sleep(0.1)
         notice.end()
 
-    Args:
-        logger: logger of the module that waits.
-        level: level of the record; a usual wait needs no warning.
-        is_idle: whether this process is ready and has nothing to do.
-        clock: seconds, monotonic.
-        waits: lists the wait while it lasts.
+    The first wait begins with this object.
     """
 
-    def __init__(
-        self,
-        logger: logging.Logger,
-        *,
-        level: int = logging.WARNING,
-        is_idle: bool = False,
-        clock: Callable[[], float] = time.monotonic,
-        waits: Waits = WAITS,
-    ) -> None:
-        self._logger = logger
-        self._level = level
-        self._is_idle = is_idle
-        self._clock = clock
-        self._waits = waits
+    logger: logging.Logger
+    level: int = logging.WARNING  #: level of the record; a usual wait needs no warning
+    is_idle: bool = False  #: whether this process is ready and has nothing to do
+    clock: Callable[[], float] = time.monotonic
+    waits: Waits = WAITS  #: lists the wait while it lasts
+
+    def __post_init__(self) -> None:
         self._quiet_until_s = -float("inf")
-        self._began_s: float | None = clock()
+        self._began_s: float | None = self.clock()
 
     def begin(self) -> None:
-        """Begin a wait. The first wait begins with this object, and `tell` begins one if there is none."""
+        """Begin a wait; `tell` begins one if there is none."""
         self.end()
-        self._began_s = self._clock()
+        self._began_s = self.clock()
 
     def tell(self, message: str, *args: object) -> None:
         """Report the wait if it has lasted long enough; called repeatedly while it lasts."""
-        now = self._clock()
+        now = self.clock()
         if self._began_s is None:
             self._began_s = now
         if now - self._began_s < PATIENCE_S:
             return
-        self._waits.note(self, message % args, began_s=self._began_s, is_idle=self._is_idle)
+        self.waits.note(self, message % args, began_s=self._began_s, is_idle=self.is_idle)
         if now >= self._quiet_until_s:
             self._quiet_until_s = now + _QUIET_S
-            self._logger.log(self._level, message, *args, extra={"is_wait": True})
+            self.logger.log(self.level, message, *args, extra={"is_wait": True})
 
     def end(self) -> None:
         """End the wait, if there is one."""
         if self._began_s is not None:
             self._began_s = None
-            self._waits.end(self)
+            self.waits.end(self)

@@ -65,11 +65,6 @@ def main(argv: list[str]) -> int:
 def probe(path: str, role: str, name: str) -> tuple[bool, str]:
     """Judge a process by its file.
 
-    Args:
-        path: path of the file.
-        role: expected role of the process; "" accepts any.
-        name: one of `PROBES`.
-
     Returns:
         Whether it passes, and one sentence about it.
     """

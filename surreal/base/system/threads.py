@@ -23,11 +23,7 @@ T = TypeVar("T")
 
 
 class Supervisor:
-    """Owns a group of looping threads: the first failure stops all of them and is raised at the owner.
-
-    Args:
-        name: prefix of the threads' names.
-    """
+    """Owns a group of looping threads: the first failure stops all of them and is raised at the owner."""
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -89,8 +89,6 @@ class UniformGame:
     Shorter vectors are padded with zeros, and smaller sets of actions with illegal actions.
 
     Args:
-        game: the game.
-        name: the game's name, for messages.
         player_id: add the player's number: observations become `{"obs": ..., "player": one-hot}`.
 
     Raises:
@@ -202,11 +200,7 @@ class Opponents(Protocol):
 
 
 class NoOpponents:
-    """The agent controls all players, and all steps are experience: one policy that all players share.
-
-    Args:
-        num_players: the number of players in a game.
-    """
+    """The agent controls all players, and all steps are experience: one policy that all players share."""
 
     def __init__(self, num_players: int) -> None:
         everyone = np.ones(num_players, np.bool_)

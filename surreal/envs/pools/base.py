@@ -62,9 +62,6 @@ class FaultCounter:
     """Counts the faults of one environment: exceptions and impossible numbers, each of which loses an episode.
 
     Each complete episode clears the count: an environment with rare faults runs forever, and a broken one ends the run.
-
-    Args:
-        clock: seconds, monotonic.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -75,10 +72,6 @@ class FaultCounter:
 
     def add(self, fault: str, cause: Exception | None = None) -> None:
         """Count a fault, and log it from time to time.
-
-        Args:
-            fault: what happened, and in which environment.
-            cause: the exception, if there was one.
 
         Raises:
             EnvError: there were too many faults without a complete episode between them.

@@ -89,11 +89,6 @@ class Columns:
 class PlayerColumns:
     """One row for each player slot of a `GamePool`: its last view, and its episode so far.
 
-    Args:
-        obs_spec: the spec of the observations.
-        count: number of slots.
-        mask_width: number of discrete actions; 0 without masks.
-
     Attributes:
         obs: per leaf [count, *shape], of the last view.
         mask: [count, mask_width], legal actions of the last view.

@@ -29,12 +29,6 @@ from surreal.envs.pools.rows import NO_IDS, LastRows, LiveRows, RowJoiner
 class VectorStepper:
     """Makes a `StepBatch` of every vector step, without work for single rows if nothing began or ended.
 
-    Args:
-        envs: the vector environment; its metadata must name its autoreset mode.
-        obs_spec: the spec of one observation.
-        seed: entropy of the seeds.
-        joiner: the pool's joiner.
-
     Raises:
         EnvError: the autoreset mode is missing, or the action space is not supported.
     """

@@ -79,11 +79,6 @@ def wrapper_names() -> tuple[str, ...]:
 def apply_wrappers(env: AnyEnv, specs: Sequence[WrapperSpec], *, training: bool) -> AnyEnv:
     """Put wrappers around an environment.
 
-    Args:
-        env: the innermost environment.
-        specs: the wrappers, the innermost first.
-        training: False omits wrappers for training only.
-
     Raises:
         EnvError: a wrapper does not exist, or refuses its arguments.
     """

@@ -17,7 +17,6 @@ class RewardClip(gymnasium.RewardWrapper[Any, Any]):
     """Clips rewards to low..high.
 
     Args:
-        env: any.
         low: least reward, <= `high`.
         high: largest reward; raising it keeps more of the difference between rewards, and gives large ones more weight.
     """
@@ -36,7 +35,6 @@ class RewardScale(gymnasium.RewardWrapper[Any, Any]):
     """Multiplies rewards by `scale`.
 
     Args:
-        env: any.
         scale: factor; choose it so that returns are near 1, where default learning rates work.
     """
 
@@ -62,7 +60,6 @@ class Stagger(gymnasium.Wrapper[Any, Any, Any, Any]):
     episode.
 
     Args:
-        env: any.
         steps: the most steps of a first episode; the length of a full episode spreads the environments evenly.
     """
 
@@ -95,7 +92,6 @@ class LastStep(gymnasium.Wrapper[Any, Any, Any, Any]):
     are one-hot, and `last_reward` [1] float32.
 
     Args:
-        env: any.
         reward_limit: rewards are clipped to -limit..limit; raising it shows larger rewards, from which networks with
             raw inputs learn less well.
     """

@@ -19,11 +19,6 @@ TOKEN_VARIABLE = "SURREAL_RLX_TOKEN"  # noqa: S105 - the name of a variable
 def find_token(path: str | None, setting: str, *, source: str = "") -> str | None:
     """Read the token; a file that is named must have one, so that no server is open by mistake.
 
-    Args:
-        path: the file; None: the environment variables, which may be missing.
-        setting: what named the file.
-        source: where that stands.
-
     Raises:
         ConfigError: the file cannot be read, or is empty.
     """

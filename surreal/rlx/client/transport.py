@@ -123,11 +123,7 @@ def open_transport(address: Address, deadline_s: float, *, ssl_context: ssl.SSLC
 
 
 class TcpTransport:
-    """Payloads as netstrings.
-
-    Args:
-        sock: a connected socket, which it owns from now on.
-    """
+    """Payloads as netstrings."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock

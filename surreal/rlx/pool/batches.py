@@ -54,12 +54,7 @@ Event = LiveEvent | LastEvent | CutEvent
 
 
 class FrameStacker:
-    """Frames of one session; the first of an episode fills the stack.
-
-    Args:
-        frame: spec of one frame.
-        depth: frames of a stack, >= 1.
-    """
+    """Frames of one session; the first of an episode fills the stack."""
 
     def __init__(self, frame: ArraySpec, depth: int) -> None:
         self._shape = frame.shape
@@ -81,22 +76,18 @@ _NO_IDS: NDArray[np.int64] = np.zeros(0, np.int64)
 _NO_INFO: dict[str, NDArray[Any]] = {}
 
 
+@dataclass(eq=False)
 class BatchBuilder:
-    """Builds the batches of one pool, each in new memory.
+    """Builds the batches of one pool, each in new memory."""
 
-    Args:
-        obs_spec: leaves of one observation.
-        is_raw: whether states are put into an array of objects instead.
-        explore, record: the most that is allowed in any row.
-    """
+    obs_spec: ObsSpec  #: leaves of one observation
+    is_raw: bool  #: whether states are put into an array of objects instead
+    explore: bool
+    record: bool
 
-    def __init__(self, obs_spec: ObsSpec, *, is_raw: bool, explore: bool, record: bool) -> None:
-        self._obs_spec = obs_spec
-        self._is_raw = is_raw
-        self._explore = explore
-        self._record = record
-        self._empty = empty_batch(obs_spec)
-        if is_raw:
+    def __post_init__(self) -> None:
+        self._empty = empty_batch(self.obs_spec)
+        if self.is_raw:
             self._empty = self._empty._replace(obs=np.empty(0, object))
 
     def build(self, ended: Sequence[LastEvent], live: Sequence[LiveEvent], cut: Sequence[int]) -> StepBatch:
@@ -123,8 +114,8 @@ class BatchBuilder:
             reward=np.array([row.reward for row in rows], np.float32),
             terminated=terminated,
             truncated=truncated,
-            explore=trains if self._explore else no,
-            record=trains if self._record else no,
+            explore=trains if self.explore else no,
+            record=trains if self.record else no,
             num_last=num_last,
             info=info,
             closed_ids=cut_ids,
@@ -132,19 +123,19 @@ class BatchBuilder:
 
     def _join(self, states: list[Any]) -> Obs:
         count = len(states)
-        if self._is_raw:
+        if self.is_raw:
             objects = np.empty(count, object)
             for index, state in enumerate(states):
                 objects[index] = state
             return objects
         leaves: list[NDArray[Any]] = []
-        for index, leaf in enumerate(self._obs_spec.leaves):
+        for index, leaf in enumerate(self.obs_spec.leaves):
             # Joined in one call; bytes, as most states come, need no more than that.
             rows: list[Any] = [
                 row if type(row := state[index]) is bytes else np.ascontiguousarray(row, leaf.dtype) for state in states
             ]
             leaves.append(np.ndarray((count, *leaf.shape), leaf.dtype, bytearray().join(rows)))
-        return self._obs_spec.unflatten(leaves)
+        return self.obs_spec.unflatten(leaves)
 
 
 def _episode_info(ended: Sequence[LastEvent], count: int) -> dict[str, NDArray[Any]]:

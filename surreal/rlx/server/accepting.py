@@ -45,11 +45,6 @@ class Acceptor:
     """Listens on sockets, on the event loop's thread. asyncio's own way to accept logs each failure and takes as many
     connections at once as there are, while the clients that play wait: here all new connections are charged to the
     account of strangers, and wait with them.
-
-    Args:
-        hub: the server's hub.
-        listeners: bound sockets that do not block; closed by `close`.
-        tls: certificate and key; None: no TLS.
     """
 
     def __init__(self, hub: Hub, listeners: Sequence[socket.socket], tls: ssl.SSLContext | None) -> None:

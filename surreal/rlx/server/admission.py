@@ -37,7 +37,6 @@ class Admission:
         reserve_bytes: memory to be left free; raising it stops earlier.
         read_used: gives the bytes that this process and its descendants use.
         read_available: gives the bytes that can be had without swapping.
-        clock: seconds, monotonic.
     """
 
     @checked

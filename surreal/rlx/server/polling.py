@@ -99,7 +99,6 @@ class Poller:
     """Reads for its connections, on the event loop's thread.
 
     Args:
-        loop: the event loop of the server's thread.
         buffer: what a socket has is read into here, and must be taken before the next is read.
     """
 

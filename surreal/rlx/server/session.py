@@ -29,7 +29,6 @@ class Session:
     """One environment elsewhere.
 
     Args:
-        hub: the server's hub.
         on_action: called with the action that an `update` waited for, or with the error that took its place.
 
     Attributes:
@@ -87,10 +86,6 @@ class Session:
 
     def step(self, state: bytes, reward: float | None) -> bool:
         """Take an update in the middle of an episode: what `handle` does, for the plainest and most frequent requests.
-
-        Args:
-            state: an observation (see `StateReader.plain`).
-            reward: the reward as received.
 
         Returns:
             Whether it was one of these; otherwise nothing has happened, and it is for `handle`.

@@ -87,14 +87,7 @@ def message_limits(
     max_items: int = DEFAULT_LIMITS.max_items,
     max_depth: int = DEFAULT_LIMITS.max_depth,
 ) -> Limits:
-    """Return the limits on messages; a message longer than any state can be is refused before it arrives.
-
-    Args:
-        reader: reads states; None: states may be anything.
-        max_bytes: limit of a message; None: the longest form of a state.
-        max_items: entries of all its lists and dictionaries.
-        max_depth: how deep these may nest.
-    """
+    """Return the limits on messages; a message longer than any state can be is refused before it arrives."""
     if max_bytes is None:
         numbers = None if reader is None else sum(math.prod(leaf.shape) for leaf in reader.spec.leaves)
         longest = DEFAULT_LIMITS.max_bytes if numbers is None else _EXTRA_BYTES + _NUMBER_BYTES * numbers

@@ -43,8 +43,8 @@ from surreal.run.process.ending import ExitCode
 from surreal.run.process.interrupts import Interrupts
 from surreal.run.process.roles import AGENT, EVAL, LEARNER
 from surreal.run.session.acting import saved_agent
-from surreal.run.view.outcome import RunOutcome
 from surreal.run.view.play import fresh_rng, play_policy
+from surreal.run.view.run_view import RunOutcome
 
 
 @dataclass(frozen=True)

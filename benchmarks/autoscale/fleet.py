@@ -17,7 +17,7 @@ import numpy as np
 
 _RECORDING = Path(__file__).with_name("recording.json")
 
-#: Seconds of a step of the model, of the window of waiting ratios (`surreal.run.session.waiting`), between two reports.
+#: Seconds of a step of the model, of the window of waiting ratios (`surreal.run.session.intake`), between two reports.
 STEP_S, WINDOW_S, REPORT_S = 0.25, 10.0, 1.0
 #: Window of a metrics server's mean CPU time, and the interval of new values, s.
 _CPU_WINDOW_S = 15.0

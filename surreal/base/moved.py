@@ -96,6 +96,7 @@ MODULES = {
     "surreal.replay.uniform": "surreal.replay.base",
     "surreal.rlx.client.random_agent": "surreal.rlx.client.training",
     "surreal.run.commands.play": "surreal.run.view.play",
+    "surreal.run.observers.trackers": "surreal.run.observers.files",
     "surreal.schedules": "surreal.base.schedules",
     "surreal.specs": "surreal.base.specs",
     "surreal.tree": "surreal.base.tree",

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from surreal.cli.completion import run_names
 from surreal.run.process.arguments import OFFLINE, RUN_DIR, SET, warn_of_password
-from surreal.run.process.output import Output
+from surreal.run.process.interrupts import Output
 
 
 class Panel(StrEnum):

@@ -27,8 +27,7 @@ from surreal.base.system.files import take_user
 from surreal.cli import completion, training
 from surreal.cli.options import Panel
 from surreal.run.process.ending import ExitCode, error_line, exit_code_of, print_error
-from surreal.run.process.interrupts import hold_checkpoint_signal
-from surreal.run.process.output import flush_output
+from surreal.run.process.interrupts import flush_output, hold_checkpoint_signal
 from surreal.run.process.roles import ROLES
 
 #: User of each command in a Redis with users. Other commands only look; the processes of a run choose their own.

@@ -123,7 +123,7 @@ class HealthFile:
         with HealthFile("agent", lambda: look_at_loops(stop), health_path(os.environ)):
             work()
 
-    It is written on a thread of its own.
+    A separate thread writes it.
     """
 
     role: str

@@ -17,7 +17,7 @@ from surreal.base.system.command_line import read_command_line
 from surreal.config import Config, add_python_path, load_config
 from surreal.plugins.doctor.frame.apart import report
 from surreal.plugins.doctor.frame.finding import Check
-from surreal.run.process.liveness.lifeline import follow_parent
+from surreal.run.process.interrupts import follow_parent
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,8 @@ from surreal.cli.options import say
 from surreal.plugins.recorded.listing import last_round, read_run
 from surreal.run.process.finding import RunOverError
 from surreal.run.process.run_folder import newest_checkpoint
-from surreal.run.view.live.describe import describe_numbers, describe_troubles, starting_phase
-from surreal.run.view.outcome import FILES
-from surreal.run.view.run_view import RunView
+from surreal.run.view.live.text import describe_numbers, describe_troubles, starting_phase
+from surreal.run.view.run_view import FILES, RunView
 
 
 def print_status(view: RunView, console: Console) -> None:

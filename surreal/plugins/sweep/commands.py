@@ -13,7 +13,7 @@ from surreal.base.errors import StoppedError, SurrealError
 from surreal.base.system.logs import setup_logging
 from surreal.cli.options import Panel, RedisOption, say
 from surreal.run.process.ending import Ending, ExitCode, print_error
-from surreal.run.process.output import Output
+from surreal.run.process.interrupts import Output
 
 
 def add_to(app: typer.Typer) -> None:

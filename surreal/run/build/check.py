@@ -34,11 +34,7 @@ _SHOWN: dict[str, Callable[[Config], bool]] = {
 
 
 def check_machine(config: Config) -> None:
-    """Check that this machine has what the processes of a run that starts here need: devices, a display.
-
-    Raises:
-        ConfigError: it does not.
-    """
+    """Check that this machine has what the processes of a run that starts here need: devices, a display."""
     find_device(config, "device", config.device)
     if config.agent.count or config.rlx.servers:
         find_device(config, "agent.device", config.agent.device)
@@ -55,11 +51,7 @@ def has_display() -> bool:
 
 
 def require_display(what: str) -> None:
-    """Check that a window can be opened.
-
-    Raises:
-        ConfigError: there is no display.
-    """
+    """Check that a window can be opened."""
     if not has_display():
         raise ConfigError(
             f"{what} opens a window, but there is no display here: $DISPLAY and $WAYLAND_DISPLAY are not set; videos "
@@ -70,11 +62,7 @@ def require_display(what: str) -> None:
 
 @contextmanager
 def naming_setting(config: Config, key: str) -> Iterator[None]:
-    """Add to an `EnvError` where the environment was set.
-
-    Raises:
-        EnvError: as it was raised, with the place of the setting; of the wrappers, if one of those refused.
-    """
+    """Add to an `EnvError` where the environment was set."""
     try:
         yield
     except EnvError as error:
@@ -86,10 +74,6 @@ def check_names(config: Config) -> None:
     """Check what a configuration names, before any process is started: classes, their arguments, environments.
 
     Nothing is built: what a constructor refuses shows in the process that calls it.
-
-    Raises:
-        ConfigError: a class is not found, does not fit, or has no such arguments.
-        EnvError: an environment does not exist.
     """
     # An environment whose spaces are written down may exist only elsewhere; but evaluation and clients make their own.
     is_made = config.env.action_space is None or config.eval.enabled or config.rlx.clients
@@ -114,11 +98,7 @@ def check_names(config: Config) -> None:
 
 
 def _check_units(config: Config, learner: type[Learner], replay: type[Replay[Any]]) -> None:
-    """Check that the learner takes what the replay hands out.
-
-    Raises:
-        ConfigError: it does not.
-    """
+    """Check that the learner takes what the replay hands out."""
     if replay.hands_out not in learner.takes:
         problem = (
             f"is {config.replay.class_path!r}, which hands out {replay.hands_out}, but learner.class, "

@@ -51,14 +51,7 @@ class Recipe(Generic[T]):
 
 
 def check(config: Config, recipe: Recipe[T], offered: Collection[str] | None = None) -> tuple[type[T], dict[str, Any]]:
-    """Find `config.<section>.class`, and check its `args` without building anything.
-
-    Returns:
-        The class, and `args` by the constructor's names.
-
-    Raises:
-        ConfigError: the class is not found, does not fit, has no such arguments, or none for a setting that is given.
-    """
+    """Find `config.<section>.class`, and check its `args` without building anything."""
     section = recipe.section
     settings: ClassSection = getattr(config, section)
     key = f"{section}.class"
@@ -78,11 +71,7 @@ def check(config: Config, recipe: Recipe[T], offered: Collection[str] | None = N
 
 
 def construct(config: Config, recipe: Recipe[T], collaborators: tuple[object, ...], offered: Mapping[str, Any]) -> T:
-    """Build `config.<section>.class` with its `args`.
-
-    Raises:
-        ConfigError: the class is not found, does not fit, or refuses its arguments.
-    """
+    """Build `config.<section>.class` with its `args`."""
     cls, args = check(config, recipe, offered)
     accepted = accepted_names(cls)
     given = {name: value for name, value in offered.items() if name in accepted}
@@ -121,11 +110,7 @@ def refused(config: Config, key: str, problem: str) -> ConfigError:
 
 
 def _refuse_given(config: Config, cls: type[object], setting: Setting) -> None:
-    """Refuse a setting that a class has no argument for. A default is not given: what is not taken, is not handed over.
-
-    Raises:
-        ConfigError: it has another value than its default.
-    """
+    """Refuse a setting that a class has no argument for, unless it has its default."""
     value, default = value_of(config, setting.key)
     if value == default:
         return

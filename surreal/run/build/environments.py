@@ -116,11 +116,7 @@ def env_spaces(env: gymnasium.Env[Any, Any]) -> Spaces:
 
 
 def check_env(env_id: str) -> None:
-    """Find an environment, or a game, without making it.
-
-    Raises:
-        EnvError: there is none of this id.
-    """
+    """Find an environment, or a game, without making it."""
     if is_game(env_id):
         check_game(env_id)
     else:
@@ -173,12 +169,6 @@ def _build_game_pool(config: Config, seed: tuple[int, ...], opponents: Opponents
 
 
 def _build_game(config: Config, env_id: str, kwargs: Mapping[str, Any], render_mode: str | None) -> UniformGame:
-    """Make a game.
-
-    Raises:
-        ConfigError: it has another number of players than the settings are for.
-        EnvError: it cannot be made.
-    """
     game = make_game(env_id, kwargs=kwargs, player_id=config.env.player_id, render_mode=render_mode)
     players, slots = game.num_players, config.env.num_envs
     if config.self_play.enabled and players != 2:
@@ -229,11 +219,7 @@ def client_specs(config: Config) -> list[WrapperSpec]:
 
 
 def remote_wrappers(config: Config, found: EnvSpaces, *, training: bool = True) -> RemoteWrappers | None:
-    """Make the wrappers that an RLX server applies; None: there are none.
-
-    Raises:
-        ConfigError: one of them cannot be applied by a server, or does not take these spaces.
-    """
+    """Make the wrappers that an RLX server applies; None: there are none."""
     specs, limits = wrapper_specs(config)[_num_on_client(config) :], value_limits(config)
     if not specs or found.observation is None:
         return None
@@ -245,11 +231,7 @@ def remote_wrappers(config: Config, found: EnvSpaces, *, training: bool = True) 
 
 
 def check_wrappers(config: Config, *, training: bool = True) -> None:
-    """Check the wrappers that an RLX server applies, as far as that is possible before anything is made.
-
-    Raises:
-        ConfigError: one of them has to be at the environment itself, or does not exist.
-    """
+    """Check the wrappers that an RLX server applies, as far as that is possible before anything is made."""
     for index, spec in enumerate(wrapper_specs(config)):
         if index >= _num_on_client(config) and (training or not spec.is_training_only):
             try:

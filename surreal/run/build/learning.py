@@ -60,14 +60,7 @@ REPLAY: Recipe[Replay[Any]] = Recipe(
 
 
 def check_replay(config: Config) -> type[Replay[Any]]:
-    """Check the replay's class, its arguments, and what it cannot work with, without building anything.
-
-    Returns:
-        The class.
-
-    Raises:
-        ConfigError: the class is not found, does not fit, or does not go with a setting.
-    """
+    """Check the replay's class, its arguments, and what it cannot work with, without building anything."""
     cls, _ = check(config, REPLAY)
     arguments = replay_arguments(config)
     for key, problem in cls.conflicts(
@@ -83,11 +76,7 @@ def check_replay(config: Config) -> type[Replay[Any]]:
 
 
 def replay_arguments(config: Config) -> dict[str, Any]:
-    """Return the run's settings that the replay's class takes, by the constructor's names: as given, or its defaults.
-
-    Raises:
-        ConfigError: the class is not found, does not fit, or has no such arguments.
-    """
+    """Return the settings that the replay's class takes, by the constructor's names: as given, or its defaults."""
     cls, args = check(config, REPLAY)
     accepted = accepted_names(cls)
     given = {name: value for name, value in _offered(config).items() if name in accepted}
@@ -167,11 +156,7 @@ def _with_own_seed(config: Config, rank: int) -> Config:
 
 
 def build_gradient_learner(config: Config, model: Module, replay: Replay[Any] | None) -> GradientLearner:
-    """Make a learner that can hand its gradients over.
-
-    Raises:
-        ConfigError: it changes the model in other ways.
-    """
+    """Make a learner that can hand its gradients over."""
     check_gradients(config)
     learner = build_learner(config, model, replay)
     if not isinstance(learner, GradientLearner):

@@ -29,9 +29,6 @@ def lockstep_config(config: Config, *, begun_updates: int = 0) -> Config:
         config: config of the run.
         begun_updates: updates of the checkpoint that the interval begins with, 0 without one. The seed comes
             from the run's and this number, so that no interval repeats the random numbers of another.
-
-    Raises:
-        ConfigError: the replay could sample as often as it likes, so the order would be undefined.
     """
     cls, _ = check(config, REPLAY)
     if cls.stream_mode == "window":
@@ -46,11 +43,7 @@ def lockstep_config(config: Config, *, begun_updates: int = 0) -> Config:
 
 
 def gradients_config(config: Config) -> Config:
-    """Return the settings for an agent that computes gradients from its own experience.
-
-    Raises:
-        ConfigError: the replay could sample as often as it likes, so the agent would never act again.
-    """
+    """Return the settings for an agent that computes gradients from its own experience."""
     cls, _ = check(config, REPLAY)
     if cls.hands_out in ("transitions", "sequences"):  # fresh trajectories set their own pace
         _require_ratio(config, "learner.gradients: agents")

@@ -46,12 +46,7 @@ def client_spaces(config: Config) -> EnvSpaces:
 
 
 def build_rlx_pool(config: Config, options: ServerOptions) -> RlxEnvPool:
-    """Make the pool whose environments are sessions.
-
-    Raises:
-        ConfigError: a wrapper is none that a server can apply.
-        EnvError: the environment does not exist.
-    """
+    """Make the pool whose environments are sessions."""
     spaces, learns = client_spaces(config), not options.is_exploiting
     return RlxEnvPool(
         spaces.action,
@@ -69,12 +64,7 @@ def build_rlx_pool(config: Config, options: ServerOptions) -> RlxEnvPool:
 def build_server_settings(
     config: Config, options: ServerOptions, on_metric: MetricSink | None, reader: StateReader | None = None
 ) -> ServerSettings:
-    """Collect what the server is told.
-
-    Raises:
-        ConfigError: a file that is named is missing or empty.
-        RlxServerError: certificate and key are no such things.
-    """
+    """Collect what the server is told."""
     rlx = config.rlx
     return ServerSettings(
         host=rlx.host,
@@ -106,11 +96,7 @@ def _load_tls(config: Config) -> ssl.SSLContext | None:
 
 
 def pages_folder(config: Config) -> Path | None:
-    """Return the folder of the user's pages.
-
-    Raises:
-        ConfigError: there is none.
-    """
+    """Return the folder of the user's pages."""
     if config.rlx.pages is None:
         return None
     folder = Path(config.rlx.pages)
@@ -120,11 +106,7 @@ def pages_folder(config: Config) -> Path | None:
 
 
 def demo_folder() -> Path:
-    """Find the JavaScript client and its example: inside the package, or next to it in a checkout.
-
-    Raises:
-        ConfigError: they were not installed.
-    """
+    """Find the JavaScript client and its example: inside the package, or next to it in a checkout."""
     package = Path(surreal.__file__).resolve().parent
     for folder in (package / "rlx" / "demo", package.parent / "clients" / "js"):
         if (folder / "example" / "index.html").exists():

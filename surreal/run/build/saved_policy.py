@@ -71,9 +71,6 @@ def policy_file(source: str | os.PathLike[str]) -> str:
     """Return the file to read: of a run (folder, name or id), the best policy, or else the newest checkpoint.
 
     Any other path or URL is given back as it is.
-
-    Raises:
-        CheckpointError: the folder has neither.
     """
     path = os.fspath(source)
     if os.path.isfile(path):
@@ -102,11 +99,7 @@ def _read_config(path: str, metadata: Mapping[str, Any], *, trust: bool) -> Conf
 
 
 def policy_tensors(checkpoint: Checkpoint) -> dict[str, Tensor]:
-    """Return the model's parameters in a checkpoint of either kind.
-
-    Raises:
-        CheckpointError: it is neither a policy nor a learner's checkpoint.
-    """
+    """Return the model's parameters in a checkpoint of either kind."""
     kind = checkpoint.metadata.get("kind")
     if kind not in _KINDS:
         raise CheckpointError(f"{checkpoint.path} is neither a policy nor a learner's checkpoint of Surreal")

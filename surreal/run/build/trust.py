@@ -33,11 +33,7 @@ def imports_of(config: Config) -> Iterator[tuple[str, str]]:
 
 
 def trusted_config(config: Config, what: str, *, trust: bool) -> Config:
-    """Return the configuration, without its `python_path` unless the user trusts it.
-
-    Raises:
-        ConfigError: it names code outside of Surreal.
-    """
+    """Return the configuration, without its `python_path` unless the user trusts it."""
     if trust:
         return config
     if named := [f"{value} ({key})" for key, value in imports_of(config)]:

@@ -31,14 +31,9 @@ class EvaluationSlot:
     """One environment of a round.
 
     Attributes:
-        seeds: seeds of its episodes.
-        scores: scores of those that were played.
-        leaves: leaves of the newest observation.
         mask: [mask_width] actions that are legal.
-        has_mask: whether the environment has a mask of legal actions.
         length: env steps of the running episode.
         player: player of a game of several, who is to act; else 0.
-        is_first: whether that one has not acted yet in this episode.
     """
 
     index: int
@@ -70,11 +65,7 @@ class EvaluationSlot:
         return self.player not in self._acted
 
     def next_episode(self) -> None:
-        """Begin the next episode.
-
-        Raises:
-            EnvError: as `Evaluator.play`.
-        """
+        """Begin the next episode."""
         while True:
             self.length = 0
             self._acted.clear()

@@ -117,11 +117,7 @@ def prepare(options: RunOptions) -> PreparedRun:
 
 
 def _resumed_folder(options: RunOptions) -> Path | None:
-    """Find the folder of the resumed run; None if it may be only in other places, which a preset or file names.
-
-    Raises:
-        ConfigError: no run is named, or no run has this name.
-    """
+    """Find the folder of the resumed run; None if it may be only in other places, which a preset or file names."""
     if options.run_dir is not None:
         return options.run_dir
     if options.run is None:
@@ -138,12 +134,7 @@ def check_apart(
     resumed: Path | None = None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Check classes, their arguments and environments, and whether a run can be resumed, in another process.
-
-    Raises:
-        ConfigError: the check found a problem.
-        StoppedError: `should_stop` was true.
-    """
+    """Check classes, their arguments and environments, and whether a run can be resumed, in another process."""
     arguments = [*(["--resume", str(resumed)] if resumed else []), "--", source, *overrides]
     with tempfile.TemporaryDirectory(prefix="surreal-check-") as folder:
         console = Path(folder) / "console"
@@ -162,11 +153,7 @@ def check_apart(
 
 
 def check_only(options: RunOptions) -> str:
-    """Check in this process, for `surreal run --check`; returns a sentence that says so.
-
-    Raises:
-        SurrealError: the run is not possible.
-    """
+    """Check in this process, for `surreal run --check`; returns a sentence that says so."""
     from surreal.run.lockstep.check import check_run
 
     prepared = prepare(options)

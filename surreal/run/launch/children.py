@@ -39,11 +39,7 @@ def make_children(
     config_path: Path,
     offline: Path | None = None,
 ) -> list[Child]:
-    """Make all children of a run, in the order of their start; nothing starts here.
-
-    Raises:
-        ConfigError: the port of the RLX servers is taken.
-    """
+    """Make all children of a run, in the order of their start; nothing starts here."""
     learner = [*common, *(() if offline is None else ("--offline", str(offline.absolute())))]
     arguments: dict[Role, Callable[[int], Sequence[str]]] = {
         LEARNER: lambda _: learner,
@@ -67,11 +63,7 @@ def rlx_arguments(
     owner: str,
     config_path: Path,
 ) -> Mapping[Role, Callable[[int], list[str]]]:
-    """Take a port, and make the arguments of RLX servers, clients and environment programs by their numbers.
-
-    Raises:
-        ConfigError: the port is taken.
-    """
+    """Take a port, and make the arguments of RLX servers, clients and environment programs by their numbers."""
     port = _reserve_port(config, stack, owner)
     url = server_url(config, port)
     say(f"environments connect to {url}")

@@ -28,11 +28,10 @@ from surreal.base.system.command_line import read_command_line
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.telemetry.collector import Collector
 from surreal.run.launch.starting import Process, Spawner
-from surreal.run.observers.feeding import STATE_NAME
+from surreal.run.observers.making import STATE_NAME
 from surreal.run.process import registry
 from surreal.run.process.arguments import DEFAULT_REDIS, REDIS_VARIABLE
-from surreal.run.process.interrupts import set_at_signals
-from surreal.run.process.liveness.lifeline import follow_parent
+from surreal.run.process.interrupts import follow_parent, set_at_signals
 
 logger = logging.getLogger(__name__)
 

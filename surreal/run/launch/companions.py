@@ -142,11 +142,7 @@ class Companions:
 
 
 def server_of(config: Config) -> str:
-    """Return the address at which an app's programs find their server.
-
-    Raises:
-        ConfigError: the configuration does not name it.
-    """
+    """Return the address at which an app's programs find their server."""
     if config.relaax_rlx_server.bind is not None:
         return config.relaax_rlx_server.bind
     if not config.rlx.port:

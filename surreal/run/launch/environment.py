@@ -27,8 +27,7 @@ import typer
 from surreal.base.system.command_line import read_command_line
 from surreal.rlx.client.options import TOKEN_VARIABLE, find_token
 from surreal.run.process.ending import print_error
-from surreal.run.process.interrupts import release_checkpoint_signal, set_at_signals
-from surreal.run.process.liveness.lifeline import follow_parent
+from surreal.run.process.interrupts import follow_parent, release_checkpoint_signal, set_at_signals
 
 _POLL_S = 0.05
 _SHELLS = ("sh", "bash", "dash")

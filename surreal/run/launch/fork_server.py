@@ -50,11 +50,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 class _Leave:
-    """Ends the process after all other exit handlers: tearing torch down would take half a second.
-
-    Attributes:
-        code: exit code; 1 if an exception ends the process.
-    """
+    """Ends the process after all other exit handlers: tearing torch down would take half a second."""
 
     code = 1
 

@@ -36,11 +36,11 @@ from surreal.run.process.liveness.claims import Claim, take_over
 from surreal.run.process.roles import NormalEnd
 from surreal.run.process.run_folder import last_metric
 from surreal.run.view.live.child_warnings import ChildWarnings
-from surreal.run.view.live.describe import describe_drain
 from surreal.run.view.live.progress import Display
+from surreal.run.view.live.text import describe_drain
 from surreal.run.view.live.trend import RunLimits
-from surreal.run.view.outcome import RunOutcome
 from surreal.run.view.reader import RunReader, RunTracker
+from surreal.run.view.run_view import RunOutcome
 
 logger = logging.getLogger(__name__)
 
@@ -167,13 +167,7 @@ class Launcher:
             self._say("the replay is empty: it is filled again before learning continues")
 
     def _register(self, servers: RunServers, claim: Claim) -> None:
-        """Claim the run and register its configuration.
-
-        Raises:
-            BusyError: the run has a launcher.
-            ConfigError: the run is finished, and is not resumed.
-            ContractError: live processes of the run agreed on something else.
-        """
+        """Claim the run and register its configuration."""
         if holder := claim.try_take():
             raise BusyError(
                 f"run {self.run!r} is alive: its launcher is {holder}; "

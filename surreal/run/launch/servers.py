@@ -61,11 +61,7 @@ class RunServers:
         self.parameter_client = self._connect(config.redis.parameter_address)
 
     def keep(self) -> None:
-        """Restart the run's own server if it died.
-
-        Raises:
-            RedisUnavailableError: it died too often.
-        """
+        """Restart the run's own server if it died."""
         if self._keeper is not None:
             self._keeper.keep()
 

@@ -17,8 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from surreal.run.process.interrupts import checkpoint_signal_held
-from surreal.run.process.liveness.lifeline import child_environment
+from surreal.run.process.interrupts import checkpoint_signal_held, child_environment
 
 logger = logging.getLogger(__name__)
 

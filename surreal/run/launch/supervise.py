@@ -98,11 +98,7 @@ class Supervision:
             self._start(child)
 
     def poll(self) -> str | None:
-        """Look at the children once and restart those that are due.
-
-        Returns:
-            Why the run cannot continue (a child failed, died too often, or has finished the run), or None.
-        """
+        """Look at the children once and restart those that are due; returns why the run cannot continue, or None."""
         for child in self.children:
             if child.restart_at_s is not None and time.monotonic() >= child.restart_at_s:
                 child.restart_at_s = None
@@ -139,11 +135,7 @@ class Supervision:
         hanging: Container[int] = (),
         on_wait: Callable[[Sequence[Child]], object] = lambda _: None,
     ) -> str | None:
-        """Stop all children role by role, in the order of the table; see `stop`.
-
-        Returns:
-            The problem of a child whose end is that of the run, or None.
-        """
+        """Stop all children role by role, in the order of the table; returns the problem that is the run's, or None."""
         problems: dict[str, str] = {}
         for order in sorted({child.role.drain_order for child in self.children}):
             mine = [child for child in self.children if child.role.drain_order == order]
@@ -159,11 +151,7 @@ class Supervision:
         hanging: Container[int] = (),
         on_wait: Callable[[Sequence[Child]], object] = lambda _: None,
     ) -> dict[str, str]:
-        """Ask children to drain, wait up to the timeouts of their roles, and kill the rest.
-
-        Returns:
-            Problems by the names of children that did not end by themselves with exit code 0.
-        """
+        """Ask children to drain, wait up to their roles' timeouts, and kill the rest; returns the problems by name."""
         for child in mine:
             child.restart_at_s = None
             if child.process is not None and child.process.poll() is None:

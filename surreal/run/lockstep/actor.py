@@ -32,9 +32,6 @@ class Actor:
         on_episode: called with return, length and environment of each episode.
         shards: where experience goes; None: to the run's replay.
         pool: pool of sessions, which come and go; None: the configuration's environments.
-
-    Attributes:
-        model: acts, with the parameters that the listener loaded last.
     """
 
     def __init__(
@@ -89,10 +86,6 @@ class Actor:
                 return
 
     def end(self) -> None:
-        """Cut the episodes under way, and send what is left.
-
-        Raises:
-            ReplayFullError: it was not taken.
-        """
+        """Cut the episodes under way, and send what is left."""
         if not self.sender.close():
             raise ReplayFullError("the replay did not take the last experience before a checkpoint", waited_s=0.0)

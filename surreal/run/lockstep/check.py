@@ -54,14 +54,7 @@ def check_run(config: Config, *, resumed: Path | None = None, is_here: bool = Tr
 
 
 def check_parts(config: Config, *, resumed: Path | None = None, is_here: bool = True) -> EnvSpaces:
-    """Make environment, model, replay and learner, with all of their settings, and what they are to begin with.
-
-    Returns:
-        The environment's spaces.
-
-    Raises:
-        SurrealError: something cannot be found or made.
-    """
+    """Make environment, model, replay and learner, with all of their settings, and what they are to begin with."""
     check_names(config)
     if is_here:
         check_machine(config)
@@ -91,9 +84,6 @@ def try_update(config: Config, spaces: EnvSpaces | None = None) -> None:
     """Act on random rows, and learn from them once; torch's global generator stays unchanged.
 
     Without an observation space, nothing is tried.
-
-    Raises:
-        SurrealError: a class of the run does not take them.
     """
     config = _on_cpu(config)
     spaces = find_spaces(config) if spaces is None else spaces
@@ -184,11 +174,7 @@ def _own_checkpoint(config: Config, run_dir: Path) -> Checkpoint | None:
 
 
 def _check_restore(config: Config, restore: str) -> None:
-    """Check that the run can begin with `checkpoint.restore`.
-
-    Raises:
-        ConfigError: it cannot be read, or does not fit.
-    """
+    """Check that the run can begin with `checkpoint.restore`."""
     try:
         _check_fits(config, open_checkpoint(policy_file(restore)))
     except (CheckpointError, ContractError) as error:

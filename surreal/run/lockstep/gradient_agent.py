@@ -56,10 +56,6 @@ class GradientAgent:
         on_episode: called with return, length and environment of each episode, on the agent's thread.
         threads: one of them takes the agent's turns.
         pool: pool of sessions; None: the configuration's environments.
-
-    Raises:
-        StoppedError: the process is to stop.
-        SurrealError: something cannot be made.
     """
 
     def __init__(
@@ -127,12 +123,7 @@ class GradientAgent:
         return sent["gradients/wait_s_total"] + buffered["agent/gradient_wait_s_total"]
 
     def turn(self) -> None:
-        """Act, and compute the gradients that this allows; a thread's body.
-
-        Raises:
-            StoppedError: the process is to stop.
-            SurrealError: the servers cannot be reached.
-        """
+        """Act, and compute the gradients that this allows; a thread's body."""
         self._actor.act(self._check_stop)
         self._intake.take_in()
         while (batch := self._intake.next_batch()) is not None:
@@ -173,9 +164,6 @@ class GradientSession:
 
     Args:
         pool: pool of a server's sessions, which one agent plays; None: each agent has its own environments.
-
-    Raises:
-        StoppedError, SurrealError: as from `GradientAgent`.
     """
 
     def __init__(self, process: RoleProcess, stack: ExitStack, pool: EnvPool | None = None) -> None:
@@ -218,9 +206,6 @@ class GradientSession:
 
         Args:
             checks: called now and then; what they raise ends it.
-
-        Raises:
-            SurrealError: what ended an agent.
         """
         for place, agent in enumerate(self._agents):
             self._threads.spawn(str(place), agent.turn)

@@ -41,9 +41,6 @@ class LockstepLearner(LearnerSession):
 
     Attributes:
         has_reached_goal: whether `score` ended the interval.
-
-    Raises:
-        SurrealError: something cannot be made.
     """
 
     def __init__(
@@ -74,12 +71,7 @@ class LockstepLearner(LearnerSession):
         return build_learner(self.config, model, replay), replay, SteppedIntake(replay)
 
     def begin(self) -> None:
-        """Continue from the checkpoint, and make the agents.
-
-        Raises:
-            CheckpointError: the checkpoint cannot be used.
-            SurrealError: something cannot be made.
-        """
+        """Continue from the checkpoint, and make the agents."""
         self.checkpoints.restore(is_resumed=self._is_resumed)
         if self._begun_updates and self.learner.updates != self._begun_updates:
             raise CheckpointError(

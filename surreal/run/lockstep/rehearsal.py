@@ -49,13 +49,6 @@ class Rehearsal:
     Args:
         config: config of the run, made small by `small_config` or `smallest_config`.
         pool: environments to act in, which the stack closes; None: the configuration's.
-
-    Attributes:
-        model: acts and learns.
-        learner: reads its metrics at each update.
-
-    Raises:
-        SurrealError: something cannot be made.
     """
 
     def __init__(self, config: Config, stack: ExitStack, pool: EnvPool | None = None) -> None:

@@ -15,7 +15,7 @@ from surreal.run.build.learning import build_checkpoints
 from surreal.run.lockstep.learner import LockstepLearner
 from surreal.run.process.ending import Counts
 from surreal.run.process.role import RoleProcess
-from surreal.run.session.waiting import LearnerLimits
+from surreal.run.session.intake import LearnerLimits
 
 logger = logging.getLogger(__name__)
 
@@ -42,11 +42,7 @@ class LockstepSession:
         self._stack = stack.enter_context(ExitStack())
 
     def begin(self) -> None:
-        """Restore, and make what the first interval needs.
-
-        Raises:
-            SurrealError: something cannot be made, or the checkpoint cannot be used.
-        """
+        """Restore, and make what the first interval needs."""
         _use_deterministic_algorithms()
         first = self._next(is_resumed=self.process.arguments.resume)
         for meter, total in zip(self._rates, first.counts()[:2], strict=True):
@@ -59,12 +55,7 @@ class LockstepSession:
         telemetry.watch(version=lambda: self.counts().version, global_step=lambda: self.counts().env_steps)
 
     def run(self) -> None:
-        """Run interval after interval until the run ends.
-
-        Raises:
-            StoppedError: the process is to stop.
-            SurrealError: what ended the run.
-        """
+        """Run interval after interval until the run ends."""
         while not self._run_interval():
             self._next(is_resumed=True)
         self.process.telemetry.step()  # hears why the run ends, which without a launcher is the result's reason

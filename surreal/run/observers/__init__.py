@@ -7,6 +7,6 @@ from surreal.run.observers.callback import Callback as Callback
 from surreal.run.observers.files import ConsoleSink as ConsoleSink
 from surreal.run.observers.files import CsvSink as CsvSink
 from surreal.run.observers.files import MetricSink as MetricSink
+from surreal.run.observers.files import MlflowSink as MlflowSink
 from surreal.run.observers.files import Numbers as Numbers
-from surreal.run.observers.trackers import MlflowSink as MlflowSink
-from surreal.run.observers.trackers import WandbSink as WandbSink
+from surreal.run.observers.files import WandbSink as WandbSink

@@ -1,17 +1,133 @@
-"""Makes the callbacks and sinks that a configuration names."""
+"""Makes the callbacks and sinks that a configuration names, and feeds sinks with the metrics of a run's file."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from surreal.base.system.files import write_whole
 from surreal.config import Config, accepted_names, check_args, import_class
 from surreal.config.schema.fields import ClassSection
+from surreal.distributed.telemetry.render import METRICS_PATH
 from surreal.run.observers.callback import Callback, Callbacks
-from surreal.run.observers.feeding import SinkFeeder
-from surreal.run.observers.files import MetricSink
+from surreal.run.observers.files import MetricSink, Numbers
+
+logger = logging.getLogger(__name__)
+
+STATE_NAME = "sinks.json"
+#: Read at once, bytes.
+_BLOCK_BYTES = 1 << 20
+#: How long a sink that failed is left alone, s.
+_PAUSE_S = 10.0
+
+
+class SinkFeeder:
+    """Feeds sinks; `step` again and again, in one thread.
+
+    Args:
+        makers: makers of the sinks, by the names of their classes; each is called when there is something to hand over
+            first, since one may take seconds. None leaves a sink to another process.
+    """
+
+    def __init__(
+        self,
+        run_dir: Path,
+        makers: Sequence[tuple[str, Callable[[], MetricSink] | None]],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._path, self._state = run_dir / METRICS_PATH, run_dir / STATE_NAME
+        self._names = [name for name, _ in makers]
+        self._makers = [make for _, make in makers]
+        self._clock = clock
+        self._sinks: list[MetricSink | None] = [None] * len(makers)
+        self._done = self._load()
+        self._paused_until = [-float("inf")] * len(makers)
+        self._trouble = [""] * len(makers)
+
+    def step(self) -> bool:
+        """Hand over what has come; returns whether there may be more at once."""
+        has_more = [self._feed(place) for place in range(len(self._names))]
+        return any(has_more)
+
+    def close(self, timeout_s: float = 10.0) -> None:
+        """Hand over the rest, and close the sinks; one that fails now has missed it."""
+        deadline = self._clock() + timeout_s
+        self._paused_until = [-float("inf")] * len(self._names)
+        while self.step() and self._clock() < deadline:
+            pass
+        for place, sink in enumerate(self._sinks):
+            try:
+                if sink is not None:
+                    sink.close()
+            except Exception as error:
+                logger.warning("sink %s was not closed: %s", self._names[place], error)
+            self._sinks[place] = None
+
+    def _feed(self, place: int) -> bool:
+        make = self._makers[place]
+        if make is None or self._clock() < self._paused_until[place]:
+            return False
+        numbers, end = self._read(self._done[place])
+        if end == self._done[place]:
+            return False
+        try:
+            sink = self._sinks[place] = self._sinks[place] or make()
+            if numbers:
+                sink.write(numbers)
+        except Exception as error:
+            self._paused_until[place] = self._clock() + _PAUSE_S
+            if self._trouble[place] != str(error):
+                logger.warning("sink %s failed, and is tried again: %s", self._names[place], error)
+                self._trouble[place] = str(error)
+            return False
+        if self._trouble[place]:
+            logger.info("sink %s takes metrics again", self._names[place])
+            self._trouble[place] = ""
+        self._done[place] = end
+        self._save()
+        return True
+
+    def _read(self, start: int) -> tuple[list[Numbers], int]:
+        """Read whole lines from a place in the file; returns what they say, and the place after them."""
+        try:
+            with self._path.open("rb") as file:
+                file.seek(start)
+                block = file.read(_BLOCK_BYTES)
+        except OSError:
+            return [], start
+        whole = block[: block.rfind(b"\n") + 1]
+        found = [_parse(line) for line in whole.splitlines()]
+        return [each for each in found if each is not None], start + len(whole)
+
+    def _load(self) -> list[int]:
+        try:
+            kept: dict[str, Any] = json.loads(self._state.read_text(encoding="utf-8"))
+            return [int(kept.get(f"{place}: {name}", 0)) for place, name in enumerate(self._names)]
+        except (OSError, ValueError, TypeError, AttributeError):
+            return [0] * len(self._names)
+
+    def _save(self) -> None:
+        done = {f"{place}: {name}": self._done[place] for place, name in enumerate(self._names)}
+        try:
+            write_whole(self._state, json.dumps(done), is_synced=False)
+        except OSError as error:
+            logger.debug("%s was not written: %s", self._state, error)
+
+
+def _parse(line: bytes) -> Numbers | None:
+    try:
+        record = json.loads(line)
+        values = {name: float(value) for name, value in record["metrics"].items()}
+        return Numbers(float(record["time"]), str(record["process"]), int(record["step"]), values)
+    except (ValueError, KeyError, TypeError, AttributeError):  # histograms, or a line of another program
+        return None
+
 
 T = TypeVar("T")
 
@@ -20,11 +136,7 @@ _OFFERED = ("run", "process", "run_dir", "seed")
 
 
 def check_observers(config: Config) -> None:
-    """Check what a configuration names, without making anything.
-
-    Raises:
-        ConfigError: a class is not found, does not fit, or has no such arguments.
-    """
+    """Check what a configuration names, without making anything."""
     for place, settings in enumerate(config.callbacks):
         _find(config, f"callbacks.{place}", settings, Callback)
     for place, settings in enumerate(config.sinks):
@@ -37,11 +149,7 @@ def check_observers(config: Config) -> None:
 
 
 def make_callbacks(config: Config, **offered: Any) -> Callbacks:
-    """Make the callbacks of a process.
-
-    Raises:
-        ConfigError: one cannot be made.
-    """
+    """Make the callbacks of a process."""
     found = enumerate(config.callbacks)
     return Callbacks([_make(config, f"callbacks.{place}", settings, Callback, offered) for place, settings in found])
 

@@ -246,11 +246,7 @@ class RankPlace:
 
 
 def read_place(variables: Mapping[str, str]) -> RankPlace | None:
-    """Read the place of this process; None if there are no other ranks.
-
-    Raises:
-        ConfigError: a variable is missing or not a number.
-    """
+    """Read the place of this process; None if there are no other ranks."""
     if "RANK" not in variables or variables.get("WORLD_SIZE", "1") == "1":
         return None
     missing = [name for name in _NEEDED if not variables.get(name)]

@@ -34,11 +34,7 @@ _CLOCK_SLACK_S = 2.0
 
 
 class RunOverError(ConfigError):
-    """A command needs a run in progress, and this one has ended.
-
-    Attributes:
-        folder: folder of the run.
-    """
+    """A command needs a run in progress, and this one has ended."""
 
     def __init__(self, folder: RunFolder) -> None:
         name = folder.path.name
@@ -128,12 +124,7 @@ def find_run(run: str | None, *, address: str | None, run_dir: Path | None, must
 
 
 def find_address(run: str | None, *, address: str | None, run_dir: Path | None) -> tuple[str, str | None]:
-    """Find the address of a run's Redis, and the run's id if it is known; arguments as in `find_run`.
-
-    Raises:
-        ConfigError: there is no such run.
-        RunOverError: the run has ended.
-    """
+    """Find the address of a run's Redis, and the run's id if it is known; arguments as in `find_run`."""
     address = address or os.environ.get(ADDRESS_VARIABLE)
     if address is not None:
         folder = None if run is None and run_dir is None else named_folder(run_dir or run)
@@ -148,11 +139,7 @@ def find_address(run: str | None, *, address: str | None, run_dir: Path | None) 
 
 
 def make_client(address: str, run: str, **options: Any) -> RedisClient:
-    """Make a client of a run, with options of `RedisClient`.
-
-    Raises:
-        ConfigError: the address or the run's id is invalid.
-    """
+    """Make a client of a run, with options of `RedisClient`."""
     from surreal.distributed.connection.client import RedisClient  # completion and lists of folders do not need it
 
     try:

@@ -1,17 +1,28 @@
-"""Signals: the first Ctrl-C asks for a drain, the second SIGINT or SIGTERM hurries it, the third ends it at once.
+"""Ends of a process from outside: signals, the end of its launcher, and an output that was closed.
 
-Role processes only drain: the process that started them limits the time. The launcher counts.
+The first Ctrl-C asks for a drain, the second SIGINT or SIGTERM hurries it, the third ends it at once. Role processes
+only drain: the process that started them limits the time. The launcher counts.
+
+A role process ends with the launcher that started it, however that ends. The launcher names itself in an environment
+variable. When it is gone, its child gets SIGTERM and drains, as far as Redis is still there. A child that takes too
+long ends itself.
 """
 
 from __future__ import annotations
 
 import _thread
+import errno
+import os
 import signal
+import sys
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from types import FrameType
+from typing import TextIO
 
+from surreal.base.system.process import die_with_parent
 from surreal.run.process.ending import Ending, ExitCode
 
 #: Signals that ask a process to end.
@@ -22,10 +33,9 @@ CHECKPOINT_SIGNAL = signal.SIGUSR1
 
 
 def set_at_signals(stop: threading.Event, *, is_abortable: bool = False) -> Sequence[signal.Signals]:
-    """Set an event at SIGINT, SIGTERM and SIGHUP; if it is abortable, the third SIGINT raises KeyboardInterrupt.
+    """Set an event at SIGINT, SIGTERM and SIGHUP; returns the signals so far, a list that grows.
 
-    Returns:
-        The signals so far; the list grows.
+    If it is abortable, the third SIGINT, and any after it, raises KeyboardInterrupt.
     """
     come: list[signal.Signals] = []
 
@@ -97,7 +107,6 @@ class Interrupts:
 
     Attributes:
         ending: why the run must end, from the first request; None without one.
-        checkpoint_request: whether a checkpoint was asked for.
     """
 
     def __init__(self) -> None:
@@ -148,3 +157,110 @@ class Interrupts:
         self._count += 1
         if self._count == _KILLING_COUNT:
             raise KeyboardInterrupt
+
+
+PARENT_VARIABLE = "SURREAL_PARENT_PID"
+
+#: Processes of a run share the cores: more threads in each would only wait for each other. If a process has several
+#: anyway, waiting threads must not spin: two spinning threads made updates five times slower next to another process.
+_SHARED_CORES = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
+_GRACE_S = 15.0
+_POLL_INTERVAL_S = 0.5
+
+
+def child_environment(added: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of a child that must end with this process."""
+    return {**_SHARED_CORES, **os.environ, PARENT_VARIABLE: str(os.getpid()), **added}
+
+
+def follow_parent() -> None:
+    """End with the launcher, if one started this process; called after signal handlers are installed."""
+    # Removed, because this process's children have another parent.
+    text = os.environ.pop(PARENT_VARIABLE, "")
+    if not text.isdigit():
+        return
+    parent = int(text)
+    die_with_parent(signal.SIGTERM, parent_pid=parent)
+    threading.Thread(target=_end_for_good, args=(parent,), name="lifeline", daemon=True).start()
+
+
+def _end_for_good(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(_POLL_INTERVAL_S)
+    time.sleep(_GRACE_S)
+    os._exit(1)
+
+
+_CLOSED = frozenset({errno.EPIPE, errno.EIO, errno.EBADF})
+
+
+class Output:
+    """A stream that never raises: the first failure is reported, and later output is dropped; for any thread.
+
+    Args:
+        on_failure: called once with the reason, on the writing thread.
+    """
+
+    def __init__(self, stream: TextIO, on_failure: Callable[[str], object]) -> None:
+        self._stream = stream
+        self._on_failure = on_failure
+        self.is_closed = False
+
+    @property
+    def encoding(self) -> str:
+        return self._stream.encoding
+
+    def write(self, text: str) -> int:
+        """Write, or drop the text."""
+        if not self.is_closed:
+            try:
+                return self._write(text)
+            except (OSError, ValueError) as error:
+                self._fail(error)
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush, or drop the buffer."""
+        if not self.is_closed:
+            try:
+                self._stream.flush()
+            except (OSError, ValueError) as error:
+                self._fail(error)
+
+    def isatty(self) -> bool:
+        return not self.is_closed and self._stream.isatty()
+
+    def fileno(self) -> int:
+        return self._stream.fileno()
+
+    def _write(self, text: str) -> int:
+        try:
+            return self._stream.write(text)
+        except UnicodeEncodeError as error:  # the terminal lacks a character
+            self._stream.write(text.encode(error.encoding, "replace").decode(error.encoding))
+            return len(text)
+
+    def _fail(self, error: Exception) -> None:
+        if self.is_closed:
+            return
+        self.is_closed = True
+        _discard(self._stream)
+        is_gone = not isinstance(error, OSError) or error.errno in _CLOSED
+        self._on_failure("its output was closed" if is_gone else f"its output cannot be written: {error}")
+
+
+def flush_output() -> None:
+    """Flush stdout and stderr for the last time; drop what cannot be written."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            _discard(stream)
+
+
+def _discard(stream: TextIO) -> None:
+    """Redirect a stream to nowhere, so that its buffer does not fail again at exit."""
+    with suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)

@@ -91,12 +91,7 @@ def plain_config(config: Config) -> dict[str, Any]:
 
 
 def stored_config(client: RedisClient, overrides: Sequence[str] = ()) -> Config:
-    """Read the configuration that is registered for the run, with overrides for this process.
-
-    Raises:
-        ConfigError: no process has registered the run, or an override is wrong.
-        ContractError: a version of Surreal whose format differs has registered it.
-    """
+    """Read the configuration that is registered for the run, with overrides for this process."""
     return decode_config(client, _stored(client), overrides)
 
 
@@ -114,13 +109,7 @@ def decode_config(client: RedisClient, value: bytes, overrides: Sequence[str] = 
 
 
 def wait_for_config(client: RedisClient, overrides: Sequence[str], stop: threading.Event) -> Config:
-    """Wait for the configuration of the run's launcher or learner.
-
-    Raises:
-        ConfigError: an override is wrong.
-        ContractError: a version of Surreal whose format differs has registered it.
-        StoppedError: `stop` was set meanwhile.
-    """
+    """Wait for the configuration of the run's launcher or learner."""
     notice = WaitNotice(logger)
     while True:
         stored = _parse(client.retry(lambda: _stored(client), what="look for the run", stop=stop))
@@ -217,11 +206,7 @@ def _may_be_refused(registrant: Registrant) -> Iterator[None]:
 
 
 def require_fresh(client: RedisClient, policy: str, parameter_client: RedisClient | None = None) -> None:
-    """Refuse to continue a finished run by accident.
-
-    Raises:
-        ConfigError: the run has parameters in Redis, but no process of it is alive.
-    """
+    """Refuse to continue a finished run by accident."""
     parameters = parameter_client or client
     if parameters.redis.hexists(parameters.policy_keys(policy).params, "version") and not live_processes(client):
         raise ConfigError(

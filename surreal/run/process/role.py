@@ -47,9 +47,8 @@ from surreal.run.process import registry
 from surreal.run.process.arguments import DEFAULT_REDIS, RoleArguments
 from surreal.run.process.ending import Ending, ExitCode, error_line, exit_code_of, is_expected, print_error
 from surreal.run.process.finding import make_client
-from surreal.run.process.interrupts import CheckpointRequest, set_at_signals
+from surreal.run.process.interrupts import CheckpointRequest, follow_parent, set_at_signals
 from surreal.run.process.liveness.claims import Claim, stay, take_first_free, take_over
-from surreal.run.process.liveness.lifeline import follow_parent
 from surreal.run.process.liveness.watchdog import make_watchdog
 from surreal.run.process.roles import AGENT, LEARNER, RLX_SERVER, RandomStream, Role, refusal_of
 from surreal.run.process.run_folder import RunFolder
@@ -61,16 +60,12 @@ class RoleProcess:
     """The process as the body of its role sees it: configuration, clients, telemetry, and when to stop.
 
     Attributes:
-        callbacks: the user's callbacks.
         client: the run's Redis: configuration, heartbeats, log.
-        index: number of this process among those of its role.
-        signals: signals that asked it to end, so far.
         replay: replay servers; the same as `client` unless others are named.
         parameter_client: parameter server; the same as `client` unless another is named.
         checkpoint_request: whether SIGUSR1 asked for a checkpoint.
         stop: set by SIGTERM, SIGINT, and (without a launcher) the run's stop key.
         startup: times of the start; the body marks them.
-        rank: among a learner's ranks; 0 for a single process and other roles.
     """
 
     def __init__(

@@ -222,11 +222,7 @@ COMPONENTS: dict[str, frozenset[Part]] = {
 
 
 def parts_of(words: Collection[str]) -> frozenset[Part]:
-    """Return the parts that components ask for; everything if there are none.
-
-    Raises:
-        ConfigError: a word is no longer a component.
-    """
+    """Return the parts that components ask for; everything if there are none."""
     if "wsproxy" in words:
         raise ConfigError("wsproxy is no longer a component: an rlx-server speaks WebSocket itself", key="wsproxy")
     return frozenset().union(*(COMPONENTS[word] for word in words)) if words else COMPONENTS["all"]

@@ -71,11 +71,7 @@ class RunFolder:
         return self.path / CONFIG_NAME
 
     def require_new(self) -> None:
-        """Refuse a folder that holds a run.
-
-        Raises:
-            ConfigError: it holds one.
-        """
+        """Refuse a folder that holds a run."""
         if self.config_path.exists():
             raise ConfigError(
                 f"{self.path} holds a run already; --resume continues it, --run NAME or --run-dir DIR begins another",
@@ -116,11 +112,7 @@ class RunFolder:
                     path.rmdir()
 
     def begin(self, config: Config, run: str, started: float) -> None:
-        """Record that a run begins or is resumed here; nothing can refuse it after this.
-
-        Raises:
-            FolderError: it cannot be written.
-        """
+        """Record that a run begins or is resumed here; nothing can refuse it after this."""
         text = to_yaml(config)
         self.earlier_s = time_so_far(self.path)
         self._write(RUN_NAME, f"{run}\n")
@@ -130,20 +122,12 @@ class RunFolder:
         self._write(CONFIG_NAME, text, is_secret=bool(_PASSWORD.search(text)))
 
     def write_address(self, address: str, run: str) -> None:
-        """Write the address of the run's Redis and the run's id; only this user may read it, because of passwords.
-
-        Raises:
-            FolderError: it cannot be written.
-        """
+        """Write the address of the run's Redis and the run's id; only this user may read it, because of passwords."""
         self._address = f"{address}\n{run}\n"
         self._write(ADDRESS_NAME, self._address, is_secret=True)
 
     def write_result(self, result: Mapping[str, Any]) -> None:
-        """Write how the run ended; on a full disk, overwrite what `begin` wrote.
-
-        Raises:
-            FolderError: it cannot be written.
-        """
+        """Write how the run ended; on a full disk, overwrite what `begin` wrote."""
         text = _json(result)
         try:
             self._write(RESULT_NAME, text)

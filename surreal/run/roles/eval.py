@@ -94,11 +94,7 @@ class EvaluationSession:
         return True
 
     def score_newest(self) -> bool:
-        """Play a round with the newest parameters now, even if they have a score; returns whether they reach the goal.
-
-        Raises:
-            StoppedError: the process is to stop.
-        """
+        """Play a round with the newest parameters, even if they have a score; returns whether they reach the goal."""
         return self._update() and self.model.version > 0 and self._play_and_record()
 
     def _play_and_record(self) -> bool:

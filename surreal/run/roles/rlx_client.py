@@ -31,8 +31,7 @@ from surreal.rlx.client.options import TOKEN_VARIABLE, find_token
 from surreal.rlx.client.training import at_show_signal
 from surreal.run.process.arguments import Debug, Level, server_address
 from surreal.run.process.ending import print_error
-from surreal.run.process.interrupts import set_at_signals
-from surreal.run.process.liveness.lifeline import follow_parent
+from surreal.run.process.interrupts import follow_parent, set_at_signals
 from surreal.run.process.roles import RLX_CLIENT
 
 

@@ -10,6 +10,7 @@ policy, with neither a run nor Redis.
 from __future__ import annotations
 
 import logging
+import resource
 import sys
 import threading
 from collections.abc import Sequence
@@ -25,25 +26,23 @@ from surreal.agent import AgentLoop
 from surreal.base.errors import ConfigError, StoppedError
 from surreal.base.system.logs import setup_logging
 from surreal.base.system.process import keep_freed_memory
-from surreal.config import add_python_path
+from surreal.config import Config, add_python_path
 from surreal.config.loading import from_plain
 from surreal.rlx.client.transport import parse_address
 from surreal.rlx.pool.pool import RlxEnvPool
 from surreal.rlx.server.server import RlxServer
-from surreal.rlx.server.settings import StatusSource
+from surreal.rlx.server.settings import MetricSink, StatusSource, is_loopback
 from surreal.run.build.acting import build_rounds
 from surreal.run.build.environments import build_spaces
-from surreal.run.build.rlx_server import ServerOptions, build_rlx_pool, port_owner
+from surreal.run.build.rlx_server import ServerOptions, build_rlx_pool, build_server_settings, port_owner
 from surreal.run.build.saved_policy import load_policy
 from surreal.run.lockstep.gradient_agent import GradientSession
 from surreal.run.process.arguments import RoleArguments, parse_into, server_address
 from surreal.run.process.ending import ExitCode, print_error
-from surreal.run.process.interrupts import set_at_signals
-from surreal.run.process.liveness.lifeline import follow_parent
+from surreal.run.process.interrupts import follow_parent, set_at_signals
 from surreal.run.process.role import RoleProcess, role_rng, run_role
 from surreal.run.process.roles import RLX_SERVER, RandomStream
 from surreal.run.session.acting import ActingSession, saved_agent
-from surreal.run.session.serving import end_server, start_server
 
 logger = logging.getLogger("surreal.run.roles.rlx_server")  # __name__ is __main__ in a separate process
 
@@ -218,3 +217,63 @@ def _serve_checkpoint(arguments: ServerArguments, path: Path) -> int:
 
 if __name__ == "__main__":
     sys.exit(main())
+
+
+#: Python's threads take turns; at its default of 5 ms an answer would wait that long for an agent that is busy.
+_SWITCH_INTERVAL_S = 0.0005
+_MAX_FILES = 1 << 16
+
+
+def start_server(
+    config: Config,
+    pool: RlxEnvPool,
+    options: ServerOptions,
+    stack: ExitStack,
+    *,
+    on_metric: MetricSink | None,
+    status: StatusSource | None = None,
+) -> RlxServer:
+    """Listen, and report the address.
+
+    Raises:
+        ConfigError, RlxServerError: a file or the address cannot be used.
+    """
+    _raise_file_limit()
+    sys.setswitchinterval(min(sys.getswitchinterval(), _SWITCH_INTERVAL_S))
+    settings = replace(build_server_settings(config, options, on_metric, pool.reader), status=status)
+    if not is_loopback(settings.host) and settings.token is None:
+        logger.warning("%s is open to other machines, and asks for no token", settings.host)
+    server = RlxServer(pool, settings)
+    server.start()
+    stack.callback(server.close)
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    logger.info("listening on %s:%d", host, server.port)
+    say(f"RLX at {host}:{server.port}{', TLS' if settings.tls is not None else ''}")
+    url = f"{'http' if settings.tls is None else 'https'}://{host}:{server.port}"
+    if settings.pages_dir is not None:
+        say(f"page at {url}/app/")
+    elif settings.static_dir is not None:
+        say(f"example page at {url}/example/")
+    return server
+
+
+def end_server(server: RlxServer, loop: AgentLoop) -> None:
+    """Close the clients' sessions in order; their episodes are cut."""
+    server.close()
+    for _ in range(2):
+        loop.step(timeout_s=0.0)
+
+
+def say(text: str) -> None:
+    """Report the address to the parent process, also through a pipe."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def _raise_file_limit() -> None:
+    """Allow as many connections as the system lets this user have."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, _MAX_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

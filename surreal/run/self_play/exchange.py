@@ -49,11 +49,7 @@ class LeagueExchange:
         self._client.redis.set(self._league, json.dumps(table))
 
     def publish(self, model: Module, version: int, stop: threading.Event | None = None) -> None:
-        """Publish a version's parameters; the model gets the version.
-
-        Raises:
-            SurrealError: as from `TorchBroadcaster.broadcast`.
-        """
+        """Publish a version's parameters; the model gets the version."""
         broadcaster = TorchBroadcaster(self._client, model, policy=self._name(version), stop=stop)
         broadcaster.propose(version - 1)
         broadcaster.broadcast(message=f"version {version} of policy {self._policy}")

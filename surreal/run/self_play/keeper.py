@@ -52,11 +52,7 @@ class LeagueKeeper:
         self._written = ""
 
     def begin(self) -> None:
-        """Take over what the folder has; files that belong to nothing are removed.
-
-        Raises:
-            CheckpointError: the league's file is damaged.
-        """
+        """Take over what the folder has; files that belong to nothing are removed."""
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / LEAGUE_NAME
         if path.exists():

@@ -34,7 +34,7 @@ from surreal.run.build.environments import Spaces
 from surreal.run.build.saved_policy import SavedPolicy
 from surreal.run.process.progress import read_learned, read_progress
 from surreal.run.process.role import RoleProcess
-from surreal.run.session.waiting import WINDOW_S
+from surreal.run.session.intake import WINDOW_S
 
 logger = logging.getLogger(__name__)
 

@@ -69,11 +69,7 @@ class PrioritiesSaver:
 
 @dataclass(eq=False)
 class Checkpointing:
-    """Writes a checkpoint every `checkpoint.interval_updates` and every `checkpoint.checkpoint_time_interval`.
-
-    Attributes:
-        on_save: called with path and updates when a checkpoint is written.
-    """
+    """Writes a checkpoint every `checkpoint.interval_updates` and every `checkpoint.checkpoint_time_interval`."""
 
     config: Config  #: the whole configuration
     learner: LearnerView  #: the learner that is saved
@@ -83,7 +79,7 @@ class Checkpointing:
     clock: Callable[[], float] = time.monotonic  #: seconds, monotonic
 
     def __post_init__(self) -> None:
-        self.on_save: Callable[[str, int], object] = lambda _, __: None
+        self.on_save: Callable[[str, int], object] = lambda _, __: None  #: with path and updates
         self._last_s = self.clock()
         self._last_updates = 0
 

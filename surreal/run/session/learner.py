@@ -29,11 +29,10 @@ from surreal.run.build.learning import build_broadcaster, build_checkpoints, bui
 from surreal.run.process.ending import Counts
 from surreal.run.process.role import RoleProcess
 from surreal.run.session.checkpointing import Checkpointing, PrioritiesSaver
-from surreal.run.session.intake import ThreadedIntake
+from surreal.run.session.intake import ExperienceWaits, LearnerLimits, ThreadedIntake
 from surreal.run.session.publishing import Publishing, Rollback
 from surreal.run.session.ranks.group import RankGroup, join_ranks
 from surreal.run.session.ranks.replay import RankReplay
-from surreal.run.session.waiting import ExperienceWaits, LearnerLimits
 
 logger = logging.getLogger(__name__)
 
@@ -220,11 +219,7 @@ class LearnerSession:
             self.broadcaster.maintain()
 
     def end(self) -> None:
-        """Hand out and keep what was learned last.
-
-        Raises:
-            DivergedError: as from `run`, or nothing was learned.
-        """
+        """Hand out and keep what was learned last."""
         self.source.stop()
         try:
             self.checkpoints.finish()

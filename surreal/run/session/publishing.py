@@ -132,18 +132,14 @@ class Publishing:
 
 @dataclass(eq=False)
 class Rollback:
-    """Takes a diverged learner back to its newest good state. Counts of updates and versions never go back.
-
-    Attributes:
-        count: how often the learner went back.
-    """
+    """Takes a diverged learner back to its newest good state. Counts of updates and versions never go back."""
 
     learner: LearnerView  #: the learner to restore
     checkpoints: Checkpointing  #: asked first
     publishing: Publishing  #: asked if there is no checkpoint; publishes what the learner continues with
 
     def __post_init__(self) -> None:
-        self.count = 0
+        self.count = 0  #: how often the learner went back
         self._source = ""
         self._updates = 0
 

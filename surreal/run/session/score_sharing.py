@@ -32,11 +32,7 @@ _LOCK_TIMEOUT_S = 5.0
 
 
 def claim_scores(folder: Path) -> FileLock:
-    """Claim a folder for the only evaluation that writes into it; the lock ends with the process.
-
-    Raises:
-        BusyError: another one does.
-    """
+    """Claim a folder for the only evaluation that writes into it; the lock ends with the process."""
     lock, pause = FileLock(folder / LOCK_NAME), threading.Event()
     waited_s = 0.0
     while not lock.acquire():  # a learner holds it for a moment

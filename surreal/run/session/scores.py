@@ -147,11 +147,7 @@ class RoundFile:
 
 
 def append_lines(path: Path, lines: Sequence[Mapping[str, Any]]) -> bytes:
-    """Append lines to a file of scores, all or none; returns them as written.
-
-    Raises:
-        OSError: they could not be written.
-    """
+    """Append lines to a file of scores, all or none; returns them as written."""
     text = "".join(json.dumps(line) + "\n" for line in lines)
     with path.open("ab", buffering=0) as file:
         size = file.tell()

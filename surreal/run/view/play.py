@@ -24,7 +24,7 @@ from surreal.run.process.ending import ExitCode
 from surreal.run.process.role import role_rng
 from surreal.run.process.roles import RandomStream
 from surreal.run.session.acting import saved_agent
-from surreal.run.view.outcome import RunOutcome
+from surreal.run.view.run_view import RunOutcome
 
 
 @dataclass(frozen=True)

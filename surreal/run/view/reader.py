@@ -38,9 +38,6 @@ class RunReader:
     """Reads one run, or all runs of a Redis, in one round trip; used by one thread at a time.
 
     In a Redis Cluster, the server of each run is asked.
-
-    Attributes:
-        address: address of the Redis, for messages.
     """
 
     client: RedisClient  #: client of the run, or of any run if all are read
@@ -61,11 +58,7 @@ class RunReader:
         self._clients: dict[int, RedisClient] = {}  # of a cluster, by hash slot
 
     def read(self) -> RunView:
-        """Read the client's run.
-
-        Raises:
-            RedisUnavailableError: no answer, or refused.
-        """
+        """Read the client's run."""
         return self._ask([self.client.run], lists=False)[self.client.run]
 
     def read_all(self) -> list[RunView]:
@@ -173,9 +166,6 @@ class RunTracker:
     Args:
         read: takes a view.
         run_dir: the run's folder, if it is on this machine.
-
-    Attributes:
-        view: the newest one.
     """
 
     def __init__(self, read: Callable[[], RunView], run_dir: Path | None = None) -> None:

@@ -16,7 +16,7 @@ from surreal.plugins.recorded.curves import Axis, Band, Line, color, line_of
 from surreal.plugins.recorded.history import History
 from surreal.plugins.recorded.listing import ListedRun
 from surreal.replay.stream.info import ReplayInfo
-from surreal.run.view.live.describe import describe_troubles
+from surreal.run.view.live.text import describe_troubles
 from surreal.run.view.run_view import RunView
 
 #: Metrics of the small charts, of runs that have them.

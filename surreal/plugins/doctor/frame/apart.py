@@ -25,7 +25,7 @@ from typing import IO, Any
 
 from surreal.base.system.health import innermost_call
 from surreal.plugins.doctor.frame.finding import DIED, NOT_DONE, Check, Finding, ask, hang
-from surreal.run.process.liveness.lifeline import child_environment
+from surreal.run.process.interrupts import child_environment
 
 #: Time beyond the limit of a check after which the child is killed, s.
 _GRACE_S = 5.0

@@ -68,11 +68,7 @@ class Claim:
         return self._watch.waited_s
 
     def take(self, stop: threading.Event, *, is_one_of_many: bool = False) -> None:
-        """Take it; wait as a stand-by until the holder ends.
-
-        Raises:
-            StoppedError: `stop` was set meanwhile.
-        """
+        """Take it; wait as a stand-by until the holder ends."""
         notice = WaitNotice(logger)
         remedy = "another --index takes part at once" if is_one_of_many else "this one takes over when that one ends"
         while holder := self._client.retry(self.try_take, what=f"become {self.name}", stop=stop):
@@ -81,11 +77,7 @@ class Claim:
                 raise StoppedError(f"stopped while standing by as {self.name}")
 
     def wait_until_all_agree(self, stop: threading.Event) -> None:
-        """Wait until processes with other settings have ended; they notice by themselves.
-
-        Raises:
-            StoppedError: `stop` was set meanwhile.
-        """
+        """Wait until processes with other settings have ended; they notice by themselves."""
         notice = WaitNotice(logger)
         while names := self._client.retry(self._differing, what="look for processes that differ", stop=stop):
             notice.tell("waiting until %s, which differ from this learner, have ended", ", ".join(names))
@@ -116,11 +108,7 @@ class Claim:
 
 
 def take_first_free(claim_of: Callable[[int], Claim], client: RedisClient, stop: threading.Event) -> tuple[int, Claim]:
-    """Take the claim of the smallest number that no living process has; returns both.
-
-    Raises:
-        StoppedError: `stop` was set meanwhile.
-    """
+    """Take the claim of the smallest number that no living process has; returns both."""
     for index in itertools.count():
         claim = claim_of(index)
         if not client.retry(claim.try_take, what="take a number", stop=stop):
@@ -129,11 +117,7 @@ def take_first_free(claim_of: Callable[[int], Claim], client: RedisClient, stop:
 
 
 def take_over(claim: Claim, replay: ReplayShards, stop: threading.Event) -> None:
-    """Wait until processes with other settings have ended, and drop the experience that they sent.
-
-    Raises:
-        StoppedError: `stop` was set meanwhile.
-    """
+    """Wait until processes with other settings have ended, and drop the experience that they sent."""
     claim.wait_until_all_agree(stop)
     steps = replay.clients[0].retry(replay.delete_experience, what="drop experience", stop=stop)
     if steps:

@@ -22,7 +22,7 @@ from surreal.learner.stepping.ranks import Ranks
 from surreal.run.build.learning import check_ranks
 from surreal.run.process.arguments import LOOPBACK, RankPlace
 from surreal.run.process.ending import error_line
-from surreal.run.process.liveness.lifeline import child_environment
+from surreal.run.process.interrupts import child_environment
 from surreal.run.process.role import RoleProcess
 
 logger = logging.getLogger(__name__)
@@ -92,10 +92,7 @@ _MEET = timedelta(seconds=60)
 
 
 def join_ranks(process: RoleProcess, stack: ExitStack) -> RankGroup | None:
-    """Join a learner's ranks, after rank 0 has started those that no other launcher started.
-
-    Returns:
-        The group, which `stack` leaves; None if the learner is one process.
+    """Join a learner's ranks, after rank 0 has started those that no other launcher started; None if it is alone.
 
     Raises:
         ConfigError: this learner cannot be several ranks.
@@ -115,11 +112,7 @@ def join_ranks(process: RoleProcess, stack: ExitStack) -> RankGroup | None:
 
 
 class RankGroup:
-    """The ranks, seen from one of them.
-
-    Attributes:
-        ranks: ranks of `meet`.
-    """
+    """The ranks, seen from one of them."""
 
     def __init__(self, process: RoleProcess) -> None:
         self._process = process
@@ -151,11 +144,7 @@ class RankGroup:
 
     @contextmanager
     def explaining(self) -> Iterator[None]:
-        """Tell the others why this rank fails, and have it fail for the reason of the one that failed first.
-
-        Raises:
-            RankError: in place of one that knows no more than that a rank is gone.
-        """
+        """Tell the others why this rank fails, and have it fail for the reason of the one that failed first."""
         try:
             yield
         except RankError as error:

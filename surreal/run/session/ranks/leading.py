@@ -21,8 +21,7 @@ from surreal.replay import Replay
 from surreal.run.build.acting import build_model
 from surreal.run.build.environments import build_spaces
 from surreal.run.build.learning import build_learner, build_replay
-from surreal.run.observers.feeding import SinkFeeder
-from surreal.run.observers.making import make_feeder
+from surreal.run.observers.making import SinkFeeder, make_feeder
 from surreal.run.process.ending import Counts
 from surreal.run.process.role import RoleProcess
 from surreal.run.process.roles import EVAL
@@ -177,11 +176,7 @@ class OwnEnd:
 
 
 def follow_first_rank(process: RoleProcess) -> None:
-    """Learn with the other ranks until they are to end; rank 0 publishes, and writes what is kept.
-
-    Raises:
-        RankError: another rank is gone.
-    """
+    """Learn with the other ranks until they are to end; rank 0 publishes, and writes what is kept."""
     with ExitStack() as stack:
         keep_torch_out_of_tmp(process.run_dir, stack)
         group = join_ranks(process, stack)

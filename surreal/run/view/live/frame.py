@@ -14,12 +14,12 @@ from typing import NamedTuple
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
-from surreal.run.view.live.describe import describe_troubles
 from surreal.run.view.live.processes import process_lines
 from surreal.run.view.live.text import (
     ASCII,
     UNICODE,
     Glyphs,
+    describe_troubles,
     draw_band,
     draw_bar,
     draw_sparkline,

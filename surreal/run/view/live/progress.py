@@ -15,8 +15,8 @@ from rich.live_render import LiveRender
 from rich.segment import ControlType, Segment
 from rich.table import Table
 
-from surreal.run.view.live.describe import describe_numbers, describe_troubles, starting_phase
 from surreal.run.view.live.frame import Frame, Picture
+from surreal.run.view.live.text import describe_numbers, describe_troubles, starting_phase
 from surreal.run.view.live.trend import RunLimits, Trend, nearest_bound, seconds_to_goal
 from surreal.run.view.run_view import RunView
 
@@ -87,9 +87,6 @@ class Display:
 
     Args:
         trend: what is known from before.
-
-    Attributes:
-        footer: the picture's last line.
     """
 
     def __init__(

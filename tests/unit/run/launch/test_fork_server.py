@@ -35,7 +35,7 @@ def main(argv):
 WAIT = """
 import sys, time
 def main(argv):
-    from surreal.run.process.liveness.lifeline import follow_parent
+    from surreal.run.process.interrupts import follow_parent
     follow_parent()
     print("ready", flush=True)
     time.sleep(600)

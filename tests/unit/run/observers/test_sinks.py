@@ -13,8 +13,7 @@ import pytest
 
 from surreal.config import load_config
 from surreal.run.observers import ConsoleSink, CsvSink, MetricSink, MlflowSink, Numbers, WandbSink
-from surreal.run.observers.feeding import SinkFeeder
-from surreal.run.observers.making import make_feeder
+from surreal.run.observers.making import SinkFeeder, make_feeder
 
 HISTOGRAM = '{"time": 1.0, "process": "learner", "step": 1, "histograms": {}}\n'
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.live import Live
 
-from surreal.run.process.output import Output
+from surreal.run.process.interrupts import Output
 
 
 def test_a_closed_pipe_is_reported_once_and_everything_after_it_is_dropped() -> None:

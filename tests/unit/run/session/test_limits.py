@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from surreal.config import load_config
-from surreal.run.session.waiting import LearnerLimits
+from surreal.run.session.intake import LearnerLimits
 from tests.unit.run.session.fakes import Clock
 
 

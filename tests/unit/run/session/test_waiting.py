@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from surreal.run.session.acting import AgentWaits
-from surreal.run.session.waiting import WINDOW_S, ExperienceWaits
+from surreal.run.session.intake import WINDOW_S, ExperienceWaits
 from tests.unit.run.session.fakes import Clock
 
 

@@ -11,8 +11,8 @@ from dataclasses import replace
 from rich.console import Console
 
 from surreal.distributed.telemetry.heartbeats import Heartbeat
-from surreal.run.view.live.describe import describe_numbers
 from surreal.run.view.live.progress import Display
+from surreal.run.view.live.text import describe_numbers
 from surreal.run.view.run_view import RunView, summarize_processes
 
 

@@ -11,7 +11,7 @@ from surreal.base.errors import CheckpointError
 from surreal.config import load_config
 from surreal.run.process.ending import Counts, Ending, ExitCode
 from surreal.run.view import play as module
-from surreal.run.view.outcome import RunOutcome
+from surreal.run.view.run_view import RunOutcome
 
 
 def outcome(folder: Path, goal: str, exit_code: ExitCode = ExitCode.OK) -> RunOutcome:

@@ -8,8 +8,8 @@ from dataclasses import replace
 from rich.console import Console
 
 from surreal.distributed.telemetry.heartbeats import Heartbeat
-from surreal.run.view.live.describe import describe_drain, describe_troubles, starting_phase
 from surreal.run.view.live.progress import Display
+from surreal.run.view.live.text import describe_drain, describe_troubles, starting_phase
 from surreal.run.view.run_view import RunView
 
 LEARNER = Heartbeat("learner-x", "learner", "learner", 1, "host", 0.0, 0.0)

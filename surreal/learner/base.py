@@ -22,7 +22,7 @@ from surreal.base.ranges import PositiveInt, checked
 from surreal.base.specs import ObsSpec
 from surreal.base.types import Batch, SampleInfo, TrajectoryBatch
 from surreal.distributed.calls import remote_methods
-from surreal.learner.stepping.devices import BatchMover, resolve_device
+from surreal.learner.stepping.devices import BatchMover, Readback, resolve_device
 from surreal.learner.stepping.optimizers import MODEL
 from surreal.learner.stepping.reports import Histograms, Readings
 
@@ -79,6 +79,7 @@ class Learner(ABC, Generic[ModelT, BatchT]):
         self.updates = 0
         self.is_ready = False
         self._move = BatchMover(self.device) if self.device.type != "cpu" else None
+        self._readback = Readback(self.device)
         self._global_step = 0
         self.reading: dict[str, float] = {}
         self._duration = MeanDuration("learner/optimize_ms")
@@ -218,10 +219,11 @@ class Learner(ABC, Generic[ModelT, BatchT]):
         """Return counts and times under full names; those of single updates are in `readings`."""
         return {"learner/updates_total": float(self.updates), **self._duration.metrics()}
 
-    def send_priorities(self, batch: Batch, td_error: Tensor) -> None:
-        """Return the replay |TD error| of the rows of a batch, [B] float32, if it wants them; waits for the device."""
-        if self.replay is not None and self.replay.wants_priorities:
-            self.replay.update_priorities(batch.sample_info, td_error.detach().abs().cpu().numpy())
+    def send_priorities(self, batch: Batch | TrajectoryBatch, td_error: Tensor) -> None:
+        """Return the replay |TD error| of the rows of a batch, [B] float32, if it wants them; see `Readback`."""
+        replay, info = self.replay, batch.sample_info
+        if replay is not None and replay.wants_priorities:
+            self._readback.bring(td_error.detach().abs(), lambda priority: replay.update_priorities(info, priority))
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything that a bit-exact resume needs: `{"tensors": {name: Tensor}, "state": JSON-able}`.
@@ -235,6 +237,7 @@ class Learner(ABC, Generic[ModelT, BatchT]):
             if not self.model.is_materialized:
                 raise CheckpointError("the model has no shape before its first batch, so there is nothing to save yet")
             self.become_ready()
+        self._readback.flush()
         tensors = {f"model/{name}": tensor for name, tensor in self.model.tensors().items()}
         for part, (kept, _) in self._kept.items():
             tensors.update({f"{part}/{name}": tensor for name, tensor in kept.tensors().items()})

@@ -146,7 +146,7 @@ class R2D2Learner(GradientLearner[Module, TrajectoryBatch]):
         if self.replay is not None and self.replay.wants_priorities:
             mean = error.sum(0) / mask.sum(0).clamp(min=1.0)
             priority = _PRIORITY_OF_MAX * error.amax(0) + (1.0 - _PRIORITY_OF_MAX) * mean
-            self.replay.update_priorities(batch.sample_info, priority.cpu().numpy())
+            self.send_priorities(batch, priority)
 
 
 def rescale(value: Tensor) -> Tensor:

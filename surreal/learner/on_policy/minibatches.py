@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from surreal.base import tree
-from surreal.base.pytorch import Module
+from surreal.base.pytorch import Module, move_tensor
 from surreal.base.types import Obs, SampleInfo, TrajectoryBatch
 from surreal.learner.on_policy.evaluating import compute, legal
 from surreal.model import PolicyValue
@@ -48,11 +48,14 @@ class Minibatch(NamedTuple):
         return PolicyValue(legal(policy, self.action_mask), value)
 
 
-def everything(batch: TrajectoryBatch, *, whole: bool) -> Minibatch:
-    """Return all steps of a batch in order: [N], or as they lie, [T, B], where a memory needs their order."""
+def everything(batch: TrajectoryBatch, *, whole: bool, steps: Tensor | None = None) -> Minibatch:
+    """Return all steps of a batch in order: [N], or as they lie, [T, B], where a memory needs their order.
+
+    `steps` are what `minibatches` takes.
+    """
     if not whole:
         # Torch takes a third longer for the layers of a small network, and their gradients, over two leading axes.
-        return Shuffled(batch, _steps(batch)).part(slice(None))
+        return Shuffled(batch, _steps(batch) if steps is None else steps).part(slice(None))
     return Minibatch(
         obs=tree.map_leaves(lambda leaf: leaf[:-1], batch.obs),
         action=batch.action,
@@ -72,15 +75,16 @@ def epochs(
     Where one minibatch has all steps, it is `everything`, the same each time: their order would change nothing.
     """
     length, columns = batch.mask.shape
-    steps = length * columns if whole or size is None else int(batch.mask.count_nonzero())
-    if size is None or _count(columns if whole else steps, max(1, size // length) if whole else size) == 1:
-        parts = (everything(batch, whole=whole),)
+    steps = None if whole else _steps(batch)
+    count = columns if steps is None else len(steps)
+    if size is None or _count(count, max(1, size // length) if whole else size) == 1:
+        parts = (everything(batch, whole=whole, steps=steps),)
         return lambda: parts
-    return lambda: minibatches(batch, size, whole=whole, rng=rng)
+    return lambda: minibatches(batch, size, whole=whole, rng=rng, steps=steps)
 
 
 def minibatches(
-    batch: TrajectoryBatch, size: int | None, *, whole: bool, rng: np.random.Generator
+    batch: TrajectoryBatch, size: int | None, *, whole: bool, rng: np.random.Generator, steps: Tensor | None = None
 ) -> Iterator[Minibatch]:
     """Iterate over all steps of a batch once, in random order.
 
@@ -89,14 +93,16 @@ def minibatches(
         size: steps of a minibatch, >= 1; all have almost the same, so none is tiny. None: one minibatch of all.
         whole: split between trajectories only; then each minibatch has as many as come nearest to `size` steps.
         rng: draws the order.
+        steps: numbers of the batch's steps, counted row by row, on the CPU; None: they are read from its mask, which
+            waits for a GPU.
     """
     length, columns = batch.mask.shape
     if whole:
         order, device = torch.from_numpy(rng.permutation(columns)), batch.mask.device
         for part in _parts(columns, None if size is None else max(1, size // length)):
-            yield _sequences(batch, order[part].to(device))
+            yield _sequences(batch, move_tensor(order[part], device))
         return
-    steps = _steps(batch)
+    steps = _steps(batch) if steps is None else steps
     shuffled = Shuffled(batch, steps[torch.from_numpy(rng.permutation(len(steps)))])
     for part in _parts(len(steps), size):
         yield shuffled.part(part)
@@ -111,7 +117,7 @@ class Shuffled:
     """
 
     def __init__(self, batch: TrajectoryBatch, steps: Tensor) -> None:
-        columns, steps = batch.mask.shape[1], steps.to(batch.mask.device)
+        columns, steps = batch.mask.shape[1], move_tensor(steps, batch.mask.device)
         self._places = steps // columns, steps % columns
         self._batch = batch
         self._obs = tree.map_leaves(lambda leaf: leaf[:-1], batch.obs)

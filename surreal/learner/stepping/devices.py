@@ -1,12 +1,14 @@
-"""Devices and compiling: where and how the networks of a learner run."""
+"""Devices and compiling: where and how the networks of a learner run, and what moves there and back."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import torch
-from torch import nn
+from numpy.typing import NDArray
+from torch import Tensor, nn
 
 from surreal.base import tree
 from surreal.base.pytorch import move_tensor, tensors_of
@@ -72,6 +74,45 @@ def batch_to(batch: B, device: torch.device) -> B:
 
     moved = {name: tree.map_leaves(to, value) for name, value in batch._asdict().items() if name != "sample_info"}
     return cast(B, batch._replace(**moved))
+
+
+class Readback:
+    """Brings numbers of an update back from the learner's device; used by one thread.
+
+    From CUDA, they arrive when the next update brings its own, so that no update waits for its own kernels: while this
+    thread waits for those of the update before, the device has work.
+
+    Args:
+        device: where the numbers are.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._is_late = device.type == "cuda"
+        self._pending: tuple[Callable[[NDArray[Any]], object], Tensor, Any] | None = None
+
+    def bring(self, values: Tensor, use: Callable[[NDArray[Any]], object]) -> None:
+        """Call `use` with the values: at once, or from CUDA with the next call of this method or of `flush`."""
+        if not self._is_late:
+            use(values.cpu().numpy())
+            return
+        copied, event = self._begin(values)
+        self.flush()
+        self._pending = use, copied, event
+
+    def flush(self) -> None:
+        """Bring back what is still on its way; waits for it."""
+        pending, self._pending = self._pending, None
+        if pending is not None:
+            use, copied, event = pending
+            event.synchronize()
+            use(copied.numpy())
+
+    def _begin(self, values: Tensor) -> tuple[Tensor, Any]:
+        """Begin a copy into page-locked memory; returns it, and the event of its end."""
+        copied = torch.empty(values.shape, dtype=values.dtype, pin_memory=True).copy_(values, non_blocking=True)
+        event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        event.record(torch.cuda.current_stream(values.device))
+        return copied, event
 
 
 logger = logging.getLogger(__name__)

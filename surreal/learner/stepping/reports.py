@@ -154,7 +154,7 @@ class Readings:
         self._was_finite = True
 
     def read(self, metrics: Mapping[str, Tensor | float], *, updates: int, step: int) -> dict[str, float]:
-        """Read the metrics of an update; waits for the device.
+        """Read the metrics of an update; waits for the device, once for all of them.
 
         Args:
             metrics: scalars by bare name.
@@ -164,6 +164,10 @@ class Readings:
         Returns:
             The same as numbers.
         """
+        there = [name for name, value in metrics.items() if isinstance(value, Tensor) and value.device.type != "cpu"]
+        if there:
+            read = torch.stack([metrics[name].detach().reshape(()).to(torch.float32) for name in there]).tolist()  # type: ignore[union-attr]
+            metrics = {**metrics, **dict(zip(there, read, strict=True))}
         found = {name: float(value.detach() if isinstance(value, Tensor) else value) for name, value in metrics.items()}
         broken = [name for name, value in found.items() if not math.isfinite(value)]
         if broken and self._was_finite:

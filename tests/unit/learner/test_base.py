@@ -1,8 +1,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,9 +12,8 @@ from torch import Tensor
 from surreal.base.errors import CheckpointError
 from surreal.base.pytorch import tensors_of
 from surreal.base.types import Batch, TrajectoryBatch
-from surreal.learner import DQNLearner, Learner
-from surreal.learner.stepping import devices
-from surreal.learner.stepping.devices import BatchMover, available_devices, batch_to, resolve_device
+from surreal.learner import Learner
+from surreal.learner.stepping.devices import batch_to
 from surreal.model import QFunction
 
 MakeBatch = Callable[..., Batch]
@@ -119,62 +117,6 @@ def test_a_loss_that_is_not_finite_is_a_warning(make_batch: MakeBatch, caplog: p
     assert "value is not finite" in caplog.text
 
 
-def test_devices_by_name() -> None:
-    assert resolve_device("cpu").type == "cpu"
-    assert resolve_device("auto").type == ("cuda" if torch.cuda.is_available() else "cpu")
-    for name in available_devices():
-        assert str(resolve_device(name)) == name
-    for name in ("cuda:99", "tpu", "cuda:x"):
-        with pytest.raises(ValueError, match=f"device is '{name}', but torch has only cpu"):
-            resolve_device(name)
-
-
-def test_devices_that_torch_can_use_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
-    assert available_devices() == ["cpu", "cuda:0", "cuda:1", "mps"]
-    assert [str(resolve_device(name)) for name in ("cuda", "cuda:1", "mps")] == ["cuda", "cuda:1", "mps"]
-
-
-def test_batch_to_keeps_nesting_and_sample_info(make_batch: MakeBatch) -> None:
-    nested = {"a": torch.zeros(2), "b": (torch.ones(2),)}
-    batch = make_batch(weight=2.0)._replace(obs=nested)
-    moved = batch_to(batch, torch.device("cpu"))
-    assert torch.equal(moved.obs["b"][0], torch.ones(2))
-    assert torch.equal(moved.extras["weight"], batch.extras["weight"])
-    assert moved.sample_info is batch.sample_info
-
-
-def test_copies_have_a_stream_of_their_own_for_which_the_computation_waits(
-    make_batch: MakeBatch, make_trajectories: MakeTrajectories, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    events: list[str] = []
-
-    class Computing:
-        def wait_stream(self, stream: str) -> None:
-            events.append(f"wait for {stream}")
-
-    @contextmanager
-    def in_stream(stream: str) -> Iterator[None]:
-        events.append(f"enter {stream}")
-        yield
-        events.append("leave")
-
-    def move(batch: Any, device: torch.device) -> Any:
-        events.append(f"copy to {device}")
-        return batch
-
-    monkeypatch.setattr(torch.cuda, "Stream", lambda device: f"copies of {device}")
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: Computing())
-    monkeypatch.setattr(torch.cuda, "stream", in_stream)
-    monkeypatch.setattr(devices, "batch_to", move)
-    mover = BatchMover(torch.device("cuda"))
-    for batch in (make_batch(), make_trajectories()):
-        assert mover(batch) is batch
-        assert events == ["enter copies of cuda", "copy to cuda", "leave", "wait for copies of cuda"]
-        events.clear()
-
-
 def test_trajectories_are_moved_and_shape_the_model(make_trajectories: MakeTrajectories) -> None:
     batch = make_trajectories(rows=5, columns=3)
     moved = batch_to(batch, torch.device("meta"))
@@ -186,33 +128,3 @@ def test_trajectories_are_moved_and_shape_the_model(make_trajectories: MakeTraje
     learner.optimize(0, batch)
     assert learner.model(batch.obs[0]).shape == (3, 2)
     assert learner.model(batch.obs[:, 0]).shape == (6, 2)
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-@pytest.mark.parametrize("is_pinned", [False, True])
-def test_batches_arrive_whole_on_a_gpu_that_is_busy(make_batch: MakeBatch, is_pinned: bool) -> None:
-    device = torch.device("cuda")
-    mover, busy = BatchMover(device), torch.randn(2048, 2048, device=device)
-    sums, expected = [], []
-    for seed in range(50):
-        batch = make_batch(seed, rows=4096)
-        expected.append(float(batch.obs.double().sum()))
-        if is_pinned:
-            batch = batch._replace(obs=batch.obs.pin_memory(), next_obs=batch.next_obs.pin_memory())
-        busy = torch.tanh(busy @ busy)
-        moved = mover(batch)
-        assert moved.obs.is_cuda
-        assert moved.extras.keys() == batch.extras.keys()
-        sums.append(moved.obs.double().sum())
-    torch.testing.assert_close(torch.stack(sums).cpu(), torch.tensor(expected, dtype=torch.float64))
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_dqn_on_a_gpu_follows_the_cpu(make_batch: MakeBatch) -> None:
-    learners = [DQNLearner(QFunction(hiddens=[8], action_space=2, seed=0), device=name) for name in ("cpu", "cuda")]
-    for i in range(5):
-        for learner in learners:
-            learner.optimize(i, make_batch(i))
-    ours, theirs = (learner.model.tensors() for learner in learners)
-    for name, tensor in ours.items():
-        torch.testing.assert_close(tensor, theirs[name].cpu(), rtol=1e-3, atol=1e-5)

@@ -9,7 +9,9 @@ import pytest
 import torch
 from gymnasium import spaces
 
+from surreal.base.types import TrajectoryBatch
 from surreal.learner import PPOLearner
+from surreal.learner.on_policy import minibatches as splitting
 from surreal.learner.on_policy.evaluating import make_targets
 from surreal.learner.on_policy.minibatches import epochs, everything, minibatches
 from surreal.learner.on_policy.ppo import AdaptiveKL
@@ -168,3 +170,20 @@ def test_squares_of_the_values_parameters_are_held_down(make_model: MakeModel, p
             learner.optimize(i, play(model, seed=i))
         norms.append(float(model.tensors()["value_network.value.output.weight"].norm()))
     assert norms[1] < 0.5 * norms[0]
+
+
+def test_an_update_of_several_epochs_reads_the_mask_once(
+    make_model: MakeModel, play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each read waits for a GPU."""
+    reads: list[TrajectoryBatch] = []
+    real = splitting._steps
+
+    def read(batch: TrajectoryBatch) -> torch.Tensor:
+        reads.append(batch)
+        return real(batch)
+
+    monkeypatch.setattr(splitting, "_steps", read)
+    learner = PPOLearner(make_model(), policy_iterations=4, mini_batch=5)
+    learner.optimize(0, play(make_model()))
+    assert len(reads) == 1

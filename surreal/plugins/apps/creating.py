@@ -48,12 +48,7 @@ class Change(NamedTuple):
 
 
 def new_app(folder: Path, environment: str, algorithm: str | None) -> Change:
-    """Make an app.
-
-    Args:
-        folder: folder of the app, whose name is the app's name.
-        environment: name or alias of a template, or a name that its pattern matches.
-        algorithm: any name of an algorithm; None: the template's default.
+    """Make an app with the name of its folder, for a template's name or alias, or a name that a pattern matches.
 
     Raises:
         ConfigError: the folder exists, or the environment or algorithm is unknown; nothing was written.
@@ -96,10 +91,7 @@ def _choose_variant(template: Template, algorithm: str) -> tuple[Template, Confi
 def switch_environment(config: Path, environment: str, *, has_files: bool) -> Change:
     """Replace an app's environment. The algorithm stays, and so do its settings if they suit both environments.
 
-    Args:
-        config: path of the app.yaml.
-        environment: name of the environment; see `new_app`.
-        has_files: whether to replace program and README too; the earlier ones are kept under other names.
+    With `has_files`, program and README are replaced too; the earlier ones are kept under other names.
 
     Raises:
         ConfigError: the environment is unknown, or has no settings of the app's algorithm; nothing was written.
@@ -123,12 +115,9 @@ def switch_environment(config: Path, environment: str, *, has_files: bool) -> Ch
 
 
 def switch_algorithm(config: Path, name: str, *, keeps_settings: bool = False) -> Change:
-    """Replace an app's algorithm and its settings.
+    """Replace an app's algorithm and its settings, by the name of an algorithm or of a configuration.
 
-    Args:
-        config: path of the app.yaml.
-        name: name of an algorithm or of a configuration.
-        keeps_settings: whether to change nothing if the app already has this algorithm.
+    With `keeps_settings`, nothing changes if the app already has this algorithm.
 
     Raises:
         ConfigError: the name is unknown, or has no settings for the app's environment; nothing was written.
@@ -166,10 +155,6 @@ def switch_local(config: Path, *, to_local: bool) -> Change:
 
 def set_settings(config: Path, settings: Mapping[str, str]) -> Change:
     """Change settings of an app.yaml, all or none of them; its comments stay.
-
-    Args:
-        config: path of the app.yaml.
-        settings: YAML values by dotted key.
 
     Raises:
         ConfigError: a setting is unknown, or its value is wrong; nothing was written.

@@ -64,11 +64,6 @@ def to_text(document: CommentedMap) -> str:
 def save_text(path: Path, text: str, *, is_kept: bool = False) -> Path | None:
     """Check a configuration like a run does, and write it to a file; return where the earlier file is kept, or None.
 
-    Args:
-        path: path of the file.
-        text: its new content.
-        is_kept: whether the earlier file is already kept.
-
     Raises:
         ConfigError: a setting is wrong; nothing was written.
     """

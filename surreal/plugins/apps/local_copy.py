@@ -41,12 +41,7 @@ class Copied(NamedTuple):
 def copy_algorithm(config: Path, *, is_kept: bool = False) -> tuple[list[Copied], list[Path]]:
     """Copy the files of an app's algorithm into its folder, and make app.yaml use them.
 
-    Args:
-        config: path of the app.yaml.
-        is_kept: whether the earlier app.yaml is already kept.
-
-    Returns:
-        The copies, and the paths of earlier files.
+    Returns the copies, and the paths of earlier files; with `is_kept`, the earlier app.yaml is already one of them.
 
     Raises:
         ConfigError: a class of app.yaml is not from this package.
@@ -71,13 +66,9 @@ def copy_algorithm(config: Path, *, is_kept: bool = False) -> tuple[list[Copied]
 
 
 def use_local(document: CommentedMap, folder: Path, *, is_local: bool, only_if_there: bool = False) -> None:
-    """Make an app.yaml use the copies, or the package's classes.
+    """Make an app.yaml use the copies in the app's folder, or the package's classes.
 
-    Args:
-        document: document of the app.
-        folder: folder of the app.
-        is_local: whether to use the copies.
-        only_if_there: whether a class that cannot be switched stays unchanged, instead of an error.
+    With `only_if_there`, a class that cannot be switched stays unchanged.
 
     Raises:
         ConfigError: there is no copy of a class, or the package has no class of this name.

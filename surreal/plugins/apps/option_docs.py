@@ -114,13 +114,7 @@ def options_of(cls: type[object]) -> list[Option]:
 
 
 def class_text(cls: type[object], recipe: Recipe[Any], titles: Mapping[type[object], str]) -> Iterator[str]:
-    """Yield a table of the options that a class declares or describes, and the names of inherited options.
-
-    Args:
-        cls: the class; abstract ones are listed for the options that others inherit.
-        recipe: recipe of the section that names the class.
-        titles: titles of this class and its bases, for links.
-    """
+    """Yield a table of the options that a class declares or describes, and the names of inherited options."""
     options = options_of(cls)
     collaborators = [option.name for option in options if option.is_positional][: recipe.collaborators]
     options = [option for option in options if option.name not in collaborators]

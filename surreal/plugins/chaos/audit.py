@@ -122,8 +122,9 @@ class Audit:
         counted, looks = (sum(getattr(ledger, name) for ledger in ledgers) for name in ("counted", "looks"))
         unseen = sum(ledger.unseen_chunks for ledger in ledgers)
         told = self._acknowledged
+        lives, told_chunks, told_steps = told.counts()
         seen = f"{held} were seen in the streams" + (f", {unseen:,} chunks were gone before" if unseen else "")
-        heard = f"{told.lives} lives of agents were told that {told.chunks:,} chunks of {told.steps:,} are stored"
+        heard = f"{lives} lives of agents were told that {told_chunks:,} chunks of {told_steps:,} are stored"
         dropped = f"; they dropped {told.dropped_chunks:,} chunks themselves" if told.dropped_chunks else ""
         lost = (*told.lost.all(), *(text for ledger in ledgers for text in ledger.lost.all()))
         doubled = tuple(text for ledger in ledgers for text in ledger.doubled.all())

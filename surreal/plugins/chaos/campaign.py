@@ -40,17 +40,7 @@ class _Active(NamedTuple):
 
 
 class Campaign:
-    """Disturbs one run.
-
-    Args:
-        subject: the run.
-        options: options of the disturbances.
-        guard: undoes pauses if this process is killed.
-        say: shows a line.
-        stop: ends the disturbances when it is set.
-        is_over: returns the reason why the run has ended, "" while it continues.
-        clock: monotonic time, s.
-    """
+    """Disturbs one run."""
 
     def __init__(
         self,

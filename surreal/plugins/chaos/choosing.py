@@ -41,10 +41,7 @@ class Chooser:
     def choose(self, planned: Planned, hit: set[str], *, is_redis_hit: bool) -> tuple[Disturbance, str] | None:
         """Return the disturbance and the life that it ends; None if no target is alive now.
 
-        Args:
-            planned: kind, and random draws.
-            hit: processes that are already disturbed, and left alone.
-            is_redis_hit: whether Redis or the connections to it are already disturbed.
+        What is already disturbed is left alone: processes in `hit`, and Redis if `is_redis_hit`.
         """
         kind = planned.kind
         if kind in (Kind.KILL, Kind.PAUSE):

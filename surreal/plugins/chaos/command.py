@@ -38,29 +38,17 @@ _GONE_S = 20.0
 
 @dataclass(frozen=True)
 class Call:
-    """Arguments of the command, and the console.
+    """Arguments of the command, and the console."""
 
-    Args:
-        target: a preset, a file, or a run; None: the run in progress on this machine.
-        options: options of the disturbances.
-        say: shows a line.
-        stop: ends the test when it is set.
-        signals: signals so far.
-        overrides: overrides of the preset or file.
-        address: address of a run's Redis.
-        run_dir: a run's folder.
-        words: text of the command, for the report.
-    """
-
-    target: str | None
+    target: str | None  #: a preset, a file, or a run; None: the run in progress on this machine
     options: ChaosOptions
-    say: Callable[[str], object]
-    stop: threading.Event
-    signals: Sequence[int] = ()
-    overrides: tuple[str, ...] = ()
-    address: str | None = None
+    say: Callable[[str], object]  #: shows a line
+    stop: threading.Event  #: ends the test when it is set
+    signals: Sequence[int] = ()  #: signals so far
+    overrides: Sequence[str] = ()
+    address: str | None = None  #: address of a run's Redis
     run_dir: Path | None = None
-    words: str = "surreal chaos"
+    words: str = "surreal chaos"  #: text of the command, for the report
 
 
 def is_configuration(target: str | None) -> bool:
@@ -94,10 +82,8 @@ def _disturb_started(run: StartedRun, call: Call, guard: Guard) -> Report:
     scores = _disturb(campaign, run.subject, call)
     call.say(f"{campaign.now_s:7.1f} s       the run is asked to end")
     ended = _end(run, campaign, call)
-    verdicts = [*campaign.audit.verdicts(), campaign.verdict(), *scores, ended]
-    verdicts.append(campaign.audit.processes.judge(within_s=_GONE_S))
-    verdicts.append(judge_keys([run.subject.client]))
-    return _report(run.subject, call, campaign, verdicts, f"results are in {run.folder}")
+    left = [campaign.audit.processes.judge(within_s=_GONE_S), judge_keys([run.subject.client])]
+    return _report(run.subject, call, campaign, [*scores, ended, *left], f"results are in {run.folder}")
 
 
 def _disturb_joined(subject: Subject, call: Call, guard: Guard) -> Report:
@@ -107,13 +93,12 @@ def _disturb_joined(subject: Subject, call: Call, guard: Guard) -> Report:
     campaign = _campaign(subject, call, guard, lambda: registry.stop_reason(subject.client))
     campaign.wait_until_whole()
     scores = _disturb(campaign, subject, call)
-    verdicts = [*campaign.audit.verdicts(), campaign.verdict(), *scores]
     alive = [life.pid for life in campaign.audit.standing.alive().values() if life.is_here]
-    verdicts.append(campaign.audit.processes.judge(spared=_families(alive), within_s=_GONE_S))
-    verdicts.append(judge_blocks(subject.replay.streams()))
+    left = campaign.audit.processes.judge(spared=_families(alive), within_s=_GONE_S)
+    blocks = judge_blocks(subject.replay.streams())
     reason = registry.stop_reason(subject.client)
     ending = f"the run has ended meanwhile: {reason}" if reason else "the run continues"
-    return _report(subject, call, campaign, verdicts, ending)
+    return _report(subject, call, campaign, [*scores, left, blocks], ending)
 
 
 def only_possible(subject: Subject, options: ChaosOptions, say: Callable[[str], object]) -> ChaosOptions:
@@ -150,22 +135,22 @@ def _campaign(subject: Subject, call: Call, guard: Guard, is_over: Callable[[], 
 
 def _disturb(campaign: Campaign, subject: Subject, call: Call) -> list[Verdict]:
     """Disturb a whole run, and return the verdict on its evaluation if its scores are on this machine."""
-    path = None if subject.folder is None else subject.folder / "eval" / "scores.jsonl"
-    before = _rounds(path)
+
+    def rounds() -> list[dict[str, Any]]:
+        path = None if subject.folder is None else subject.folder / "eval" / "scores.jsonl"
+        return [] if path is None else round_lines(path, warns=False)
+
+    before = len(rounds())
     call.say(f"    0.0 s       the run is whole: {', '.join(sorted(campaign.expected))}")
     campaign.disturb()
-    if path is None or not subject.config.eval.enabled:
+    if subject.folder is None or not subject.config.eval.enabled:
         return []
-    last_at = len(_rounds(path))
-    campaign.wait_for(lambda: len(_rounds(path)) > last_at)
-    rounds = _rounds(path)
+    last_at = len(rounds())
+    campaign.wait_for(lambda: len(rounds()) > last_at)
+    found = rounds()
     if call.stop.is_set():
-        last_at = min(last_at, len(rounds) - 1)  # there was no time for another one
-    return [judge_scores(rounds, before=len(before), last_at=last_at, may_go_back=campaign.audit.was_emptied)]
-
-
-def _rounds(path: Path | None) -> list[dict[str, Any]]:
-    return [] if path is None else round_lines(path, warns=False)
+        last_at = min(last_at, len(found) - 1)  # there was no time for another one
+    return [judge_scores(found, before=before, last_at=last_at, may_go_back=campaign.audit.was_emptied)]
 
 
 def _end(run: StartedRun, campaign: Campaign, call: Call) -> Verdict:
@@ -211,7 +196,7 @@ def _report(subject: Subject, call: Call, campaign: Campaign, verdicts: list[Ver
         seed=call.options.seed,
         time_s=campaign.now_s,
         recoveries=campaign.recoveries,
-        verdicts=verdicts,
+        verdicts=[*campaign.audit.verdicts(), campaign.verdict(), *verdicts],
         ending=ending,
         interrupted=ExitCode(128 + call.signals[0]) if call.signals else None,
     )

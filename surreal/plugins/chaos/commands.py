@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -68,37 +69,18 @@ def chaos(
     if report is not None:
         check_path(report)
     kinds, kill_roles, pause_roles = read_kinds(kill or [], pause or [], redis or [], cuts=cut)
-    options = ChaosOptions(
-        kinds=kinds,
-        kill_roles=kill_roles,
-        pause_roles=pause_roles,
-        for_s=for_s,
-        most=most,
-        every_s=every,
-        hold_s=hold,
-        within_s=within,
-        seed=seed,
-        is_default=not (kill or pause or redis or cut),
-    )
+    is_default = not (kill or pause or redis or cut)
+    options = ChaosOptions(kinds, kill_roles, pause_roles, for_s, most, every, hold, within, seed, is_default)
     setup_logging("warning")
     stop = threading.Event()
     console = stdout_console(lambda _: stop.set(), no_color=True)
     signals = set_at_signals(stop, is_abortable=True)
-    call = Call(
-        target,
-        options,
-        lambda text: say(console, text),
-        stop,
-        signals,
-        overrides=tuple(overrides or ()),
-        address=address,
-        run_dir=run_dir,
-        words=shlex.join(["surreal", *sys.argv[1:]]),
-    )
-    found = disturb(call)
+    words = shlex.join(["surreal", *sys.argv[1:]])
+    show = partial(say, console)
+    found = disturb(Call(target, options, show, stop, signals, overrides or (), address, run_dir, words))
     for line in found.lines():
-        say(console, line)
+        show(line)
     if report is not None:
         found.write(report)
-        say(console, f"report in {report}")
+        show(f"report in {report}")
     raise typer.Exit(found.exit_code)

@@ -184,14 +184,7 @@ class ShardReader:
 
 
 class Reader:
-    """Follows all shards and parameters of a run.
-
-    Args:
-        streams: its shards.
-        parameters: the server of the parameters.
-        policies: names under which parameters are published, one for each parameter server.
-        is_new: see `ShardReader`.
-    """
+    """Follows all shards and parameters of a run."""
 
     def __init__(
         self, streams: Sequence[Stream], parameters: RedisClient, policies: Sequence[PolicyKeys], *, is_new: bool

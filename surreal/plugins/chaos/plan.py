@@ -19,32 +19,18 @@ ALL = "all"
 
 @dataclass(frozen=True)
 class ChaosOptions:
-    """Options of the disturbances.
+    """Options of the disturbances."""
 
-    Args:
-        kinds: kinds of disturbance; one is drawn each time.
-        kill_roles: roles whose processes may be killed.
-        pause_roles: roles whose processes may be paused.
-        for_s: duration of the disturbances, s.
-        most: maximum number of disturbances; None: as many as fit into `for_s`.
-        every_s: mean time between two disturbances, s.
-        hold_s: maximum duration of a pause, a cut, or a full or absent Redis, s.
-        within_s: maximum time to recover from a disturbance, s.
-        seed: seed of all draws.
-        is_default: whether no kind was requested by name, so that kinds that are impossible or would lose experience
-            are left out.
-    """
-
-    kinds: tuple[Kind, ...]
-    kill_roles: frozenset[str] = frozenset()
+    kinds: tuple[Kind, ...]  #: one is drawn each time
+    kill_roles: frozenset[str] = frozenset()  #: roles whose processes may be killed
     pause_roles: frozenset[str] = frozenset()
-    for_s: float = 60.0
-    most: int | None = None
-    every_s: float = 6.0
-    hold_s: float = 3.0
-    within_s: float = 60.0
+    for_s: float = 60.0  #: duration of the disturbances
+    most: int | None = None  #: maximum number of disturbances; None: as many as fit into `for_s`
+    every_s: float = 6.0  #: mean time between two disturbances
+    hold_s: float = 3.0  #: maximum duration of a pause, a cut, or a full or absent Redis
+    within_s: float = 60.0  #: maximum time to recover from a disturbance
     seed: int = 0
-    is_default: bool = False
+    is_default: bool = False  #: no kind was named, so impossible kinds and those that lose experience are left out
 
     def roles_of(self, kind: Kind) -> frozenset[str]:
         """Return the roles whose processes a kind disturbs; empty: it does not disturb processes."""

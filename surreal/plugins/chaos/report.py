@@ -6,13 +6,13 @@ import json
 import platform
 import signal
 import statistics
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from surreal.base.errors import ConfigError, FolderError
 from surreal.base.system.files import write_whole
@@ -27,27 +27,16 @@ _SUFFIXES = (".md", ".json")
 
 @dataclass(frozen=True)
 class Report:
-    """The result of a chaos test.
+    """The result of a chaos test."""
 
-    Attributes:
-        title: the run.
-        command: text of the command.
-        seed: seed of all draws.
-        time_s: duration of the test, s.
-        recoveries: the disturbances, each with its recovery.
-        verdicts: the invariants.
-        ending: how the run ended, or that it continues.
-        interrupted: exit code of a signal that ended the test early; None if none did.
-    """
-
-    title: str
-    command: str
+    title: str  #: the run
+    command: str  #: text of the command
     seed: int
-    time_s: float
-    recoveries: Sequence[Recovery]
+    time_s: float  #: duration of the test
+    recoveries: Sequence[Recovery]  #: the disturbances, each with its recovery
     verdicts: Sequence[Verdict]
-    ending: str
-    interrupted: ExitCode | None = None
+    ending: str  #: how the run ended, or that it continues
+    interrupted: ExitCode | None = None  #: exit code of a signal that ended the test early
 
     @property
     def holds(self) -> bool:
@@ -92,7 +81,10 @@ class Report:
             for verdict in self.verdicts
         ]
         lines += ["", "| disturbance | how often | lasted, s | until the run recovered, s: median, longest |"]
-        lines += ["|---|---|---|---|", *(_row(kind, target, found) for (kind, target), found in self._groups())]
+        groups = defaultdict[tuple[str, str], list[Recovery]](list)
+        for recovery in self.recoveries:
+            groups[recovery.kind, recovery.target].append(recovery)
+        lines += ["|---|---|---|---|", *(_row(*group, found) for group, found in sorted(groups.items()))]
         lines += _downtimes(self.recoveries)
         lines += ["", f"On Python {platform.python_version()}, {platform.system()} {platform.machine()}."]
         return "\n".join(lines) + "\n"
@@ -124,12 +116,6 @@ class Report:
         state = "all invariants held" if not broken else f"{broken} of {len(self.verdicts)} invariants are broken"
         count = "1 disturbance" if number == 1 else f"{number} disturbances"
         return f"{self.title}, {count} in {self.time_s:.0f} s with seed {self.seed}{times}; {state}."
-
-    def _groups(self) -> list[tuple[tuple[str, str], list[Recovery]]]:
-        groups: dict[tuple[str, str], list[Recovery]] = {}
-        for recovery in self.recoveries:
-            groups.setdefault((recovery.kind, recovery.target), []).append(recovery)
-        return sorted(groups.items())
 
 
 def check_path(path: Path) -> None:
@@ -166,11 +152,10 @@ def _row(kind: str, target: str, found: Sequence[Recovery]) -> str:
 
 def _downtimes(recoveries: Sequence[Recovery]) -> list[str]:
     """Return a table of the parts of the downtime after kills, by role; no lines without such kills."""
-    by_role: dict[str, list[list[float]]] = {}
+    by_role = defaultdict[str, list[list[float]]](list)
     for each in recoveries:
         if each.downtime is not None and each.took_s is not None:
-            row = [each.took_s, sum(each.downtime), *each.downtime]
-            by_role.setdefault(role_of(each.target), []).append(row)
+            by_role[role_of(each.target)].append([each.took_s, sum(each.downtime), *each.downtime])
     if not by_role:
         return []
     parts = [name.removesuffix("_s").replace("_", " ") for name in Downtime._fields]
@@ -181,13 +166,10 @@ def _downtimes(recoveries: Sequence[Recovery]) -> list[str]:
     ]
     lines += ["again, and the parts of that time.", "", f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
     for role, found in sorted(by_role.items()):
-        columns = [_middle(column) for column in np.array(found).T]
+        middles, highs = np.percentile(found, (50, 95), axis=0)
+        columns = [f"{middle:.1f}, {high:.1f}" for middle, high in zip(middles, highs, strict=True)]
         lines.append(f"| {role} | {len(found)} | {' | '.join(columns)} |")
     return lines
-
-
-def _middle(values: NDArray[np.float64]) -> str:
-    return f"{np.median(values):.1f}, {np.percentile(values, 95):.1f}"
 
 
 def _cell(verdict: Verdict) -> str:

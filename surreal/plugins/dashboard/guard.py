@@ -62,13 +62,7 @@ def read_token(path: Path | None) -> str:
 
 
 class Guard:
-    """Accepts or refuses each request.
-
-    Args:
-        token: token that grants access.
-        host: address that the server listens on.
-        port: its port, for the cookie's name, because browsers share cookies between ports.
-    """
+    """Accepts or refuses each request. Browsers share cookies between ports, so the name of the cookie has the port."""
 
     def __init__(self, token: str, *, host: str = "127.0.0.1", port: int = 0) -> None:
         self._token = token

@@ -33,16 +33,7 @@ def serve(
     on_ready: Callable[[Addresses], None],
     stop: threading.Event | None = None,
 ) -> None:
-    """Serve until a signal comes.
-
-    Args:
-        folders: folders of runs.
-        redis: address of a Redis with runs.
-        host: address to listen on.
-        port: TCP port, 0 for a free one.
-        token_file: file that keeps the token between starts; None: a new token each time.
-        on_ready: called when the server answers.
-        stop: ends the server; None: signals do.
+    """Serve the runs of folders and of a Redis until a signal comes, or `stop` is set; port 0 is a free one.
 
     Raises:
         ConfigError: Dash is not installed, or a setting is wrong.

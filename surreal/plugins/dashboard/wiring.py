@@ -10,9 +10,9 @@ from what the page has seen. Only the open pane is built.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from hashlib import sha256
-from typing import Any
+from typing import Any, TypeVar
 
 from dash import ClientsideFunction, Dash, Input, Output, State, ctx, no_update
 from dash.exceptions import PreventUpdate
@@ -26,6 +26,7 @@ from surreal.plugins.recorded.curves import Axis
 from surreal.plugins.recorded.files import log_names, tail_logs
 
 _LOG_LINES = 400
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 def wire(app: Dash, runs: Runs) -> None:
@@ -39,49 +40,42 @@ def wire(app: Dash, runs: Runs) -> None:
     _wire_videos(app, runs)
 
 
+def _named(outputs: str, inputs: str, state: str = "") -> list[Any]:
+    """Read the properties of components that a callback needs: `chosen.value theme.data`."""
+    kinds: tuple[tuple[Any, str], ...] = ((Output, outputs), (Input, inputs), (State, state))
+    return [kind(*name.split(".")) for kind, names in kinds for name in names.split()]
+
+
+def _callback(app: Dash, outputs: str, inputs: str, state: str = "", **options: Any) -> Callable[[F], F]:
+    """Make a function of the inputs and the state compute the outputs."""
+    callback: Any = app.callback  # without types
+    wired: Callable[[F], F] = callback(*_named(outputs, inputs, state), **options)
+    return wired
+
+
 def _wire_browser(app: Dash) -> None:
     """Add the callbacks that run in the browser: `assets/dashboard.js`."""
 
-    def by_itself(name: str, *arguments: Any, **options: Any) -> None:
+    def by_itself(name: str, outputs: str, inputs: str, state: str = "", **options: Any) -> None:
         browser: Any = app.clientside_callback  # without types
-        browser(ClientsideFunction("surreal", name), *arguments, **options)
+        browser(ClientsideFunction("surreal", name), *_named(outputs, inputs, state), **options)
 
-    by_itself("tick", Output("tick", "data"), Input("interval", "n_intervals"))
-    by_itself("theme", Output("theme", "data"), Input("theme-button", "n_clicks"))
-    by_itself("showPane", Output("main", "className"), Input("tab", "value"))
+    by_itself("tick", "tick.data", "interval.n_intervals")
+    by_itself("theme", "theme.data", "theme-button.n_clicks")
+    by_itself("showPane", "main.className", "tab.value")
     for part in TREES:
-        by_itself("draw", Input(f"{part}-tree", "data"))
-    by_itself(
-        "ask",
-        Output("stop-question", "hidden"),
-        Input("stop", "n_clicks"),
-        Input("stop-no", "n_clicks"),
-        Input("stop-answer", "children"),
-        Input("run", "value"),
-        prevent_initial_call=True,
-    )
-    by_itself(
-        "stop",
-        Output("stop-answer", "children"),
-        Input("stop-yes", "n_clicks"),
-        State("run", "value"),
-        State("token", "value"),
-        prevent_initial_call=True,
-    )
+        by_itself("draw", "", f"{part}-tree.data")
+    asks = "stop.n_clicks stop-no.n_clicks stop-answer.children run.value"
+    by_itself("ask", "stop-question.hidden", asks, prevent_initial_call=True)
+    by_itself("stop", "stop-answer.children", "stop-yes.n_clicks", "run.value token.value", prevent_initial_call=True)
 
 
 def _wire_list(app: Dash, runs: Runs) -> None:
-    @app.callback(
-        Output("chosen", "options"),
-        Output("run", "options"),
-        Output("list-seen", "data"),
-        Output("run-count", "children"),
-        Output("problem", "children"),
-        Output("updated", "children"),
-        Input("tick", "data"),
-        Input("filter", "value"),
-        Input("chosen", "value"),
-        State("list-seen", "data"),
+    @_callback(
+        app,
+        "chosen.options run.options list-seen.data run-count.children problem.children updated.children",
+        "tick.data filter.value chosen.value",
+        "list-seen.data",
     )
     def list_runs(_: Any, contains: str | None, chosen: list[str] | None, seen: str | None) -> tuple[Any, ...]:
         listed = runs.listed()
@@ -92,12 +86,11 @@ def _wire_list(app: Dash, runs: Runs) -> None:
             return no_update, no_update, no_update, *about
         return run_options(listed, contains or ""), run_names(listed), found, *about
 
-    @app.callback(
-        Output("chosen", "value"),
-        Input("choose-all", "n_clicks"),
-        Input("choose-none", "n_clicks"),
-        State("filter", "value"),
-        State("chosen", "value"),
+    @_callback(
+        app,
+        "chosen.value",
+        "choose-all.n_clicks choose-none.n_clicks",
+        "filter.value chosen.value",
         prevent_initial_call=True,
     )
     def choose(_: Any, __: Any, contains: str | None, chosen: list[str] | None) -> list[str]:
@@ -108,21 +101,11 @@ def _wire_list(app: Dash, runs: Runs) -> None:
 
 
 def _wire_curves(app: Dash, runs: Runs) -> None:
-    @app.callback(
-        Output("charts", "children"),
-        Output("legend", "children"),
-        Output("curves-note", "children"),
-        Output("metrics", "options"),
-        Output("curves-seen", "data"),
-        Input("tick", "data"),
-        Input("chosen", "value"),
-        Input("metrics", "value"),
-        Input("axis", "value"),
-        Input("smoothing", "value"),
-        Input("options", "value"),
-        Input("theme", "data"),
-        Input("tab", "value"),
-        State("curves-seen", "data"),
+    @_callback(
+        app,
+        "charts.children legend.children curves-note.children metrics.options curves-seen.data",
+        "tick.data chosen.value metrics.value axis.value smoothing.value options.value theme.data tab.value",
+        "curves-seen.data",
     )
     def draw(
         _: Any,
@@ -159,13 +142,7 @@ def _wire_curves(app: Dash, runs: Runs) -> None:
 
 
 def _wire_settings(app: Dash, runs: Runs) -> None:
-    @app.callback(
-        Output("settings-tree", "data"),
-        Input("chosen", "value"),
-        Input("settings-filter", "value"),
-        Input("only-different", "value"),
-        Input("tab", "value"),
-    )
+    @_callback(app, "settings-tree.data", "chosen.value settings-filter.value only-different.value tab.value")
     def compare(chosen: list[str] | None, contains: str | None, only_different: list[str], tab: str) -> Any:
         if tab != "settings":
             raise PreventUpdate
@@ -179,14 +156,10 @@ def _wire_settings(app: Dash, runs: Runs) -> None:
 
 
 def _wire_run(app: Dash, runs: Runs) -> None:
-    @app.callback(
-        Output("run-facts-tree", "data"),
-        Output("run-charts", "children"),
-        Output("stop-area", "hidden"),
-        Input("tick", "data"),
-        Input("run", "value"),
-        Input("theme", "data"),
-        Input("tab", "value"),
+    @_callback(
+        app,
+        "run-facts-tree.data run-charts.children stop-area.hidden",
+        "tick.data run.value theme.data tab.value",
     )
     def show_run(_: Any, key: str | None, theme: str, tab: str) -> Any:
         if tab != "run":
@@ -204,17 +177,11 @@ def _wire_run(app: Dash, runs: Runs) -> None:
 
 
 def _wire_logs(app: Dash, runs: Runs) -> None:
-    @app.callback(
-        Output("logs-tree", "data"),
-        Output("processes", "options"),
-        Output("logs-seen", "data"),
-        Input("tick", "data"),
-        Input("run", "value"),
-        Input("level", "value"),
-        Input("processes", "value"),
-        Input("log-filter", "value"),
-        Input("tab", "value"),
-        State("logs-seen", "data"),
+    @_callback(
+        app,
+        "logs-tree.data processes.options logs-seen.data",
+        "tick.data run.value level.value processes.value log-filter.value tab.value",
+        "logs-seen.data",
     )
     def show_logs(
         _: Any,
@@ -239,14 +206,7 @@ def _wire_logs(app: Dash, runs: Runs) -> None:
 
 
 def _wire_videos(app: Dash, runs: Runs) -> None:
-    @app.callback(
-        Output("videos", "children"),
-        Output("videos-seen", "data"),
-        Input("tick", "data"),
-        Input("run", "value"),
-        Input("tab", "value"),
-        State("videos-seen", "data"),
-    )
+    @_callback(app, "videos.children videos-seen.data", "tick.data run.value tab.value", "videos-seen.data")
     def show_videos(_: Any, key: str | None, tab: str, seen: str | None) -> tuple[Any, ...]:
         if tab != "videos":
             raise PreventUpdate

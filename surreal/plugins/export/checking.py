@@ -38,10 +38,7 @@ class _Step(NamedTuple):
 def check_alike(policy: Policy, module: PolicyModule, file: ExportedFile) -> int:
     """Compare a file with its policy, and return the number of steps that were compared.
 
-    Args:
-        policy: plays in its environment; where that exists only elsewhere, observations are drawn from its space.
-        module: the policy's module, from which the file was made.
-        file: the exported file.
+    The policy plays in its environment; where that exists only elsewhere, observations are drawn from its space.
 
     Raises:
         ExportError: they act differently.

@@ -29,9 +29,6 @@ _DTYPES: dict[np.dtype[Any], torch.dtype] = {
 class ActionMapping(nn.Module):
     """Clips a Box to its bounds, shifts discrete actions to the space's start, and unfolds nested spaces.
 
-    Args:
-        space: action space of the environment: Discrete, MultiDiscrete, MultiBinary, Box, or Dict and Tuple of them.
-
     Raises:
         ExportError: a nested space mixes choices and numbers.
     """
@@ -135,11 +132,6 @@ _CHOICES: dict[type[Agent], Choice] = {
 
 class PolicyModule(nn.Module):
     """Filters, network, greedy choice, and the mapping to the environment's actions.
-
-    Args:
-        agent: agent whose model has the parameters.
-        obs_spec: spec of one observation.
-        action_space: action space of the environment.
 
     Attributes:
         obs_names: the inputs that make an observation: `obs`, or `obs.KEY` of a nested one.

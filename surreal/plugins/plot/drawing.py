@@ -87,10 +87,7 @@ class Panel(NamedTuple):
 
 
 class Histories:
-    """The histories of some runs.
-
-    Args:
-        runs: each with a folder.
+    """The histories of the runs that have a folder.
 
     Raises:
         FolderError: a file cannot be read.

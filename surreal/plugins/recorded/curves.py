@@ -56,12 +56,9 @@ class Line(NamedTuple):
 
 
 def line_of(rows: Rows, axis: Axis, started: float) -> Line:
-    """Make the curve of one process; where a run repeated steps after going back to a checkpoint, the newest count.
+    """Make the curve of one process; points whose place on the axis is unknown are left out.
 
-    Args:
-        rows: what it reported.
-        axis: points whose place on it is unknown are left out.
-        started: start of the run, s since 1970.
+    Where a run repeated steps after going back to a checkpoint, the newest count.
     """
     x = {Axis.STEPS: rows.step, Axis.UPDATES: rows.updates, Axis.SECONDS: rows.time - started}[axis]
     is_known = np.isfinite(x)
@@ -179,13 +176,7 @@ def group_band(
 ) -> Band:
     """Combine the curves of a group; where runs have not begun or are over, the others count if they are at least half.
 
-    Args:
-        lines: curve of each run; runs without points are left out.
-        strata: task of each run.
-        rng: for the bootstrap.
-        smoothing: smoothing of each run before combination; see `smooth`.
-        confidence: confidence of the band, 0 to 1.
-        resamples: see `bootstrap_interval`.
+    Each run is smoothed first, as in `smooth`; `strata` has the task of each, and `rng` draws for the bootstrap.
     """
     tasks = np.array([task for task, line in zip(strata, lines, strict=True) if len(line.x)])
     lines = [line for line in lines if len(line.x)]

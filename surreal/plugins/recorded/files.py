@@ -32,9 +32,6 @@ class Portion(NamedTuple):
 class LineReader:
     """Gives each whole line of a growing file once; a file that was cut back or replaced is read again from its start.
 
-    Args:
-        path: path of the file, which need not exist yet.
-
     Attributes:
         offset: bytes read so far.
         skipped: lines that were too long.
@@ -87,12 +84,7 @@ _SCORES_PATH = Path("eval", "scores.jsonl")
 
 
 class RunHistory(History):
-    """Metrics and scores in a run's folder; `update` reads what is new, and skips and counts what it cannot read.
-
-    Args:
-        folder: folder of the run.
-        points: see `Series`.
-    """
+    """Metrics and scores in a run's folder; `update` reads what is new, and skips and counts what it cannot read."""
 
     def __init__(self, folder: Path, points: int = POINTS) -> None:
         super().__init__(points)
@@ -188,15 +180,7 @@ def tail_logs(
     contains: str = "",
     limit: int = 500,
 ) -> list[LogRecord]:
-    """Read the newest records of a run, oldest first.
-
-    Args:
-        folder: the run's folder.
-        processes: names of the processes to include; empty: all.
-        level: lowest severity.
-        contains: text that records must contain, ignoring case.
-        limit: maximum number of records.
-    """
+    """Read the newest records of a run, oldest first: of some processes or all, from a level on, with a text."""
     wanted = set(LEVELS[LEVELS.index(level) :])
     found = [
         record

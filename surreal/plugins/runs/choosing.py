@@ -28,9 +28,7 @@ _ORDERS: dict[SortKey, Callable[[ListedRun], Any]] = {
 def choose(runs: Sequence[ListedRun], names: Sequence[str]) -> list[ListedRun]:
     """Find the runs that are named, each once, in the order of the names.
 
-    Args:
-        runs: to choose from.
-        names: each the name of a run's folder, its id, a path to its folder, or a pattern with `*`, `?` or `[...]`.
+    A name is that of a run's folder, its id, a path to its folder, or a pattern with `*`, `?` or `[...]`.
 
     Raises:
         ConfigError: no run has such a name; the message has the nearest.

@@ -33,11 +33,7 @@ class Comparison:
 
 
 def compare(runs: Sequence[ListedRun], address: str | None = None) -> Comparison:
-    """Compare runs.
-
-    Args:
-        runs: at least two.
-        address: Redis that knows the runs without a folder.
+    """Compare at least two runs; the Redis at `address` knows those without a folder.
 
     Raises:
         ConfigError: there are fewer than two, or one has no configuration.

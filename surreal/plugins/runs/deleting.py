@@ -41,10 +41,6 @@ def delete(run: ListedRun, address: str | None = None) -> None:
     Keys are removed from the given Redis, the one that its folder names, and those of its configuration. If one of the
     latter two does not answer, its keys remain, with a warning.
 
-    Args:
-        run: which is over.
-        address: address of a Redis.
-
     Raises:
         BusyError: one of its processes is alive; nothing was removed.
         RedisUnavailableError: the given Redis does not answer.

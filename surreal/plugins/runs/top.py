@@ -43,15 +43,7 @@ _NOT_ASKED = "Redis did not take it; s tries again, q leaves this view"
 
 
 class Top:
-    """Shows one run until it is over, or the user leaves.
-
-    Args:
-        client: client of the run.
-        console: output; if it is not a terminal, lines every few seconds.
-        keys: where keys are pressed; None: nowhere.
-        stop: ends the view when it is set.
-        clock: seconds, monotonic.
-    """
+    """Shows one run until it is over, or the user leaves; where output is not a terminal, lines every few seconds."""
 
     def __init__(
         self,
@@ -81,11 +73,7 @@ class Top:
         self._progress.print_frame()
 
     def watch(self) -> str:
-        """Show the run until it is over, `q` is pressed, or the view is told to end.
-
-        Returns:
-            Why the run has ended; "" if it continues.
-        """
+        """Show the run until it is over or the user leaves; return why the run has ended, "" if it continues."""
         progress, follower = self._progress, self._follower
         with Keyboard(self._keys) as keyboard, progress:
             progress.footer = _KEYS if keyboard.is_there else ""
@@ -126,9 +114,6 @@ class Top:
 
 class Follower:
     """Follows one run from outside, in one round trip for each look.
-
-    Args:
-        client: client of the run.
 
     Attributes:
         stop_reason: why the run ends or has ended; "" while it continues.
@@ -178,11 +163,7 @@ class Follower:
             return RunLimits()
 
     def trend(self, now_s: float) -> Trend:
-        """Read the evaluation rounds that Redis still has.
-
-        Args:
-            now_s: now, by the clock of those who add to the trend.
-        """
+        """Read the evaluation rounds that Redis still has; `now_s` is by the clock of those who add to the trend."""
 
         def read() -> Any:
             pipeline = self._client.redis.pipeline(transaction=False)
@@ -220,11 +201,8 @@ def _round(text: bytes) -> tuple[int, float, float] | None:
 class Keyboard:
     """Keys as they are pressed, without Enter and without echo; `with` restores the terminal.
 
-    Args:
-        stream: to read from; None, or a stream that is not a terminal, has no keys.
-
     Attributes:
-        is_there: whether there are keys.
+        is_there: whether there are keys: the stream is a terminal.
         is_gone: whether the terminal was closed.
     """
 

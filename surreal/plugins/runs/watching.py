@@ -37,18 +37,11 @@ class Watched(NamedTuple):
 
 
 class Watcher:
-    """Plays episodes with a run's newest parameters.
+    """Plays episodes with a run's newest parameters, until there are enough or the run has ended.
 
         watcher = Watcher(client, config, EpisodeDisplay(show=True), rng=rng)
-        for watched in watcher.episodes(10):
+        for watched in watcher.episodes(10, wait=time.sleep):
             print(watched.version, watched.score.episode_return)
-        print(watcher.ending)
-
-    Args:
-        client: client of the run.
-        config: configuration of the run, with the address of its parameter server if there is one.
-        view: how the episodes are shown.
-        rng: draws their seeds.
 
     Attributes:
         ending: why there are no more episodes; "" while the run continues.
@@ -64,12 +57,7 @@ class Watcher:
     def episodes(
         self, count: int | None = None, *, on_wait: Callable[[], object] | None = None, wait: Callable[[float], object]
     ) -> Iterator[Watched]:
-        """Play episodes one by one, until there are enough or the run has ended.
-
-        Args:
-            count: number of episodes; None: until the run ends.
-            on_wait: called once if there are no parameters yet.
-            wait: sleeps for this many seconds.
+        """Play episodes one by one; `on_wait` is called once if there are no parameters yet, and `wait` sleeps.
 
         Raises:
             ContractError: the model differs from the run's.

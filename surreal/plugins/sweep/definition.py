@@ -30,10 +30,7 @@ _ADDRESS = "redis.address=unix:///redis.sock"
 
 
 def check_settings(definition: Definition) -> list[dict[str, Any]]:
-    """Check the settings of all trials.
-
-    Returns:
-        Settings of a few trials that together have every setting that varies, for checks that cost more.
+    """Check the settings of all trials; return those of a few that together have every setting that varies.
 
     Raises:
         ConfigError: a combination of a grid is invalid, or a setting of a search cannot have such a value.
@@ -67,21 +64,13 @@ S = TypeVar("S", bound=Section)
 
 @dataclass(frozen=True)
 class Definition:
-    """A checked sweep.
-
-    Attributes:
-        config: the file's settings.
-        base: configuration that the runs start from: a preset or a path.
-        space: values of each setting that varies.
-        places: line in the file of each dotted key.
-        text: the file's content.
-    """
+    """A checked sweep."""
 
     config: SweepConfig
-    base: str
-    space: Mapping[str, Dimension]
-    text: str
-    places: Mapping[str, str] = field(default_factory=dict, compare=False)
+    base: str  #: configuration that the runs start from: a preset or a path
+    space: Mapping[str, Dimension]  #: values of each setting that varies
+    text: str  #: the file's content
+    places: Mapping[str, str] = field(default_factory=dict, compare=False)  #: line in the file of each dotted key
 
     @property
     def num_trials(self) -> int:
@@ -94,11 +83,7 @@ class Definition:
         return tuple(f"{key}={json.dumps(value)}" for key, value in given.items())  # YAML reads JSON
 
     def run_config(self, settings: Mapping[str, Any], *, base: str | None = None) -> Config:
-        """Load the configuration of a trial's runs.
-
-        Args:
-            settings: settings of the trial.
-            base: path of a copy of the base.
+        """Load the configuration of a trial's runs; `base` is a copy of the base.
 
         Raises:
             ConfigError: the settings do not fit; it names the sweep's file and line.

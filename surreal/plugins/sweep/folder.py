@@ -26,13 +26,10 @@ _KEPT_ELSEWHERE = {"name", "base"}
 class SweepFolder:
     """A sweep's folder, for the process that drives it.
 
-        folder.claim()
-        folder.begin(definition)      # or folder.resume(definition)
-        ...
-        folder.release()
-
-    Args:
-        path: the folder; made by `claim`.
+    folder.claim()
+    folder.begin(definition)      # or folder.resume(definition)
+    ...
+    folder.release()
     """
 
     def __init__(self, path: Path) -> None:
@@ -104,10 +101,7 @@ class SweepFolder:
         return trials
 
     def resume(self, definition: Definition | None) -> tuple[Definition, TrialFile]:
-        """Continue the sweep in this folder.
-
-        Args:
-            definition: the sweep's file as it is now; None: as it was when the sweep began.
+        """Continue the sweep in this folder, with its file as it is now, or as it was when the sweep began.
 
         Raises:
             ConfigError: the folder has no sweep, or the file has changed in a setting of the trials.

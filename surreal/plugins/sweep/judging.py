@@ -19,11 +19,9 @@ Rounds = Sequence[Mapping[str, Any]]
 
 
 def run_score(rounds: Rounds, evaluation: Literal["best", "last"]) -> float | None:
-    """Return the score of one run; None if no round was played, or the mean return that counts is not finite.
+    """Return the score of one run from its rounds, without those before the first update.
 
-    Args:
-        rounds: lines of `eval/scores.jsonl`, in order; rounds before the first update are left out.
-        evaluation: the round that counts.
+    None: no round was played, or the mean return that counts is not finite.
     """
     returns = [_mean_return(line) for line in rounds if line.get("updates") != 0]
     if evaluation == "last":
@@ -67,9 +65,7 @@ def curve(rounds: Rounds, interval_env_steps: int) -> dict[int, float]:
 def reports(curves: Mapping[int, Mapping[int, float]], ended: frozenset[int]) -> dict[int, float]:
     """Average the seeds of a trial for the pruner, up to the env steps that all of them have reached.
 
-    Args:
-        curves: curve of each seed that has begun.
-        ended: seeds whose runs are over; one that ended early keeps its last return.
+    A seed that has `ended` early keeps its last return.
     """
     steps = sorted({step for each in curves.values() for step in each})
     found: dict[int, float] = {}
@@ -99,13 +95,7 @@ class TrialSeed(NamedTuple):
 
 
 class Judge:
-    """Decides when and how trials end.
-
-    Args:
-        config: settings of the sweep.
-        folder: folder of the sweep.
-        proposer: may prune a trial.
-    """
+    """Decides when and how trials end."""
 
     def __init__(self, config: SweepConfig, folder: SweepFolder, proposer: Proposer) -> None:
         self._config = config
@@ -114,12 +104,7 @@ class Judge:
         self._pruner = None if config.search is None else config.search.pruner
 
     def end_of(self, trial: Trial, failures: Mapping[TrialSeed, str]) -> End | None:
-        """Return the end of a trial, None if it continues.
-
-        Args:
-            trial: a trial without an end.
-            failures: reason of each run that failed without a result in its folder.
-        """
+        """Return the end of a trial, None if it continues; `failures` has reasons that folders of runs do not."""
         runs = {seed: read_run(self._folder.run_folder(trial, seed)) for seed in self._config.seeds}
         told = self._reports(trial, runs)
         scores: dict[int, float] = {}

@@ -59,13 +59,9 @@ def room_here() -> Room:
 
 
 def fits(need: Room, running: Sequence[Room], room: Room, parallel: int | None) -> bool:
-    """Whether one more run fits; a single one always does.
+    """Whether one more run fits next to the running ones; a single one always does.
 
-    Args:
-        need: need of the run.
-        running: estimated needs of the running ones.
-        room: free cores and memory of the machine before any run started.
-        parallel: maximum number of runs, whatever they need; None: as many as fit.
+    `room` was free before any run started; `parallel` is the maximum number of runs, whatever they need.
     """
     if not running:
         return True
@@ -92,12 +88,7 @@ def _free_in_container() -> list[int]:
 
 
 class LaunchedRun:
-    """A run's launcher, a process on this machine.
-
-    Args:
-        process: process of the launcher.
-        console: file of its output.
-    """
+    """A run's launcher, a process on this machine, and the file of its output."""
 
     def __init__(self, process: subprocess.Popen[bytes], console: Path) -> None:
         self._process = process
@@ -122,12 +113,9 @@ class LaunchedRun:
 
 
 class Launching:
-    """Starts runs, and reaches them through their Redis.
+    """Starts runs, and reaches them through the Redis that all of them use.
 
     It must be used in the main thread, because runs drain when the thread that started them ends.
-
-    Args:
-        address: address of the Redis that all of them use.
     """
 
     def __init__(self, address: str) -> None:

@@ -56,12 +56,7 @@ class Grid:
 
 
 class OptunaSearch:
-    """Proposes settings that depend on the results of earlier trials.
-
-    Args:
-        definition: definition of a sweep with a search.
-        trials: trials so far.
-        journal: file of Optuna's storage, which is replaced.
+    """Proposes settings that depend on the results of earlier trials; the file of Optuna's storage is replaced.
 
     Raises:
         ConfigError: Optuna is not installed.

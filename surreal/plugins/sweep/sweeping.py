@@ -45,18 +45,7 @@ class RunningRun:
 
 
 class Sweeping:
-    """Drives a sweep to its end.
-
-    Args:
-        definition: definition of the sweep.
-        folder: folder of the sweep, claimed.
-        trials: trials of the sweep.
-        proposer: chooses settings.
-        runner: starts runs.
-        room: free cores and memory of this machine.
-        view: shows the progress.
-        keep: called regularly, to keep the runs' Redis alive.
-    """
+    """Drives a sweep to its end."""
 
     def __init__(
         self,

@@ -24,13 +24,6 @@ class SweepView:
     """Shows the progress of a sweep.
 
     A terminal shows the runs in progress in place; other output gets a line every half minute.
-
-    Args:
-        console: console to write to.
-        trials: list of the trials so far, which grows.
-        num_trials: planned number of trials.
-        is_quiet: whether nothing is shown.
-        clock: monotonic time, s.
     """
 
     def __init__(

@@ -236,7 +236,7 @@ def test_what_was_acknowledged_before_a_run_was_joined_is_not_looked_for() -> No
     told.settle()
     told.hear([life(chunks=102), life(life_id="2", chunks=1)])
     told.compare(3, 30)
-    assert (told.chunks, told.steps, told.lives, bool(told.lost)) == (3, 30, 2, False)
+    assert (*told.counts(), bool(told.lost)) == (2, 3, 30, False)
 
 
 # -- versions -------------------------------------------------------------------------------------------------------

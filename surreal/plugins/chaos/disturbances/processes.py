@@ -37,23 +37,17 @@ REDIS_KINDS = (Kind.RESTART, Kind.FLUSH, Kind.FULL)
 class Disturbance(ABC):
     """A disturbance that is ready to begin.
 
-        disturbance.begin()
-        while ...: disturbance.turn()     # several times a second
-        disturbance.end()
-
-    Attributes:
-        kind: kind of disturbance.
-        target: name of the process or server.
-        detail: a detail for the output, known once it has begun.
-        lasts: whether it lasts for a while, and must be undone.
+    disturbance.begin()
+    while ...: disturbance.turn()     # several times a second
+    disturbance.end()
     """
 
     kind: Kind
-    lasts: bool = True
+    lasts: bool = True  #: whether it lasts for a while, and must be undone
+    detail: str = ""  #: a detail for the output, known once it has begun
 
     def __init__(self, target: str) -> None:
-        self.target = target
-        self.detail = ""
+        self.target = target  #: name of the process or server
 
     @abstractmethod
     def begin(self) -> None:

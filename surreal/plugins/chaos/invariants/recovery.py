@@ -21,33 +21,18 @@ class Downtime(NamedTuple):
 
 @dataclass
 class Recovery:
-    """One disturbance and what came after it.
-
-    Args:
-        number: number of the disturbance.
-        kind: kill, pause, ...
-        target: name of the process or server.
-        began_s: its begin, s since the start.
-        held_s: planned duration, s.
-        detail: a detail for the output.
-        killed: id of the life that was ended; "" for none.
-
-    Attributes:
-        ended_s: its end, s since the start; None while it lasts.
-        recovered_s: time when the run had recovered; None before.
-        downtime: downtime of the killed process; None before its next life works, or if that is on another machine.
-    """
+    """One disturbance and what came after it; times are s since the start."""
 
     number: int
     kind: str
-    target: str
+    target: str  #: name of the process or server
     began_s: float
-    held_s: float = 0.0
-    detail: str = ""
-    killed: str = ""
-    ended_s: float | None = None
-    recovered_s: float | None = None
-    downtime: Downtime | None = None
+    held_s: float = 0.0  #: planned duration
+    detail: str = ""  #: for the output
+    killed: str = ""  #: id of the life that was ended; "" for none
+    ended_s: float | None = None  #: None while it lasts
+    recovered_s: float | None = None  #: time when the run had recovered; None before
+    downtime: Downtime | None = None  #: of the killed process; None before its next life works, or if it is elsewhere
     missing: str = field(default="", repr=False)  #: missing parts of the recovery at the last look
     _at_end: Standing | None = field(default=None, repr=False)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from surreal.plugins.chaos.observing import Life
@@ -13,19 +13,12 @@ _MOST = 20
 
 @dataclass(frozen=True)
 class Verdict:
-    """The verdict on one invariant.
+    """The verdict on one invariant."""
 
-    Attributes:
-        name: the promise.
-        evidence: the counts that were compared.
-        violations: a sentence for each violation.
-        not_promised: losses without a promise, such as those of an emptied Redis.
-    """
-
-    name: str
-    evidence: str
-    violations: tuple[str, ...] = ()
-    not_promised: tuple[str, ...] = ()
+    name: str  #: the promise
+    evidence: str  #: the counts that were compared
+    violations: tuple[str, ...] = ()  #: a sentence for each
+    not_promised: tuple[str, ...] = ()  #: losses without a promise, such as those of an emptied Redis
 
     @property
     def holds(self) -> bool:
@@ -68,20 +61,14 @@ class Acknowledgements:
         self._first: dict[str, tuple[int, int]] = {}
         self._newest: dict[str, tuple[int, int, int]] = {}
 
-    @property
-    def lives(self) -> int:
-        """Number of senders with an acknowledged chunk."""
-        return sum(chunks > 0 for chunks, _ in self._since())
-
-    @property
-    def chunks(self) -> int:
-        """Number of chunks that were acknowledged while watched, as reported by the agents."""
-        return sum(chunks for chunks, _ in self._since())
-
-    @property
-    def steps(self) -> int:
-        """The same in env steps."""
-        return sum(steps for _, steps in self._since())
+    def counts(self) -> tuple[int, int, int]:
+        """Return senders with an acknowledged chunk, and the chunks and env steps acknowledged while watched."""
+        found = []
+        for life, (chunks, steps, _) in self._newest.items():
+            first_chunks, first_steps = self._first.get(life, (0, 0))
+            found.append((chunks > first_chunks, chunks - first_chunks, steps - first_steps))
+        lives, chunks, steps = (sum(column) for column in zip(*found, strict=True)) if found else (0, 0, 0)
+        return lives, chunks, steps
 
     def hear(self, lives: Iterable[Life]) -> None:
         """Read the counts in heartbeats."""
@@ -102,14 +89,9 @@ class Acknowledgements:
 
     def compare(self, chunks: int, steps: int) -> None:
         """Compare with the chunks and steps in the streams since the watching began, read after the heartbeats."""
-        if self._is_settled and (self.chunks > chunks or self.steps > steps):
+        _, told_chunks, told_steps = self.counts()
+        if self._is_settled and (told_chunks > chunks or told_steps > steps):
             self.lost.add(
-                f"agents were told that {self.chunks} chunks of {self.steps} env steps are stored; "
+                f"agents were told that {told_chunks} chunks of {told_steps} env steps are stored; "
                 f"the streams had {chunks} of {steps}"
             )
-
-    def _since(self) -> Iterator[tuple[int, int]]:
-        """Yield chunks and env steps of each life since the watching began."""
-        for life, (chunks, steps, _) in self._newest.items():
-            first_chunks, first_steps = self._first.get(life, (0, 0))
-            yield chunks - first_chunks, steps - first_steps

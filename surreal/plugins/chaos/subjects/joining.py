@@ -30,12 +30,6 @@ _TIMEOUT_S = 2.0
 def join(run: str | None, *, address: str | None, run_dir: Path | None, stack: ExitStack) -> Subject:
     """Find a run in progress.
 
-    Args:
-        run: its id, or the name of its folder below `runs`; None: the run of the folder, or the newest.
-        address: address of its Redis.
-        run_dir: its folder.
-        stack: closes the connections.
-
     Raises:
         ConfigError: the run does not exist, or is over.
         RedisUnavailableError: its Redis does not answer.

@@ -36,12 +36,6 @@ _SETTINGS = (
 class StartedRun:
     """`surreal run` of a preset or file, in a separate process.
 
-    Args:
-        source: preset or file of the configuration.
-        overrides: overrides of the configuration.
-        run_dir: the run's folder; None: a new one.
-        guard: ends the run if this process is killed.
-
     Raises:
         ConfigError: the configuration is wrong, or names its own servers.
     """

@@ -26,21 +26,13 @@ class Keeps(Enum):
 
 @dataclass(frozen=True)
 class Server:
-    """A Redis server of the run.
+    """A Redis server of the run."""
 
-    Attributes:
-        client: client of the run, at this server.
-        keeps: the data that it keeps over a restart.
-        kill: kills it, and returns its process id; None: no process would start it again.
-        start: starts it, or does nothing if the run's launcher does.
-        is_exclusive: whether no other living run uses it.
-    """
-
-    client: RedisClient
+    client: RedisClient  #: client of the run, at this server
     keeps: Keeps
-    kill: Callable[[], int] | None
-    start: Callable[[], object]
-    is_exclusive: bool
+    kill: Callable[[], int] | None  #: kills it, and returns its process id; None: no process would start it again
+    start: Callable[[], object]  #: starts it, or does nothing if the run's launcher does
+    is_exclusive: bool  #: whether no other living run uses it
 
     @property
     def name(self) -> str:
@@ -75,26 +67,17 @@ class Server:
 
 @dataclass(frozen=True)
 class Subject:
-    """A run, started here or joined.
+    """A run, started here or joined."""
 
-    Attributes:
-        title: name in the output.
-        folder: folder of the run; None if it is elsewhere.
-        client: client of the run, for configuration and heartbeats.
-        servers: all its servers, each once.
-        is_new: whether it began while it is watched.
-        can_kill: whether a launcher restarts its processes.
-    """
-
-    title: str
+    title: str  #: name in the output
     config: Config
-    folder: Path | None
-    client: RedisClient
+    folder: Path | None  #: None if it is elsewhere
+    client: RedisClient  #: for configuration and heartbeats
     replay: ReplayShards
     parameter_client: RedisClient
-    servers: Sequence[Server]
-    is_new: bool
-    can_kill: bool
+    servers: Sequence[Server]  #: each once
+    is_new: bool  #: whether it began while it is watched
+    can_kill: bool  #: whether a launcher restarts its processes
 
     @property
     def run(self) -> str:

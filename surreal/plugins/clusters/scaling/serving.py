@@ -116,13 +116,6 @@ def serve(
 ) -> None:
     """Serve until `stop` is set or a signal comes, then close the reader.
 
-    Args:
-        reader: reader of the runs.
-        host: address to listen on.
-        port: TCP port, 0 for a free one.
-        on_ready: called with the page's URL when it answers.
-        stop: ends the server; None: signals do.
-
     Raises:
         ConfigError: the host is not valid.
         SurrealError: the address cannot be listened on.

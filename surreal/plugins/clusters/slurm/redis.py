@@ -36,12 +36,7 @@ _RESTART_LIMIT = 5
 def serve(run: str, run_dir: Path, *, maxmemory: str, keeps_experience: bool, interface: str | None) -> None:
     """Serve until a signal comes; a server that dies is restarted at the same address.
 
-    Args:
-        run: id of the run.
-        run_dir: folder of the run; made if missing.
-        maxmemory: maximum memory of the server, such as "2gb".
-        keeps_experience: whether the server loads and keeps its data in an append-only file in the run's folder.
-        interface: network interface to listen on; None: all of them.
+    If it keeps experience, it loads and keeps its data in an append-only file in the run's folder.
 
     Raises:
         ConfigError: the interface or the size is not valid.

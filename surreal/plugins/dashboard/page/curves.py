@@ -148,15 +148,7 @@ def chart(name: str, drawings: Sequence[Drawing], x_title: str, theme: str, **mo
 
 
 def figure(drawings: Sequence[Drawing], x_title: str, theme: str, *, is_log: bool = False, keeps: str = "") -> Any:
-    """Build Plotly's figure of curves and their bands.
-
-    Args:
-        drawings: the curves.
-        x_title: label of the horizontal axis.
-        theme: light or dark.
-        is_log: whether values have a logarithmic scale.
-        keeps: the user's zoom stays as long as this stays the same.
-    """
+    """Build Plotly's figure of curves and their bands."""
     look = _THEMES.get(theme, _THEMES["light"])
     axis = {
         "gridcolor": look["grid"],

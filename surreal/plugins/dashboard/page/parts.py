@@ -30,14 +30,7 @@ def settings_table(
     contains: str = "",
     only_different: bool = False,
 ) -> Shown:
-    """Compare the results and settings of runs; the settings that differ come first.
-
-    Args:
-        runs: runs to compare.
-        settings: settings of each run.
-        contains: text that a setting's name must contain, ignoring case.
-        only_different: whether settings that are the same in all runs are left out.
-    """
+    """Compare the results and settings of runs; the settings that differ come first."""
     if not runs:
         return note("Choose runs to see their settings.")
     left_out = len(runs) - MAX_COLUMNS

@@ -38,13 +38,7 @@ class Live:
 class LiveRun:
     """Reads one run in Redis; connects at the first reading.
 
-    Args:
-        address: address of the run's Redis.
-        run: id of the run.
-        title: name of its configuration.
-        started: start of the run, s since 1970.
-        folder: the run's folder; None: it is elsewhere. Its configuration names the servers of experience and
-            parameters.
+    The configuration in the run's folder, or in Redis if the folder is elsewhere, names its other servers.
     """
 
     def __init__(self, address: str, run: str, *, title: str, started: float, folder: Path | None) -> None:

@@ -38,14 +38,9 @@ _READ_BYTES = 8 << 20
 
 
 class Seldom(Generic[T]):
-    """The newest answer of an expensive function.
+    """The newest answer of an expensive function, which one thread at a time calls.
 
     The first caller waits for the answer. Later, one caller renews it while the others get the previous answer.
-
-    Args:
-        ask: the function; called by one thread at a time.
-        interval_s: time that an answer is used, >= 0.
-        clock: monotonic time, s.
     """
 
     def __init__(self, ask: Callable[[], T], interval_s: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -82,15 +77,7 @@ def key_of(run: ListedRun) -> str:
 
 
 class WatchedRun:
-    """The data of one run, read from files and Redis at most every few seconds.
-
-    Args:
-        listed: the run.
-        redis: address of the run's Redis if its folder does not have it.
-        open_live: opens the run in Redis.
-        live_interval_s: see LIVE_INTERVAL_S.
-        read_interval_s: see READ_INTERVAL_S.
-    """
+    """The data of one run, read from files and Redis at most every few seconds."""
 
     def __init__(
         self,
@@ -204,14 +191,7 @@ class WatchedRun:
 
 
 class Runs:
-    """The runs, newest first.
-
-    Args:
-        folders: folders of one run or of many.
-        redis: address of a Redis with runs, also of other machines; None: none.
-        open_live: opens a run in Redis.
-        list_interval_s: see LIST_INTERVAL_S.
-    """
+    """The runs of folders and of a Redis, newest first."""
 
     def __init__(
         self,

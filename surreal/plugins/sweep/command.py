@@ -24,7 +24,7 @@ from surreal.plugins.sweep.folder import OPTUNA_NAME, SWEEPS_FOLDER, SweepFolder
 from surreal.plugins.sweep.processes import Launching, Room, need_of, num_at_once, room_here
 from surreal.plugins.sweep.proposing import Grid, OptunaSearch, Proposer, require_optuna
 from surreal.plugins.sweep.sweeping import Sweeping
-from surreal.plugins.sweep.trials import Trial, TrialFile
+from surreal.plugins.sweep.trials import Trial
 from surreal.plugins.sweep.view import SweepView, describe_end, ranking
 from surreal.run.process.ending import Ending, ExitCode
 from surreal.run.process.finding import open_client
@@ -35,17 +35,6 @@ logger = logging.getLogger(__name__)
 _CONNECT_TIMEOUT_S = 5.0
 _REDIS_RESTARTS = 5
 _SHOWN_FAILURES = 5
-
-
-@dataclass(frozen=True)
-class SweepOptions:
-    """Arguments of `surreal sweep`."""
-
-    file: Path | None
-    folder: Path | None = None
-    redis: str | None = None
-    resume: bool = False
-    is_quiet: bool = False
 
 
 @dataclass(frozen=True)
@@ -98,7 +87,16 @@ def check_sweep(file: Path) -> str:
     return f"{definition.config.name} can run: {what}; nothing was started or written"
 
 
-def run_sweep(options: SweepOptions, console: Console, interrupts: Interrupts) -> SweepOutcome:
+def run_sweep(
+    file: Path | None,
+    console: Console,
+    interrupts: Interrupts,
+    *,
+    path: Path | None = None,
+    redis: str | None = None,
+    resume: bool = False,
+    is_quiet: bool = False,
+) -> SweepOutcome:
     """Run a sweep until it is over or interrupted; the caller has installed `interrupts`.
 
     Raises:
@@ -107,36 +105,41 @@ def run_sweep(options: SweepOptions, console: Console, interrupts: Interrupts) -
         StoppedError: it was interrupted before it began.
         SurrealError: it cannot continue; its runs have drained, and it can be resumed.
     """
-    given = None if options.file is None else load_definition(options.file)
-    if given is None and not (options.resume and options.folder):
+    given = None if file is None else load_definition(file)
+    if given is None and not (resume and path):
         raise ConfigError("name a sweep's file, or continue a sweep with --resume --dir DIR")
-    folder = SweepFolder(options.folder or SWEEPS_FOLDER / (given.config.name if given else ""))
-    if not options.resume:
+    folder = SweepFolder(path or SWEEPS_FOLDER / (given.config.name if given else ""))
+    if not resume:
         _require_new(folder)
-        _check_apart(options, console)
+        if not is_quiet:
+            console.print("checking what the runs need", highlight=False)
+        _check_apart(file)
         if interrupts.ending is not None:
             raise StoppedError("stopped before the sweep began")
     with ExitStack() as stack:
         folder.claim()
         stack.callback(folder.release)
-        if options.resume:
+        if resume:
             definition, trials = folder.resume(given)
         elif given is not None:
             _require_new(folder)
             definition, trials = given, folder.begin(given)
         room = room_here()
-        address, keep = _connect(options.redis, definition, folder, room, stack)
-        view = stack.enter_context(SweepView(console, trials.trials, definition.num_trials, is_quiet=options.is_quiet))
-        proposer = _proposer(definition, folder, trials)
+        address, keep = _connect(redis, definition, folder, room, stack)
+        view = stack.enter_context(SweepView(console, trials.trials, definition.num_trials, is_quiet=is_quiet))
+        proposer: Proposer = Grid(definition)
+        if definition.config.search is not None:
+            proposer = OptunaSearch(definition, trials.trials, folder.path / OPTUNA_NAME)
         sweeping = Sweeping(definition, folder, trials, proposer, Launching(address), room=room, view=view, keep=keep)
         ending = sweeping.execute(interrupts)
-    return SweepOutcome(folder.path, trials.trials, ending, _resume_command(options, folder))
-
-
-def _proposer(definition: Definition, folder: SweepFolder, trials: TrialFile) -> Proposer:
-    if definition.config.search is None:
-        return Grid(definition)
-    return OptunaSearch(definition, trials.trials, folder.path / OPTUNA_NAME)
+    words = [
+        "surreal",
+        "sweep",
+        *([str(file)] if file else []),
+        "--resume",
+        *(["--dir", _short(folder.path)] if path else []),
+    ]
+    return SweepOutcome(folder.path, trials.trials, ending, shlex.join(words))
 
 
 def _require_new(folder: SweepFolder) -> None:
@@ -146,11 +149,9 @@ def _require_new(folder: SweepFolder) -> None:
         )
 
 
-def _check_apart(options: SweepOptions, console: Console) -> None:
+def _check_apart(file: Path | None) -> None:
     """Check the sweep in a separate process, because this one loads neither torch nor users' classes."""
-    if not options.is_quiet:
-        console.print("checking what the runs need", highlight=False)
-    command = [sys.executable, "-m", "surreal", "sweep", str(options.file), "--check"]
+    command = [sys.executable, "-m", "surreal", "sweep", str(file), "--check"]
     answer = subprocess.run(
         command, stdin=subprocess.DEVNULL, capture_output=True, text=True, start_new_session=True, check=False
     )
@@ -174,13 +175,6 @@ def _connect(
     stack.callback(server.stop)
     server.start()
     return server.address, Keeper(server, _REDIS_RESTARTS).keep
-
-
-def _resume_command(options: SweepOptions, folder: SweepFolder) -> str:
-    words = ["surreal", "sweep", *([str(options.file)] if options.file else []), "--resume"]
-    if options.folder is not None:
-        words += ["--dir", _short(folder.path)]
-    return shlex.join(words)
 
 
 def _short(path: Path) -> str:

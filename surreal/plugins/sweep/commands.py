@@ -32,7 +32,7 @@ def sweep(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show only the results.")] = False,
 ) -> None:
     """Train many runs, over settings and seeds, as many at once as fit."""
-    from surreal.plugins.sweep.command import SweepOptions, check_sweep, run_sweep
+    from surreal.plugins.sweep.command import check_sweep, run_sweep
     from surreal.plugins.sweep.view import result_table
     from surreal.run.process.interrupts import Interrupts
 
@@ -50,7 +50,7 @@ def sweep(
     console = Console(file=cast(IO[str], Output(sys.stdout, interrupts.end)), soft_wrap=True)
     with interrupts.installed():
         try:
-            outcome = run_sweep(SweepOptions(file, folder, redis, resume, quiet), console, interrupts)
+            outcome = run_sweep(file, console, interrupts, path=folder, redis=redis, resume=resume, is_quiet=quiet)
         except StoppedError:
             ending = interrupts.ending or Ending("interrupted", ExitCode.INTERRUPTED)
             say(console, f"ended before it began: {ending.reason}")

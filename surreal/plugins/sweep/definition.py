@@ -37,15 +37,11 @@ def check_settings(definition: Definition) -> list[dict[str, Any]]:
     """
     if definition.run_config({}).redis.address is None:  # refuse settings of a run's embedded Redis
         load_config(definition.base, (*definition.overrides({}), _ADDRESS))
-    if definition.config.search is not None:
-        return _check_search(definition)
-    settings = combinations(definition.space)
-    for each in settings:
-        definition.run_config(each)
-    return [settings[0], *settings[1:][-1:]]
-
-
-def _check_search(definition: Definition) -> list[dict[str, Any]]:
+    if definition.config.search is None:
+        settings = combinations(definition.space)
+        for each in settings:
+            definition.run_config(each)
+        return [settings[0], *settings[1:][-1:]]
     good: list[dict[str, Any]] = [{}]
     for key, dimension in definition.space.items():
         for value in dimension.ends():
@@ -94,7 +90,15 @@ class Definition:
             for key in keys
         }
         config = load_config(base or self.base, self.overrides(settings), origins=origins)
-        _check_run(config)
+        if not any((config.run.max_env_steps, config.run.max_time_s, config.learner.max_updates)):
+            raise ConfigError(
+                "the runs of a sweep need an end: set run.max_env_steps, run.max_time_s or learner.max_updates",
+                key="run.max_env_steps",
+            )
+        if not config.eval.enabled:
+            place = config.source_of("eval.enabled")
+            where = f" ({place})" if place else ""
+            raise ConfigError(f"eval.enabled is false{where}; a sweep compares evaluations", key="eval.enabled")
         return config
 
     @property
@@ -123,7 +127,9 @@ def load_definition(path: Path) -> Definition:
     key, space = ("grid", config.grid or {}) if config.search is None else ("search.space", config.search.space)
     _refuse_keys(config, key, space, places, label)
     dimensions = {name: _dimension(value, f"{key}.{name}", places, label) for name, value in space.items()}
-    definition = Definition(config, _base(config.base, path), dimensions, text, places)
+    neighbor = path.parent / Path(config.base).expanduser()
+    base = str(neighbor) if neighbor.is_file() else config.base
+    definition = Definition(config, base, dimensions, text, places)
     if config.search is None and definition.num_trials > MAX_COMBINATIONS:
         raise ConfigError(
             f"grid has {definition.num_trials:,} combinations; at most {MAX_COMBINATIONS:,} are tried: "
@@ -190,28 +196,3 @@ def _refuse_keys(
             if problem:
                 place = place_of(at, places, label)
                 raise ConfigError(f"{problem} ({place})", key=at, source=place)
-
-
-def _base(base: str, path: Path) -> str:
-    """Return the path of a base next to the sweep's file, else `base` unchanged."""
-    neighbor = path.parent / Path(base).expanduser()
-    return str(neighbor) if neighbor.is_file() else base
-
-
-def _check_run(config: Config) -> None:
-    """Refuse runs without an end or a score."""
-    limits = (config.run.max_env_steps, config.run.max_time_s, config.learner.max_updates)
-    if not any(limits):
-        raise ConfigError(
-            "the runs of a sweep need an end: set run.max_env_steps, run.max_time_s or learner.max_updates",
-            key="run.max_env_steps",
-        )
-    if not config.eval.enabled:
-        raise ConfigError(
-            f"eval.enabled is false{_at(config.source_of('eval.enabled'))}; a sweep compares evaluations",
-            key="eval.enabled",
-        )
-
-
-def _at(source: str) -> str:
-    return f" ({source})" if source else ""

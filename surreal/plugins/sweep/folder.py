@@ -121,19 +121,17 @@ class SweepFolder:
 
 def _differences(before: Definition, now: Definition) -> list[str]:
     """List the changed settings that make the trials incomparable."""
-    old, new = (_flat(definition.config.model_dump(mode="json", by_alias=True)) for definition in (before, now))
+
+    def flat(definition: Definition) -> dict[str, object]:  # one level of sections, as in the file's names
+        found: dict[str, object] = {}
+        for key, value in definition.config.model_dump(mode="json", by_alias=True).items():
+            inner = value if isinstance(value, dict) else {"": value}
+            found |= {f"{key}.{name}".rstrip("."): each for name, each in inner.items()}
+        return found
+
+    old, new = flat(before), flat(now)
     return sorted(
         key
         for key in old.keys() | new.keys()
         if key not in _MAY_CHANGE | _KEPT_ELSEWHERE and old.get(key) != new.get(key)
     )
-
-
-def _flat(data: dict[str, object]) -> dict[str, object]:
-    """Flatten one level of sections, as in the file's names."""
-    found: dict[str, object] = {}
-    for key, value in data.items():
-        found.update(
-            {f"{key}.{name}": inner for name, inner in value.items()} if isinstance(value, dict) else {key: value}
-        )
-    return found

@@ -8,7 +8,9 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,6 +20,7 @@ import redis
 from surreal.base.errors import SurrealError
 from surreal.base.system.process import count_cores
 from surreal.config import Config
+from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.server import owned_exec
 from surreal.run.launch.supervise import last_error_line
 from surreal.run.process import registry
@@ -54,7 +57,10 @@ def need_of(config: Config) -> Room:
 
 def room_here() -> Room:
     """Measure the free cores and memory of this machine or container."""
-    free = min([psutil.virtual_memory().available, *_free_in_container()])
+    free = psutil.virtual_memory().available
+    with suppress(OSError, ValueError):  # no container, or no limit: "max"
+        limit, used = ((_CGROUP / name).read_text().strip() for name in ("memory.max", "memory.current"))
+        free = min(free, max(0, int(limit) - int(used)))
     return Room(count_cores(), int(_MEMORY_SHARE * free))
 
 
@@ -79,37 +85,29 @@ def num_at_once(need: Room, room: Room, parallel: int | None) -> int:
     return count
 
 
-def _free_in_container() -> list[int]:
-    try:
-        limit, used = ((_CGROUP / name).read_text().strip() for name in ("memory.max", "memory.current"))
-        return [max(0, int(limit) - int(used))]
-    except (OSError, ValueError):  # no container, or no limit: "max"
-        return []
-
-
+@dataclass
 class LaunchedRun:
     """A run's launcher, a process on this machine, and the file of its output."""
 
-    def __init__(self, process: subprocess.Popen[bytes], console: Path) -> None:
-        self._process = process
-        self._console = console
+    process: subprocess.Popen[bytes]
+    console: Path
 
     def poll(self) -> int | None:
         """Return the exit code, None while it runs."""
-        return self._process.poll()
+        return self.process.poll()
 
     def interrupt(self) -> None:
         """Send Ctrl-C: the first drains the run, the second hurries it, the third kills it."""
-        self._process.send_signal(signal.SIGINT)
+        self.process.send_signal(signal.SIGINT)
 
     def kill(self) -> None:
         """Kill it, and wait for its end."""
-        self._process.kill()
-        self._process.wait()
+        self.process.kill()
+        self.process.wait()
 
     def last_words(self) -> str:
         """Return its last line of output, or of an error if there was one."""
-        return last_error_line(self._console)
+        return last_error_line(self.console)
 
 
 class Launching:
@@ -138,16 +136,15 @@ class Launching:
 
     def stop(self, run: str, reason: str) -> None:
         """Ask a run to drain and end, as `surreal stop` does."""
-        try:
-            with open_client(self._address, run) as client:
-                registry.request_stop(client, reason)
-        except (SurrealError, redis.RedisError) as error:
-            logger.warning("run %s could not be asked to stop: %s", run, error)
+        self._tell(run, lambda client: registry.request_stop(client, reason), "run %s could not be asked to stop: %s")
 
     def forget(self, run: str) -> None:
         """Remove the keys of a run from Redis."""
+        self._tell(run, RedisClient.delete_run, "the keys of run %s stay in Redis: %s")
+
+    def _tell(self, run: str, action: Callable[[RedisClient], object], problem: str) -> None:
         try:
             with open_client(self._address, run) as client:
-                client.delete_run()
+                action(client)
         except (SurrealError, redis.RedisError) as error:
-            logger.warning("the keys of run %s stay in Redis: %s", run, error)
+            logger.warning(problem, run, error)

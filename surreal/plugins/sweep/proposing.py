@@ -72,6 +72,7 @@ class OptunaSearch:
         self._space = definition.space
         self._distributions = {key: _distribution(dimension) for key, dimension in definition.space.items()}
         self._states = optuna.trial.TrialState
+        sampler = optuna.samplers.TPESampler if self._search.sampler == "tpe" else optuna.samplers.RandomSampler
         try:
             journal.unlink(missing_ok=True)
             storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(journal)))
@@ -81,7 +82,7 @@ class OptunaSearch:
             storage=storage,
             study_name=definition.config.name,
             direction="maximize",
-            sampler=_sampler(self._search, len(trials)),
+            sampler=sampler(seed=self._search.seed + len(trials)),  # a sweep that continues draws other values
             pruner=_pruner(self._search),
         )
         self._running: dict[int, AskedTrial] = {}
@@ -96,7 +97,10 @@ class OptunaSearch:
         if asked.number != number:
             raise RuntimeError(f"Optuna's trial {asked.number} is the sweep's trial {number}")
         self._running[number] = asked
-        return {key: _decode(self._space[key], value) for key, value in asked.params.items()}
+        return {
+            key: json.loads(value) if isinstance(self._space[key], Choice) else value
+            for key, value in asked.params.items()
+        }
 
     def prune(self, trial: Trial, reports: Mapping[int, float]) -> str:
         running = self._running[trial.number]
@@ -163,18 +167,6 @@ def _distribution(dimension: Dimension) -> optuna.distributions.BaseDistribution
 def _encode(dimension: Dimension, value: Any) -> Any:
     """Encode a value for Optuna, whose choices are numbers or texts: a choice becomes JSON."""
     return json.dumps(value) if isinstance(dimension, Choice) else value
-
-
-def _decode(dimension: Dimension, value: Any) -> Any:
-    return json.loads(value) if isinstance(dimension, Choice) else value
-
-
-def _sampler(search: SearchConfig, num_trials: int) -> optuna.samplers.BaseSampler:
-    from optuna import samplers
-
-    # A sweep that continues must not draw the same values again.
-    seed = search.seed + num_trials
-    return samplers.TPESampler(seed=seed) if search.sampler == "tpe" else samplers.RandomSampler(seed=seed)
 
 
 def _pruner(search: SearchConfig) -> optuna.pruners.BasePruner:

@@ -60,14 +60,9 @@ class Sweeping:
         keep: Callable[[], object] = lambda: None,
     ) -> None:
         self._definition, self._config = definition, definition.config
-        self._folder = folder
-        self._trials = trials
-        self._proposer = proposer
+        self._folder, self._trials, self._proposer = folder, trials, proposer
         self._judge = Judge(definition.config, folder, proposer)
-        self._runner = runner
-        self._room = room
-        self._view = view
-        self._keep = keep
+        self._runner, self._room, self._view, self._keep = runner, room, view, keep
         self._running: dict[TrialSeed, RunningRun] = {}
         self._restarts: dict[TrialSeed, int] = {}
         self._failures: dict[TrialSeed, str] = {}
@@ -136,11 +131,8 @@ class Sweeping:
         """End the trials that are finished, failed or hopeless, and stop the runs of the last."""
         for trial in self._trials.open:
             end = self._judge.end_of(trial, self._failures)
-            if end is None:
-                continue
-            self._trials.end(trial, end)
-            self._proposer.tell(trial)
-            self._view.ended(trial)
+            if end is not None:
+                self._end(trial, end)
         now = time.monotonic()
         for seat, run in self._running.items():
             over = self._trials.trials[seat.trial].end
@@ -150,6 +142,11 @@ class Sweeping:
                 run.told_s = now  # repeated later, because a run that is just starting may have missed it
                 self._runner.stop(run.run, over.reason)
 
+    def _end(self, trial: Trial, end: End) -> None:
+        self._trials.end(trial, end)
+        self._proposer.tell(trial)
+        self._view.ended(trial)
+
     # -- what begins -----------------------------------------------------------------------------------------------
 
     def _start(self) -> None:
@@ -158,9 +155,14 @@ class Sweeping:
             needs = [run.need for run in self._running.values()]
             waiting = next(self._waiting(), None)
             if waiting is None:
-                if self._has_all or not fits(self._need_of_next(), needs, self._room, self._config.parallel):
+                # The settings of the next trial are not known yet: it may need as much as the last one.
+                need = next(reversed(self._needs.values()), Room(1, 0))
+                if self._has_all or not fits(need, needs, self._room, self._config.parallel):
                     return
-                self._ask()
+                settings = self._proposer.ask(len(self._trials.trials))
+                self._has_all = settings is None
+                if settings is not None:
+                    self._view.begun(self._trials.add(settings))
                 if self._has_failed:
                     return
                 continue
@@ -181,30 +183,15 @@ class Sweeping:
                     if status not in ("finished", "failed", "running"):
                         yield trial, seed
 
-    def _ask(self) -> None:
-        settings = self._proposer.ask(len(self._trials.trials))
-        if settings is None:
-            self._has_all = True
-            return
-        trial = self._trials.add(settings)
-        self._view.begun(trial)
-
     def _check(self, trial: Trial) -> bool:
         """Whether a trial's settings are valid; if not, the trial has failed."""
         try:
-            self._needs[trial.number] = need_of(
-                self._definition.run_config(trial.settings, base=str(self._folder.base))
-            )
+            config = self._definition.run_config(trial.settings, base=str(self._folder.base))
+            self._needs[trial.number] = need_of(config)
         except ConfigError as error:
-            self._trials.end(trial, End("failed", reason=str(error)))
-            self._proposer.tell(trial)
-            self._view.ended(trial)
+            self._end(trial, End("failed", reason=str(error)))
             return False
         return True
-
-    def _need_of_next(self) -> Room:
-        """Estimate the need of the next trial, whose settings are not known yet, by that of the last one."""
-        return next(reversed(self._needs.values()), Room(1, 0))
 
     def _launch(self, trial: Trial, seed: int) -> None:
         folder = self._folder.run_folder(trial, seed)

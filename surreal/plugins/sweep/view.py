@@ -17,7 +17,6 @@ from surreal.plugins.recorded.listing import ListedRun
 from surreal.plugins.sweep.trials import Trial
 
 _LINE_INTERVAL_S = 30.0
-_BAD = ("pruned", "failed")
 
 
 class SweepView:
@@ -35,11 +34,8 @@ class SweepView:
         is_quiet: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._console = console
-        self._trials = trials
-        self._num_trials = num_trials
-        self._is_quiet = is_quiet
-        self._clock = clock
+        self._console, self._trials, self._num_trials = console, trials, num_trials
+        self._is_quiet, self._clock = is_quiet, clock
         self._started_s = self._line_s = clock()
         self._phase = ""
         self._live: Live | None = None
@@ -79,14 +75,11 @@ class SweepView:
             self._say(self._summary(phase) + (f"  running: {running}" if running else ""))
 
     def _summary(self, phase: str) -> str:
-        over = [trial for trial in self._trials if trial.end is not None]
-        counts = {status: sum(t.end is not None and t.end.status == status for t in over) for status in _BAD}
-        words = [f"{len(over)} of {self._num_trials} trials are over"]
-        words += [f"{count} {status}" for status, count in counts.items() if count]
-        if ranked := ranking(self._trials):
-            words.append(
-                f"best so far {_number(ranked[0].end.score if ranked[0].end else None)} (trial {ranked[0].number})"
-            )
+        ends = [trial.end.status for trial in self._trials if trial.end is not None]
+        words = [f"{len(ends)} of {self._num_trials} trials are over"]
+        words += [f"{ends.count(status)} {status}" for status in ("pruned", "failed") if status in ends]
+        if (ranked := ranking(self._trials)) and ranked[0].end is not None:
+            words.append(f"best so far {_number(ranked[0].end.score)} (trial {ranked[0].number})")
         return f"time {self._clock() - self._started_s:.0f} s  {', '.join(words)}" + (f"  {phase}" if phase else "")
 
     def _say(self, text: str) -> None:

@@ -15,17 +15,11 @@ from surreal.run.process.run_folder import CONFIG_NAME
 
 @dataclass(frozen=True)
 class Comparison:
-    """Several runs side by side; each list has a value for each run, or None.
-
-    Attributes:
-        runs: compared runs.
-        settings: settings that differ, by dotted name.
-        results: by name for people.
-    """
+    """Several runs side by side; each list has a value for each run, or None."""
 
     runs: list[ListedRun]
-    settings: dict[str, list[Any]]
-    results: dict[str, list[Any]]
+    settings: dict[str, list[Any]]  #: settings that differ, by dotted name
+    results: dict[str, list[Any]]  #: by name for people
 
     def to_json(self) -> dict[str, Any]:
         """Plain data."""

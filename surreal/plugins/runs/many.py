@@ -66,10 +66,12 @@ def list_(
     """List the runs below `runs`."""
     if context.invoked_subcommand is not None:
         return
-    from surreal.plugins.runs.choosing import in_order, matching
+    from surreal.plugins.recorded.listing import STATUSES
+    from surreal.plugins.runs.choosing import SortKey, in_order, matching
 
-    found = matching(_all(folders, redis), names or [], _checked(statuses))
-    found = in_order(found, _sort_key(sort), is_reversed=reverse)
+    keys: Any = get_args(SortKey)
+    found = matching(_all(folders, redis), names or [], _checked("--status", statuses or (), STATUSES))
+    found = in_order(found, _checked("--sort", [sort], keys)[0], is_reversed=reverse)
     if as_json:
         typer.echo(json.dumps([run.to_json() for run in found], indent=2))
     elif found:
@@ -110,15 +112,16 @@ def delete(
 @runs_app.command()
 def clean(folders: Folders = None, redis: RedisOption = None, statuses: Statuses = None, yes: Yes = False) -> None:
     """Delete runs that failed, were interrupted or were killed; interrupted runs could be resumed."""
+    from surreal.plugins.recorded.listing import STATUSES
     from surreal.plugins.runs.choosing import matching
 
-    wanted = _checked(statuses) or ["failed", "interrupted", "killed", "over"]
+    wanted = _checked("--status", statuses or (), STATUSES) or ["failed", "interrupted", "killed", "over"]
     _delete(matching(_all(folders, redis), [], wanted), redis, yes)
 
 
 def _all(folders: Sequence[Path] | None, redis: str | None, names: Sequence[str] = ()) -> list[ListedRun]:
     """List all runs, including those that are named by a path."""
-    from surreal.plugins.recorded.listing import list_runs
+    from surreal.plugins.recorded.listing import list_runs, runs_in_redis
     from surreal.run.process.finding import is_run_folder
     from surreal.run.process.run_folder import RUNS_FOLDER
 
@@ -126,12 +129,7 @@ def _all(folders: Sequence[Path] | None, redis: str | None, names: Sequence[str]
         if not folder.is_dir():
             raise ConfigError(f"{folder} is not a folder", key="--folder")
     paths = [Path(name) for name in names if is_run_folder(Path(name))]
-    known: list[ListedRun] = []
-    if redis is not None:
-        from surreal.plugins.recorded.listing import runs_in_redis
-
-        known = runs_in_redis(redis)
-    return list_runs([*(folders or [RUNS_FOLDER]), *paths], known)
+    return list_runs([*(folders or [RUNS_FOLDER]), *paths], [] if redis is None else runs_in_redis(redis))
 
 
 def _delete(found: Sequence[ListedRun], redis: str | None, is_sure: bool) -> None:
@@ -156,21 +154,11 @@ def _delete(found: Sequence[ListedRun], redis: str | None, is_sure: bool) -> Non
     typer.echo(f"deleted {count}")
 
 
-def _checked(statuses: Sequence[str] | None) -> list[Any]:
-    from surreal.plugins.recorded.listing import STATUSES
-
-    for status in statuses or ():
-        if status not in STATUSES:
-            raise ConfigError(f"--status is {status!r}; it must be one of {', '.join(STATUSES)}", key="--status")
-    return list(statuses or ())
-
-
-def _sort_key(text: str) -> Any:
-    from surreal.plugins.runs.choosing import SortKey
-
-    if text not in get_args(SortKey):
-        raise ConfigError(f"--sort is {text!r}; it must be one of {', '.join(get_args(SortKey))}", key="--sort")
-    return text
+def _checked(option: str, words: Sequence[str], known: Sequence[str]) -> list[Any]:
+    for word in words:
+        if word not in known:
+            raise ConfigError(f"{option} is {word!r}; it must be one of {', '.join(known)}", key=option)
+    return list(words)
 
 
 def _print_runs(runs: Sequence[ListedRun]) -> None:

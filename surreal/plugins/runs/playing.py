@@ -113,11 +113,7 @@ def watch(
 
 
 def _require_one(record: Path | None, show: bool, terminal: bool) -> None:
-    """Refuse more than one way to show an environment.
-
-    Raises:
-        ConfigError: there are several.
-    """
+    """Refuse more than one way to show an environment."""
     given = {"--record": record is not None, "--show": show, "--terminal": terminal}
     asked = [name for name, is_given in given.items() if is_given]
     if len(asked) > 1:
@@ -137,16 +133,8 @@ def _open_view(
     if not terminal:
         return EpisodeDisplay(record=record, show=show), typer.echo
     screen = stack.enter_context(open_screen())
-    handler = _Saying(screen.say)  # else warnings would appear in the picture
+    handler = logging.Handler(logging.WARNING)  # else warnings would appear in the picture
+    handler.emit = lambda record: screen.say(record.getMessage())  # type: ignore[method-assign]
     logging.getLogger().addHandler(handler)
     stack.callback(logging.getLogger().removeHandler, handler)
     return EpisodeDisplay(screen=screen), screen.say
-
-
-class _Saying(logging.Handler):
-    def __init__(self, say: Callable[[str], object]) -> None:
-        super().__init__(logging.WARNING)
-        self._say = say
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self._say(record.getMessage())

@@ -143,10 +143,8 @@ def _targets(run: str, addresses: str | None, run_dir: Path | None) -> list[Redi
     from surreal.run.process.finding import make_client
     from surreal.run.process.run_folder import RUNS_FOLDER, RunFolder
 
-    named = _split(addresses)
-    if not named:
-        found = RunFolder(run_dir or RUNS_FOLDER / run).read_address()
-        named = [DEFAULT_REDIS if found is None else found[0]]
+    found = RunFolder(run_dir or RUNS_FOLDER / run).read_address()
+    named = _split(addresses) or [DEFAULT_REDIS if found is None else found[0]]
     return [make_client(address, run) for address in named]
 
 
@@ -197,6 +195,6 @@ def _print_info(info: ReplayInfo, console: Console) -> None:
         )
         rows.append(("stream", options or "single frames, no lookahead"))
     table = Table(show_header=False, box=None)
-    for name, value in rows:
-        table.add_row(name, value)
+    for row in rows:
+        table.add_row(*row)
     console.print(table, highlight=False)

@@ -13,7 +13,6 @@ import time
 import tty
 from collections.abc import Callable
 from contextlib import suppress
-from types import TracebackType
 from typing import Any, Self, TextIO
 
 from redis.exceptions import RedisError
@@ -56,9 +55,7 @@ class Top:
     ) -> None:
         self._follower = follower = Follower(client)
         self._address = client.address
-        self._keys = keys
-        self._stop = stop
-        self._clock = clock
+        self._keys, self._stop, self._clock = keys, stop, clock
         self._is_confirming = False
         self._progress = Display(client.run, console, follower.limits(), trend=follower.trend(clock()), clock=clock)
 
@@ -218,9 +215,7 @@ class Keyboard:
             tty.setcbreak(self._file)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exc_info: object) -> None:
         if self._file is not None and self._before is not None:
             with suppress(termios.error):  # a terminal that is gone
                 termios.tcsetattr(self._file, termios.TCSADRAIN, self._before)
@@ -238,7 +233,3 @@ class Keyboard:
             data = b""
         self.is_gone = not data
         return data.decode("ascii", "replace")
-
-
-#: Rounds of evaluation that are read at the beginning, at most.
-_MAX_ROUNDS = 256

@@ -49,10 +49,7 @@ class Watcher:
 
     def __init__(self, client: RedisClient, config: Config, view: EpisodeDisplay, *, rng: np.random.Generator) -> None:
         self.ending = ""
-        self._client = client
-        self._config = config
-        self._view = view
-        self._rng = rng
+        self._client, self._config, self._view, self._rng = client, config, view, rng
 
     def episodes(
         self, count: int | None = None, *, on_wait: Callable[[], object] | None = None, wait: Callable[[float], object]
@@ -72,7 +69,12 @@ class Watcher:
             model = build_model(config, spaces)
             agent = build_greedy_agent(config, model, spaces, rng=self._rng)
             stack.callback(agent.close)
-            listener = build_listener(config, self._parameter_client(stack), model)
+            client, address = self._client, config.redis.parameter_address
+            if address is not None:
+                client = make_client(address, client.run)
+                stack.callback(client.close)
+                client.check_server(timeout_s=_TIMEOUT_S)
+            listener = build_listener(config, client, model)
             stack.callback(listener.close)
             evaluator = build_evaluator(config, agent, [env], rng=self._rng)
             number = 0
@@ -107,12 +109,3 @@ class Watcher:
                 raise
             self.ending = f"{error}; the run has ended, or cannot be reached from here"
             return False
-
-    def _parameter_client(self, stack: ExitStack) -> RedisClient:
-        address = self._config.redis.parameter_address
-        if address is None:
-            return self._client
-        client = make_client(address, self._client.run)
-        stack.callback(client.close)
-        client.check_server(timeout_s=_TIMEOUT_S)
-        return client

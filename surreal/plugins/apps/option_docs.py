@@ -13,6 +13,8 @@ import re
 import sys
 import typing
 from collections.abc import Iterator, Mapping
+from importlib.resources import files
+from string import Template
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -31,28 +33,6 @@ from surreal.run.build.acting import AGENT, MODEL
 from surreal.run.build.construct import Recipe
 from surreal.run.build.learning import LEARNER, REPLAY
 
-_INTRODUCTION = """# Options of classes
-
-This page is written by `make docs` from the constructors in the code; a test compares them.
-
-[A configuration](configuration.md) names classes (`model.class`, `agent.class`, `learner.class`, `replay.class`) and
-wrappers (`env.wrappers`). This page lists the options of each class that comes with Surreal, inherited ones included.
-
-- *in args*: `yes`: goes into the section's `args`; `no`: set elsewhere in the configuration (`batch_size` by
-  `learner.batch_size`) or by the run; `override`: the run sets it unless `args` does. When you build the object
-  yourself, all of them are arguments.
-- *unset* is `null` in YAML and `None` in Python.
-"""
-_WRAPPERS = """## wrappers
-
-Entries of `env.wrappers` use these names: `{name: reward_clip, args: {low: -10, high: 10}}`. Those for training only
-are left out of evaluation, unless the entry says `training_only: false`.
-"""
-_ENVIRONMENTS = """## environments
-
-Values of `env.id` that come with Surreal; their options go into `env.kwargs`, as does `max_episode_steps`.
-[Environments](environments.md) has all others.
-"""
 _ENV_IDS = ("surreal/Bandit-v0", "surreal/ViZDoom-v0", "surreal/DeepMindLab-v0")
 _PARTS: tuple[tuple[ModuleType, Recipe[Any]], ...] = (
     (surreal.model, MODEL),
@@ -79,7 +59,7 @@ class Option(NamedTuple):
 
 def render() -> str:
     """Return the whole page."""
-    parts = [_INTRODUCTION]
+    parts: list[str] = []
     for module, recipe in _PARTS:
         parts.append(f"## {recipe.section}\n")
         titles = {cls: f"`{module.__name__}.{cls.__name__}`" for cls in public_classes(module, recipe.base)}
@@ -87,7 +67,9 @@ def render() -> str:
         titles = {base: f"Options of `{base.__name__}`" for base in bases if base not in titles} | titles
         for cls, title in titles.items():
             parts += [f"### {title}\n", *class_text(cls, recipe, titles)]
-    return "\n".join([*parts, _WRAPPERS, *_wrappers(), _ENVIRONMENTS, *_environments()])
+    page = files(__package__).joinpath("options.md").read_text(encoding="utf-8")
+    tables = {"classes": parts, "wrappers": _wrappers(), "environments": _environments()}
+    return Template(page).substitute({name: "\n".join(lines) for name, lines in tables.items()})
 
 
 def public_classes(module: ModuleType, base: type[object]) -> Iterator[type[object]]:

@@ -43,10 +43,7 @@ def check_alike(policy: Policy, module: PolicyModule, file: ExportedFile) -> int
     Raises:
         ExportError: they act differently.
     """
-    fed: list[Arrays] = []
-    given: list[Arrays] = []
-    actions: list[Any] = []
-    state = None
+    fed, given, actions, state = list[Arrays](), list[Arrays](), list[Any](), None
     for step in _drawn(policy) if written_spaces(policy.config) else _played(policy, module.mask_width):
         rows = tree.map_leaves(lambda leaf: np.asarray(leaf)[None], step.obs)
         inputs = module.feed(rows, step.mask, None if step.is_first else state)
@@ -82,15 +79,14 @@ def _played(policy: Policy, mask_width: int) -> Iterator[_Step]:
 
 
 def _drawn(policy: Policy) -> Iterator[_Step]:
+    def tamed(leaf: Any) -> Any:
+        return np.clip(leaf, -_LARGEST_DRAWN, _LARGEST_DRAWN) if np.asarray(leaf).dtype.kind == "f" else leaf
+
     policy.observation_space.seed(0)
     policy.reset()
     for number in range(_STEPS):
-        obs = tree.map_leaves(_tamed, policy.observation_space.sample())
+        obs = tree.map_leaves(tamed, policy.observation_space.sample())
         yield _Step(obs, None, number == 0, policy.act(obs))
-
-
-def _tamed(leaf: Any) -> Any:
-    return np.clip(leaf, -_LARGEST_DRAWN, _LARGEST_DRAWN) if np.asarray(leaf).dtype.kind == "f" else leaf
 
 
 def _columns(actions: Sequence[Any]) -> list[NDArray[Any]]:

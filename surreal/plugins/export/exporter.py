@@ -34,7 +34,6 @@ from surreal.base import tree
 from surreal.base.errors import ConfigError, ExportError
 from surreal.base.specs import spaces_of
 from surreal.base.system.files import write_whole
-from surreal.config import Config
 from surreal.plugins.export.checking import check_alike
 from surreal.plugins.export.formats import require_onnx, to_onnx, to_torchscript
 from surreal.plugins.export.module import PolicyModule
@@ -87,12 +86,15 @@ def export_policy(
         raise ExportError(f"{source} is already an exported policy; export its checkpoint instead")
     if policy.obs_spec is None:
         raise ExportError("observations are raw, so their shape and dtype are unknown; a file needs both")
-    target = path or _default_path(policy.saved.path, chosen)
+    ending = next(each for each, name in FORMATS.items() if name == chosen)
+    place = policy.saved.path  # a policy from a URL goes into the current folder
+    folder = Path() if "://" in place else Path(place).parent
+    target = path or folder / Path(place.rpartition("/")[2]).with_suffix(ending)
     module = PolicyModule(policy.agent, policy.obs_spec, policy.action_space).cpu().eval().requires_grad_(False)
     metadata = describe_export(policy, module, chosen)
     data = _WRITERS[chosen](module, module.example(), json.dumps(metadata))
-    with tempfile.TemporaryDirectory() as folder:
-        trial = Path(folder) / f"policy{_ending_of(chosen)}"
+    with tempfile.TemporaryDirectory() as temporary:
+        trial = Path(temporary) / f"policy{ending}"
         trial.write_bytes(data)
         steps = check_alike(policy, module, ExportedFile(trial))
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -112,16 +114,6 @@ def _choose_format(path: Path | None, asked: str | None) -> str:
     return found
 
 
-def _ending_of(file_format: str) -> str:
-    return next(ending for ending, name in FORMATS.items() if name == file_format)
-
-
-def _default_path(source: str, file_format: str) -> Path:
-    """Name a file next to the policy, or in the current folder for a policy from a URL."""
-    name = Path(source.rpartition("/")[2]).with_suffix(_ending_of(file_format))
-    return Path(name) if "://" in source else Path(source).parent / name
-
-
 def describe_export(policy: Policy, module: PolicyModule, file_format: str) -> dict[str, Any]:
     """Build a file's metadata."""
     config = policy.config
@@ -134,6 +126,7 @@ def describe_export(policy: Policy, module: PolicyModule, file_format: str) -> d
         state = {"shape": list(module.state_shape), "dtype": "float32"}
         inputs.append({"name": STATE, **state})
         outputs.append({"name": NEXT_STATE, **state})
+    wrappers = [spec for spec in wrapper_specs(config) if not spec.is_training_only]
     return {
         "format_version": FORMAT_VERSION,
         "format": file_format,
@@ -147,16 +140,11 @@ def describe_export(policy: Policy, module: PolicyModule, file_format: str) -> d
         },
         "inputs": inputs,
         "outputs": outputs,
-        "outside": _outside(config),
+        "outside": {
+            "wrappers": [{"name": spec.name, "args": dict(spec.args)} for spec in wrappers],
+            "frame_stack": config.env.frame_stack,
+        },
         "config": plain_config(config),
-    }
-
-
-def _outside(config: Config) -> dict[str, Any]:
-    wrappers = [spec for spec in wrapper_specs(config) if not spec.is_training_only]
-    return {
-        "wrappers": [{"name": spec.name, "args": dict(spec.args)} for spec in wrappers],
-        "frame_stack": config.env.frame_stack,
     }
 
 

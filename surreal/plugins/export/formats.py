@@ -109,15 +109,11 @@ def to_onnx(module: PolicyModule, example: dict[str, Tensor], about: str) -> byt
     proto = program.model_proto
     proto.metadata_props.add(key=METADATA, value=about)
     if module.mask_width:
-        _make_optional(proto, MASK, np.ones((1, module.mask_width), np.bool_))
+        from onnx import numpy_helper
+
+        # Its default is one row, which applies to all rows of a batch.
+        proto.graph.initializer.append(numpy_helper.from_array(np.ones((1, module.mask_width), np.bool_), MASK))
+        shape = next(each for each in proto.graph.input if each.name == MASK).type.tensor_type.shape
+        shape.dim[0].dim_param = f"{MASK}_rows"
     data: bytes = proto.SerializeToString()
     return data
-
-
-def _make_optional(proto: Any, name: str, default: np.ndarray[Any, Any]) -> None:
-    """Set an input's default: one row, which applies to all rows of a batch."""
-    from onnx import numpy_helper
-
-    proto.graph.initializer.append(numpy_helper.from_array(default, name))
-    shape = next(each for each in proto.graph.input if each.name == name).type.tensor_type.shape
-    shape.dim[0].dim_param = f"{name}_rows"

@@ -107,26 +107,17 @@ def _by_values(values: Any, mask: Tensor | None) -> Tensor:
     return best
 
 
-def _by_policy_and_value(output: Any, mask: Tensor | None) -> Tensor:
-    return _by_policy(output[0], mask)
-
-
 def _by_policy(policy: Any, mask: Tensor | None) -> Tensor:
     action: Tensor = (policy if mask is None else policy.masked(mask)).mode()
     return action
 
 
-def _unchanged(action: Any, _: Tensor | None) -> Tensor:
-    given: Tensor = action
-    return given
-
-
 _CHOICES: dict[type[Agent], Choice] = {
     QAgent: _by_values,
     NoisyQAgent: _by_values,
-    PolicyAgent: _by_policy_and_value,
+    PolicyAgent: lambda output, mask: _by_policy(output[0], mask),
     SamplingAgent: _by_policy,
-    DeterministicAgent: _unchanged,
+    DeterministicAgent: lambda action, _: action,
 }
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -60,7 +60,7 @@ class Drawn(NamedTuple):
 
     metric: str
     label: str
-    runs: int  #: number of runs behind it
+    runs: float  #: number of runs behind it
     last_x: float
     last: float
     low: float  #: NaN for one run
@@ -77,13 +77,6 @@ class Curve(NamedTuple):
     label: str
     band: Band
     runs: Sequence[Line] = ()  #: thin lines of the group's runs
-
-
-class Panel(NamedTuple):
-    """One metric."""
-
-    name: str
-    curves: Sequence[Curve]
 
 
 class Histories:
@@ -134,16 +127,19 @@ def plot(histories: Histories, options: PlotOptions, path: Path, rng: np.random.
         raise ConfigError(f"{path} must end with .{', .'.join(FORMATS[:-1])} or .{FORMATS[-1]}", key="-o")
     settings = [read_settings(run.folder or Path()) for run in histories.runs]
     groups = group_runs([run.name or run.label for run in histories.runs], settings, options.by)
-    panels, drawn = [], []
+    panels: dict[str, list[Curve]] = {}
     for metric in options.metrics:
         curves = [_curve(histories, group, metric, options, rng) for group in groups]
         curves = [curve for curve in curves if len(curve.band.x)]
         if not curves:
             raise ConfigError(_missing(metric, histories, options.axis), key="--metric")
-        panels.append(Panel(metric, curves))
-        drawn += [_in_numbers(metric, curve.label, curve.band) for curve in curves]
+        panels[metric] = curves
     _write_picture(panels, options, path)
-    return drawn
+    return [
+        Drawn(metric, label, *(float(column[-1]) for column in (band.runs, band.x, band.middle, band.low, band.high)))
+        for metric in options.metrics
+        for label, band, _ in panels[metric]
+    ]
 
 
 def _curve(histories: Histories, group: Group, metric: str, options: PlotOptions, rng: np.random.Generator) -> Curve:
@@ -164,17 +160,7 @@ def _missing(metric: str, histories: Histories, axis: Axis) -> str:
     return f"none of these runs has a metric {metric}{hint if names else ', nor any other yet'}"
 
 
-def _in_numbers(metric: str, label: str, band: Band) -> Drawn:
-    return Drawn(
-        metric,
-        label,
-        int(band.runs[-1]),
-        float(band.x[-1]),
-        *(float(end[-1]) for end in (band.middle, band.low, band.high)),
-    )
-
-
-def _write_picture(panels: Sequence[Panel], options: PlotOptions, path: Path) -> None:
+def _write_picture(panels: Mapping[str, Sequence[Curve]], options: PlotOptions, path: Path) -> None:
     try:
         from matplotlib import rc_context
         from matplotlib.figure import Figure
@@ -184,8 +170,9 @@ def _write_picture(panels: Sequence[Panel], options: PlotOptions, path: Path) ->
     with rc_context(_STYLE):
         figure = Figure(figsize=(width, height * len(panels)), dpi=150, layout="constrained")
         every = figure.subplots(len(panels), 1, squeeze=False, sharex=True)[:, 0]
-        for axes, panel in zip(every, panels, strict=True):
-            _draw_panel(axes, panel, options.is_log)
+        for axes, (metric, curves) in zip(every, panels.items(), strict=True):
+            axes.set_ylabel(metric)
+            _draw_panel(axes, curves, options.is_log)
         every[-1].set_xlabel(options.axis.label)
         if options.title:
             figure.suptitle(options.title)
@@ -196,9 +183,9 @@ def _write_picture(panels: Sequence[Panel], options: PlotOptions, path: Path) ->
             raise FolderError(f"the picture could not be written: {describe_os_error(error)}") from error
 
 
-def _draw_panel(axes: Axes, panel: Panel, is_log: bool) -> None:
+def _draw_panel(axes: Axes, curves: Sequence[Curve], is_log: bool) -> None:
     handles = []
-    for number, curve in enumerate(panel.curves):
+    for number, curve in enumerate(curves):
         style: dict[str, Any] = {"color": color(number), "linestyle": _DASHES[number // len(COLORS) % len(_DASHES)]}
         for line in curve.runs:
             axes.plot(line.x, line.y, linewidth=0.7, alpha=0.4, **style)
@@ -207,13 +194,10 @@ def _draw_panel(axes: Axes, panel: Panel, is_log: bool) -> None:
             curve.band.x, curve.band.middle, linewidth=1.8, marker="o" if len(curve.band.x) == 1 else "", **style
         )
         axes.fill_between(curve.band.x, curve.band.low, curve.band.high, color=style["color"], alpha=0.2, linewidth=0)
-    axes.set_ylabel(panel.name)
     axes.margins(x=0.01)
     axes.xaxis.set_major_formatter(lambda x, _: f"{x:,.10g}")
     if is_log:
         axes.set_yscale("log")
     # A label that begins with an underscore would be left out.
-    labels = [
-        f"\N{ZERO WIDTH SPACE}{curve.label}" if curve.label.startswith("_") else curve.label for curve in panel.curves
-    ]
+    labels = [f"\N{ZERO WIDTH SPACE}{label}" if label.startswith("_") else label for label, _, _ in curves]
     axes.legend(handles, labels, frameon=False, fontsize=9)

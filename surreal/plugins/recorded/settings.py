@@ -66,8 +66,12 @@ def flat_settings(plain: Mapping[str, Any]) -> dict[str, Any]:
 
 def compare_settings(runs: Sequence[Mapping[str, Any]]) -> list[SettingRow]:
     """List the settings of runs; those that differ come first."""
+
+    def text(run: Mapping[str, Any], key: str) -> str | None:
+        return json.dumps(run[key], ensure_ascii=False, default=str) if key in run else None
+
     keys = dict.fromkeys(key for run in runs for key in run)
-    rows = [SettingRow(key, tuple(_text(run[key]) if key in run else None for run in runs)) for key in keys]
+    rows = [SettingRow(key, tuple(text(run, key) for run in runs)) for key in keys]
     return sorted(rows, key=lambda row: not row.differs)
 
 
@@ -88,22 +92,9 @@ def _without_secret(value: Any) -> Any:
     return _SECRET_IN_URL.sub(HIDDEN, value) if isinstance(value, str) else value
 
 
-def _text(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, default=str)
-
-
 #: Settings that do not make another experiment: seed and name, place, checkpoints, logging.
-_NOT_COMPARED = (
-    "seed",
-    "name",
-    "device",
-    "agent.device",
-    "log_level",
-    "python_path",
-    "version",
-    "eval.record_video_every",
-    "eval.num_envs",
-)
+_NOT_COMPARED = {"seed", "name", "device", "agent.device", "log_level", "python_path", "version"}
+_NOT_COMPARED |= {"eval.record_video_every", "eval.num_envs"}
 _SECTIONS_NOT_COMPARED = ("redis.", "checkpoint.", "run.")
 _MAX_NAMED_SETTINGS = 3
 _MAX_VALUE_CHARS = 40
@@ -135,8 +126,7 @@ def group_runs(
     for key in by or ():
         if not any(key in each for each in settings):
             raise ConfigError(f"{key} is a setting of none of these runs", key="--by")
-    keys = [row.key for row in compare_settings(settings)] if by is None else list(by)
-    keys = [key for key in keys if by is not None or _is_compared(key)]
+    keys = [row.key for row in compare_settings(settings) if _is_compared(row.key)] if by is None else list(by)
     places: dict[tuple[Any, ...], list[int]] = {}
     for place, each in enumerate(settings):
         value = tuple(repr(each.get(key)) for key in keys) if each or by is not None else (place,)
@@ -171,10 +161,9 @@ def _labels(
 
 
 def _named(settings: Mapping[str, Any], keys: Sequence[str]) -> str:
-    shown = [f"{key.rpartition('.')[2]}={_short(settings.get(key))}" for key in keys[:_MAX_NAMED_SETTINGS]]
+    shown = []
+    for key in keys[:_MAX_NAMED_SETTINGS]:
+        text = str(settings.get(key))
+        text = text if len(text) <= _MAX_VALUE_CHARS else f"{text[:_MAX_VALUE_CHARS]}..."
+        shown.append(f"{key.rpartition('.')[2]}={text}")
     return " ".join([*shown, *(["..."] if len(keys) > _MAX_NAMED_SETTINGS else [])])
-
-
-def _short(value: Any) -> str:
-    text = str(value)
-    return text if len(text) <= _MAX_VALUE_CHARS else f"{text[:_MAX_VALUE_CHARS]}..."

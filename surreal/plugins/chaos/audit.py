@@ -33,8 +33,7 @@ class Audit:
 
     def __init__(self, subject: Subject, clock: Callable[[], float] = time.monotonic) -> None:
         config = subject.config
-        self._subject = subject
-        self._clock = clock
+        self._subject, self._clock = subject, clock
         streams = subject.replay.streams()
         self._reader = Reader(streams, subject.parameter_client, subject.policies(), is_new=subject.is_new)
         drops = config.rlx.servers > 0
@@ -82,7 +81,9 @@ class Audit:
             # Heartbeats first: the chunks that they call acknowledged must be in the streams when these are read.
             has_heard = now - self._heard_s >= _HEARTBEATS_INTERVAL_S
             if has_heard:
-                self._hear()
+                self._lives = read_lives(self._subject.client)
+                self._acknowledged.hear(self._lives)
+                self.processes.note_lives(self._lives)
                 self._heard_s = now
             for client in self._reader.clients:
                 self.look_at(client)
@@ -92,7 +93,11 @@ class Audit:
         except RedisError as error:
             logger.debug("nothing was seen: %s", error)
             return False
-        self._compare(now - self._began_s)
+        if now - self._began_s >= _SETTLING_S:
+            self._acknowledged.settle()
+        ledgers = self._ledgers.values()
+        chunks = sum(ledger.chunks + ledger.unseen_chunks for ledger in ledgers)
+        self._acknowledged.compare(chunks, sum(ledger.growth for ledger in ledgers))
         return True
 
     def look_at(self, client: RedisClient, and_then: Callable[[Pipeline], object] | None = None) -> None:
@@ -129,6 +134,7 @@ class Audit:
         lost = (*told.lost.all(), *(text for ledger in ledgers for text in ledger.lost.all()))
         doubled = tuple(text for ledger in ledgers for text in ledger.doubled.all())
         inexact = tuple(text for ledger in ledgers for text in ledger.inexact.all())
+        losses, repeats, recounts = self._not_promised()
         versions = self._versions
         kept, once = f"{heard}; {seen}{dropped}", f"each number of a sender came once: {held}"
         exact = f"Redis counted {counted:,} env steps where it got {held}; compared at {looks:,} looks"
@@ -136,9 +142,9 @@ class Audit:
             kept = once = "not looked at: agents send gradients, and no experience"
             exact = f"the count of env steps only rose, by {counted:,}; compared at {looks:,} looks"
         return [
-            Verdict("nothing acknowledged is lost", kept, lost, self._losses()),
-            Verdict("nothing is doubled", once, doubled, self._repeats()),
-            Verdict("the global step is exact", exact, inexact, self._recounts()),
+            Verdict("nothing acknowledged is lost", kept, lost, losses),
+            Verdict("nothing is doubled", once, doubled, repeats),
+            Verdict("the global step is exact", exact, inexact, recounts),
             Verdict(
                 "versions rise",
                 f"{versions.publications:,} publications up to version {versions.newest:,}, of {len(versions.epochs)} "
@@ -147,34 +153,17 @@ class Audit:
             ),
         ]
 
-    def _hear(self) -> None:
-        self._lives = read_lives(self._subject.client)
-        self._acknowledged.hear(self._lives)
-        self.processes.note_lives(self._lives)
-
-    def _compare(self, age_s: float) -> None:
-        if age_s >= _SETTLING_S:
-            self._acknowledged.settle()
+    def _not_promised(self) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+        """Describe losses, repetitions and recounts without a promise."""
         ledgers = self._ledgers.values()
-        self._acknowledged.compare(
-            sum(ledger.chunks + ledger.unseen_chunks for ledger in ledgers), sum(ledger.growth for ledger in ledgers)
-        )
-
-    def _losses(self) -> tuple[str, ...]:
-        emptied = [carried for ledger in self._ledgers.values() for carried in ledger.carried]
-        rolled_back = sum(ledger.rolled_back for ledger in self._ledgers.values())
-        texts = [f"Redis was emptied {len(emptied)} times: what it held is gone, as it must be"] if emptied else []
+        emptied = [carried for ledger in ledgers for carried in ledger.carried]
+        rolled_back, repeated = (sum(getattr(each, name) for each in ledgers) for name in ("rolled_back", "repeated"))
+        losses = [f"Redis was emptied {len(emptied)} times: what it held is gone, as it must be"] if emptied else []
         if rolled_back:
-            texts.append(f"Redis lost its last {rolled_back} chunks when it was killed: appendfsync is not always")
-        return tuple(texts)
-
-    def _repeats(self) -> tuple[str, ...]:
-        repeated = sum(ledger.repeated for ledger in self._ledgers.values())
-        return (f"{repeated} chunks were sent again, since Redis had forgotten that it had them",) if repeated else ()
-
-    def _recounts(self) -> tuple[str, ...]:
-        return tuple(
+            losses.append(f"Redis lost its last {rolled_back} chunks when it was killed: appendfsync is not always")
+        repeats = f"{repeated} chunks were sent again, since Redis had forgotten that it had them"
+        recounts = (
             f"emptied at {before:,} env steps: the owner of the replay brought {brought or 0:,} of them back"
-            for ledger in self._ledgers.values()
-            for before, brought in ledger.carried
+            for before, brought in emptied
         )
+        return tuple(losses), (repeats,) if repeated else (), tuple(recounts)

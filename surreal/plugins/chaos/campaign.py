@@ -56,13 +56,9 @@ class Campaign:
         self.audit = Audit(subject, clock)
         self.recoveries: list[Recovery] = []
         self.expected: frozenset[str] = frozenset()
-        self._subject = subject
-        self._options = options
+        self._subject, self._options = subject, options
         self._chooser = Chooser(subject, options, guard, self.audit)
-        self._say = say
-        self._stop = stop
-        self._is_over = is_over
-        self._clock = clock
+        self._say, self._stop, self._is_over, self._clock = say, stop, is_over, clock
         self._began_s = clock()
         self._active: list[_Active] = []
         self._late: set[int] = set()

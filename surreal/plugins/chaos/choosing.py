@@ -32,10 +32,7 @@ class Chooser:
     """Makes planned disturbances; the audit learns which data will be lost, and which processes must end."""
 
     def __init__(self, subject: Subject, options: ChaosOptions, guard: Guard, audit: Audit) -> None:
-        self._subject = subject
-        self._options = options
-        self._guard = guard
-        self._audit = audit
+        self._subject, self._options, self._guard, self._audit = subject, options, guard, audit
         self._deaths: defaultdict[str, RecentDeaths] = defaultdict(RecentDeaths)
 
     def choose(self, planned: Planned, hit: set[str], *, is_redis_hit: bool) -> tuple[Disturbance, str] | None:

@@ -44,7 +44,12 @@ class ProcessBook:
 
     def alive(self) -> list[psutil.Process]:
         """List the processes that still run."""
-        return [process for process in self._known.values() if _runs(process)]
+        found = []
+        for process in self._known.values():
+            with suppress(psutil.Error):
+                if process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process)
+        return found
 
     def judge(self, *, spared: Iterable[int] = (), within_s: float) -> Verdict:
         """Wait at most `within_s` until all of them have ended, except the process ids in `spared`."""
@@ -65,54 +70,39 @@ def judge_keys(clients: Sequence[RedisClient]) -> Verdict:
     left = [key.decode() for client in clients for pattern in run_pattern(client.run) for key in client.scan(pattern)]
     complaints = Complaints()
     complaints.extend(f"{key} is left" for key in left)
-    complaints.extend(f"{RUNS} at {client.address} lists the run" for client in clients if _is_listed(client))
+    for client in clients:
+        with client.directory() as directory:
+            if directory.hexists(RUNS, client.run):
+                complaints.add(f"{RUNS} at {client.address} lists the run")
     return Verdict("no key is left behind", f"{len(left)} keys of the run in Redis", complaints.all())
 
 
 def judge_blocks(streams: Sequence[Stream], more: str = "") -> Verdict:
     """Look for blocks without a stream entry, and entries without a block, of a run in progress."""
-    blocks, stray, dangling = 0, 0, 0
-    for stream in streams:
-        found = _Blocks(stream)
-        blocks += found.number
-        stray += found.stray
-        dangling += found.dangling
+    blocks, stray, dangling = (sum(column) for column in zip((0, 0, 0), *map(_compare_blocks, streams), strict=True))
     complaints = [f"{stray} blocks are in no stream: no process will remove them"] if stray else []
     complaints += [f"{dangling} chunks of the streams have no block"] if dangling else []
     return Verdict("no key is left behind", f"{blocks} blocks, each in its stream{more}", tuple(complaints))
 
 
-class _Blocks:
-    """Compares the blocks of a shard with its stream; chunks come and go meanwhile."""
+def _compare_blocks(stream: Stream) -> tuple[int, int, int]:
+    """Count the blocks of a shard, those without an entry, and the entries without a block; chunks come and go."""
+    client, keys = stream.client, stream.keys
 
-    def __init__(self, stream: Stream) -> None:
-        self._client, self._keys = stream.client, stream.keys
-        before = self._entries()
-        prefix = self._keys.block_prefix
-        found = {key.decode().removeprefix(prefix) for key in self._client.scan(f"{prefix}*")}
-        after = self._entries()
-        self.number = len(found)
-        # An evicted chunk loses both at one instant, so a mismatch that is still there is real.
-        self.stray = sum(self._exists(each) and each not in self._entries() for each in found - before - after)
-        self.dangling = sum(not self._exists(each) and each in self._entries() for each in (before & after) - found)
+    def entries() -> set[str]:
+        found: Any = client.redis.xrange(keys.stream)
+        return {fields[b"id"].decode() for _, fields in found if b"id" in fields}
 
-    def _entries(self) -> set[str]:
-        entries: Any = self._client.redis.xrange(self._keys.stream)
-        return {fields[b"id"].decode() for _, fields in entries if b"id" in fields}
+    def has_block(chunk_id: str) -> bool:
+        return bool(client.execute("EXISTS", keys.block(chunk_id)))
 
-    def _exists(self, chunk_id: str) -> bool:
-        return bool(self._client.execute("EXISTS", self._keys.block(chunk_id)))
-
-
-def _is_listed(client: RedisClient) -> bool:
-    with client.directory() as directory:
-        return bool(directory.hexists(RUNS, client.run))
-
-
-def _runs(process: psutil.Process) -> bool:
-    with suppress(psutil.Error):
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    return False
+    before = entries()
+    found = {key.decode().removeprefix(keys.block_prefix) for key in client.scan(f"{keys.block_prefix}*")}
+    after = entries()
+    # An evicted chunk loses both at one instant, so a mismatch that is still there is real.
+    stray = sum(has_block(each) and each not in entries() for each in found - before - after)
+    dangling = sum(not has_block(each) and each in entries() for each in (before & after) - found)
+    return len(found), stray, dangling
 
 
 def _command(process: psutil.Process) -> str:

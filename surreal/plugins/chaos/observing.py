@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -104,34 +104,18 @@ def read_lives(client: RedisClient) -> tuple[Life, ...]:
     pipeline.time()
     pipeline.hvals(client.run_keys.processes)
     (seconds, micros), beats = pipeline.execute()
-    host = socket.gethostname()
-    return tuple(
-        Life(
-            id=beat.id,
-            name=beat.name,
-            role=beat.role,
-            pid=beat.pid,
-            is_here=beat.host == host,
-            is_alive=beat.is_alive(),
-            age_s=beat.age_s,
-            version=beat.version,
-            acknowledged_chunks=_whole(beat.metrics, "sender/chunks_total"),
-            acknowledged_steps=_whole(beat.metrics, "sender/steps_total"),
-            dropped_chunks=_whole(beat.metrics, "sender/dropped_chunks_total"),
-            start=_start(beat),
-        )
-        for beat in parse_heartbeats(beats, now_s=seconds + micros / 1e6)
-    )
+    return tuple(_life(beat) for beat in parse_heartbeats(beats, now_s=seconds + micros / 1e6))
 
 
-def _start(beat: Heartbeat) -> StartParts | None:
-    found = [beat.metrics.get(f"{beat.role}/start_{part}", math.nan) for part in StartParts._fields]
-    return StartParts(*found) if all(map(math.isfinite, found)) else None
-
-
-def _whole(metrics: Mapping[str, float], name: str) -> int:
-    value = metrics.get(name, 0.0)
-    return int(value) if math.isfinite(value) else 0
+def _life(beat: Heartbeat) -> Life:
+    names = [f"sender/{name}_total" for name in ("chunks", "steps", "dropped_chunks")]
+    found = [beat.metrics.get(name, 0.0) for name in names]
+    chunks, steps, dropped = (int(value) if math.isfinite(value) else 0 for value in found)
+    parts = [beat.metrics.get(f"{beat.role}/start_{part}", math.nan) for part in StartParts._fields]
+    start = StartParts(*parts) if all(map(math.isfinite, parts)) else None
+    is_here = beat.host == socket.gethostname()
+    process = (beat.id, beat.name, beat.role, beat.pid, is_here, beat.is_alive(), beat.age_s, beat.version)
+    return Life(*process, chunks, steps, dropped, start)
 
 
 _START = b"0-0"

@@ -145,8 +145,7 @@ class Pause(Disturbance):
 
     def __init__(self, life: Life, guard: Guard) -> None:
         super().__init__(life.name)
-        self._life = life
-        self._guard = guard
+        self._life, self._guard = life, guard
         self._process: psutil.Process | None = None
 
     def begin(self) -> None:

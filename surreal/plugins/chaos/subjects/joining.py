@@ -74,34 +74,31 @@ def _connect(address: str | None, client: RedisClient, stack: ExitStack) -> Redi
 
 
 def _server(client: RedisClient, launcher: Life | None) -> Server:
-    kill = None if launcher is None or not _is_child(_pid(client), launcher) else lambda: _kill(client)
-    return Server(client, _keeps(client), kill, lambda: None, is_exclusive=_is_exclusive(client))
+    def pid() -> int:
+        info: Any = client.redis.info("server")
+        return int(info["process_id"])
+
+    def kill() -> int:
+        number = pid()
+        os.kill(number, signal.SIGKILL)
+        return number
+
+    can_kill = launcher is not None and _is_child(pid(), launcher)
+    return Server(client, _keeps(client), kill if can_kill else None, lambda: None, is_exclusive=_is_exclusive(client))
 
 
 def _keeps(client: RedisClient) -> Keeps:
+    def text(value: str | bytes) -> str:
+        return value.decode() if isinstance(value, bytes) else value
+
     try:
         found: Any = client.redis.config_get("append*")
     except RedisError:  # this user may not read settings
         return Keeps.NOTHING
-    settings = {_text(name): _text(value) for name, value in found.items()}
+    settings = {text(name): text(value) for name, value in found.items()}
     if settings.get("appendonly") != "yes":
         return Keeps.NOTHING
     return Keeps.ALL if settings.get("appendfsync") == "always" else Keeps.NEARLY_ALL
-
-
-def _text(value: str | bytes) -> str:
-    return value.decode() if isinstance(value, bytes) else value
-
-
-def _pid(client: RedisClient) -> int:
-    info: Any = client.redis.info("server")
-    return int(info["process_id"])
-
-
-def _kill(client: RedisClient) -> int:
-    pid = _pid(client)
-    os.kill(pid, signal.SIGKILL)
-    return pid
 
 
 def _is_child(pid: int, launcher: Life) -> bool:
@@ -114,10 +111,8 @@ def _is_child(pid: int, launcher: Life) -> bool:
 
 def _is_exclusive(client: RedisClient) -> bool:
     """Whether no other living run uses a server, as far as it lists its runs."""
-    others = [entry.run for entry in registry.list_runs(client) if entry.run != client.run]
-    return not any(_is_alive(client, run) for run in others)
-
-
-def _is_alive(client: RedisClient, run: str) -> bool:
-    beats: Any = client.redis.hvals(RunKeys(run).processes)
-    return any(beat.is_alive() for beat in parse_heartbeats(beats, now_s=client.server_time_s()))
+    for entry in registry.list_runs(client):
+        beats: Any = client.redis.hvals(RunKeys(entry.run).processes) if entry.run != client.run else []
+        if any(beat.is_alive() for beat in parse_heartbeats(beats, now_s=client.server_time_s())):
+            return False
+    return True

@@ -19,15 +19,10 @@ from surreal.plugins.apps.explaining import class_summary, meaning_of
 
 
 class Algorithm(NamedTuple):
-    """An algorithm.
+    """An algorithm."""
 
-    Attributes:
-        learner: name of its learner's class; the first algorithm with a class is the one that the class stands for.
-        others: other names.
-    """
-
-    learner: str
-    others: tuple[str, ...] = ()
+    learner: str  #: name of its learner's class, which stands for the first algorithm that has it
+    others: tuple[str, ...] = ()  #: other names
 
 
 #: Algorithms by the name with which presets end.
@@ -99,7 +94,9 @@ def _comment(document: CommentedMap, path: str, mapping: CommentedMap, name: str
     if _has_comment(mapping, name) or (isinstance(mapping[name], list) and not mapping[name].fa.flow_style()):
         return
     is_class = name == "class" and "." not in path.removesuffix(".class")
-    text = _first_sentence(class_summary(path.partition(".")[0], document) if is_class else meaning_of(path, document))
+    text = class_summary(path.partition(".")[0], document) if is_class else meaning_of(path, document)
+    # The first sentence, without parentheses, which mostly cite sources.
+    text = re.sub(r" \([^()]*\)", "", text).partition(". ")[0].rstrip(".")
     if not text:
         return
     indent = 2 * path.count(".")
@@ -117,12 +114,6 @@ def _has_comment(mapping: CommentedMap, name: str) -> bool:
     return noted is not None and any(
         "#" in token.value for each in noted if each for token in (each if isinstance(each, list) else [each])
     )
-
-
-def _first_sentence(text: str) -> str:
-    """Return the first sentence, without its period and without parentheses, which mostly cite sources."""
-    plain = re.sub(r" \([^()]*\)", "", text)
-    return plain.partition(". ")[0].rstrip(".")
 
 
 #: Sections of an algorithm's settings.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -97,7 +96,7 @@ def switch_environment(config: Path, environment: str, *, has_files: bool) -> Ch
         ConfigError: the environment is unknown, or has no settings of the app's algorithm; nothing was written.
     """
     document, template = read_document(config), find_template(environment)
-    app = _app_name(document, config)
+    app = str(document.get("name") or config.resolve().parent.name)
     before, now = fitting_families(document), families(template, _env_id(template))
     algorithm = _algorithm_of(document) or find_algorithm(template.algorithm)
     configuration = choose(algorithm, now)
@@ -107,11 +106,11 @@ def switch_environment(config: Path, environment: str, *, has_files: bool) -> Ch
         text = _with_algorithm(text, configuration, config.parent)
     kept = [save_text(config, text)]
     if has_files:
-        for name in ("environment", "README.md"):
-            kept.append(back_up(config.parent / name))
-            _remove(config.parent / name)
+        for path in (config.parent / "environment", config.parent / "README.md"):
+            kept.append(back_up(path))
+            path.unlink(missing_ok=True)  # a folder has been moved
         _write_files(config.parent, template, app)
-    return Change(template, configuration if has_new_settings else None, [path for path in kept if path is not None])
+    return Change(template, configuration if has_new_settings else None, [each for each in kept if each is not None])
 
 
 def switch_algorithm(config: Path, name: str, *, keeps_settings: bool = False) -> Change:
@@ -183,22 +182,15 @@ def fitting_families(document: CommentedMap) -> list[str]:
     """List the families of settings that suit an app's environment."""
     template, env_id = template_of(document), str(get_value(document, "env.id"))
     if template is None:
-        template = Template("", "", "", configurations=("image",) if _shows_images(document) else ())
+        shows_images = len(get_value(document, "env.observation_space.shape") or ()) in (2, 3)
+        template = Template("", "", "", configurations=("image",) if shows_images else ())
         if get_value(document, "env.observation_space") is not None and not template.configurations:
             template = Template("", "", "", configurations=("cartpole", "pendulum"))
     return families(template, env_id)
 
 
-def _shows_images(document: CommentedMap) -> bool:
-    return len(get_value(document, "env.observation_space.shape") or ()) in (2, 3)
-
-
 def _env_id(template: Template) -> str:
     return str(template.sections("app", "")["env"]["id"])
-
-
-def _app_name(document: CommentedMap, config: Path) -> str:
-    return str(document.get("name") or config.resolve().parent.name)
 
 
 def _write_files(folder: Path, template: Template, app: str) -> None:
@@ -206,10 +198,3 @@ def _write_files(folder: Path, template: Template, app: str) -> None:
         path = folder / inside
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)

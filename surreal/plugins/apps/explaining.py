@@ -94,7 +94,8 @@ def explain(key: str, document: Mapping[str, Any]) -> Explanation:
     name, field = _find(key)
     given = get_value(document, key)
     if (found := _section(field)) is not None:
-        return Explanation(key, "section", "", "", f"{_text(found)} Settings: {', '.join(_names_of(found))}.", None)
+        text = " ".join((found.__doc__ or "").split())
+        return Explanation(key, "section", "", "", f"{text} Settings: {', '.join(_names_of(found))}.", None)
     kind, default, meaning = map(_plain, describe(field))
     if key in [f"{each}.class" for each in _CLASS_SECTIONS]:
         meaning = f"{meaning} Now: {class_summary(section, document)}"
@@ -157,14 +158,12 @@ def _of_class(section: str, option: str, document: Mapping[str, Any]) -> Explana
         advice = f"did you mean {similar}?" if similar else f"it takes {', '.join(offered)}"
         raise ConfigError(f"{section}.{option} is neither a setting nor an option of {cls.__name__}; {advice}")
     key = f"{section}.args.{option}"
-    default = "required" if found.default is inspect.Parameter.empty else _default(found.default)
+    default = "unset" if found.default is None else str(found.default)
+    default = default.lower() if isinstance(found.default, bool) else default
+    default = "required" if found.default is inspect.Parameter.empty else default
     return Explanation(
         key, found.annotation, default, _unit(option, ""), _plain(found.meaning), get_value(document, key)
     )
-
-
-def _default(value: Any) -> str:
-    return "unset" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _unit(name: str, kind: str) -> str:
@@ -187,10 +186,6 @@ def _names(section: str) -> list[str]:
 
 def _names_of(section: type[Section]) -> list[str]:
     return [field.alias or name for name, field in section.model_fields.items()]
-
-
-def _text(section: type[Section]) -> str:
-    return " ".join((section.__doc__ or "").split())
 
 
 def _plain(text: str) -> str:

@@ -109,7 +109,9 @@ def class_text(cls: type[object], recipe: Recipe[Any], titles: Mapping[type[obje
         if option.name in own:
             alias = aliases.get(option.name)
             name = f"`{option.name}`" if alias is None else f"`{alias}` (`{option.name}` in Python)"
-            rows.append((name, _mark(option.name, recipe), *_cells(option)))
+            offered = "override" if option.name in recipe.replaceable else "no"
+            mark = offered if option.name in recipe.offered else "yes"
+            rows.append((name, mark, *_cells(option)))
     if rows:
         rows.sort(key=lambda row: _MARKS.index(row[1]))
         yield table(("option", "in `args`", "type", "default", "meaning"), rows)
@@ -121,11 +123,6 @@ def class_text(cls: type[object], recipe: Recipe[Any], titles: Mapping[type[obje
     rest = _described(cls).get("options", "")
     if len(rest.split()) > 4:  # more than "as in the base"
         yield f"Inherited options are {cell(rest)}\n"
-
-
-def _mark(name: str, recipe: Recipe[Any]) -> str:
-    yes, override, no = _MARKS
-    return yes if name not in recipe.offered else override if name in recipe.replaceable else no
 
 
 def _wrappers() -> Iterator[str]:

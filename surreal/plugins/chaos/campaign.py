@@ -109,8 +109,12 @@ class Campaign:
                     planned = plan.next(self.now_s)
                 self._stop.wait(_TURN_S)
         finally:
-            self._heal()
-        while not self._stop.is_set() and not self._is_over() and not self._is_settled():
+            with ExitStack() as stack:  # ends all of them even if one raises
+                for active in self._active:
+                    stack.callback(self._end, active)
+        while any(not each.is_over and not each.is_late(self.now_s, options.within_s) for each in self.recoveries):
+            if self._stop.is_set() or self._is_over():
+                break
             self._turn()
             self._stop.wait(_TURN_S)
 
@@ -159,16 +163,6 @@ class Campaign:
                     f"after disturbance {recovery.number} ({recovery.kind} {recovery.target}) the run did not recover "
                     f"{within}: {recovery.missing or 'Redis did not answer'}"
                 )
-
-    def _is_settled(self) -> bool:
-        """Whether the run has recovered from each disturbance, or has taken too long."""
-        within_s = self._options.within_s
-        return all(each.is_over or each.is_late(self.now_s, within_s) for each in self.recoveries)
-
-    def _heal(self) -> None:
-        with ExitStack() as stack:  # ends all of them even if one raises
-            for active in self._active:
-                stack.callback(self._end, active)
 
     def _end(self, active: _Active) -> None:
         self._active.remove(active)

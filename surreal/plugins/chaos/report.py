@@ -76,10 +76,10 @@ class Report:
         """Return the text of a page."""
         lines = [f"`{self.command}`: {self._summary()} {self._ending[:1].upper()}{self._ending[1:]}.", ""]
         lines += ["| invariant | | evidence |", "|---|---|---|"]
-        lines += [
-            f"| {verdict.name} | {'held' if verdict.holds else '**broken**'} | {_cell(verdict)} |"
-            for verdict in self.verdicts
-        ]
+        for verdict in self.verdicts:
+            notes = [*verdict.violations, *(f"not promised: {text}" for text in verdict.not_promised)]
+            evidence = "<br>".join([verdict.evidence, *notes]).replace("|", "\\|")
+            lines.append(f"| {verdict.name} | {'held' if verdict.holds else '**broken**'} | {evidence} |")
         lines += ["", "| disturbance | how often | lasted, s | until the run recovered, s: median, longest |"]
         groups = defaultdict[tuple[str, str], list[Recovery]](list)
         for recovery in self.recoveries:
@@ -170,8 +170,3 @@ def _downtimes(recoveries: Sequence[Recovery]) -> list[str]:
         columns = [f"{middle:.1f}, {high:.1f}" for middle, high in zip(middles, highs, strict=True)]
         lines.append(f"| {role} | {len(found)} | {' | '.join(columns)} |")
     return lines
-
-
-def _cell(verdict: Verdict) -> str:
-    notes = [*verdict.violations, *(f"not promised: {text}" for text in verdict.not_promised)]
-    return "<br>".join([verdict.evidence, *notes]).replace("|", "\\|")

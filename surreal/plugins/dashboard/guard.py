@@ -90,7 +90,9 @@ class Guard:
         """Refuse a request, redirect it, or return None to answer it."""
         if self._is_local and _split(f"//{asked.host}").hostname not in self._names:
             abort(403, "this dashboard can only be reached from this machine")
-        if asked.method not in ("GET", "HEAD") and not self._is_from_here(asked):
+        origin = asked.headers.get("Origin")
+        is_from_here = origin is not None and _split(origin).netloc == asked.host
+        if asked.method not in ("GET", "HEAD") and not is_from_here:
             abort(403, "this request must come from the dashboard's page")
         if asked.path == "/" and "token" in asked.args:
             if not self._is_token(asked.args["token"]):
@@ -108,11 +110,6 @@ class Guard:
 
     def _is_token(self, given: str | None) -> bool:
         return given is not None and secrets.compare_digest(given.encode(), self._token.encode())
-
-    @staticmethod
-    def _is_from_here(asked: Request) -> bool:
-        origin = asked.headers.get("Origin")
-        return origin is not None and _split(origin).netloc == asked.host
 
 
 def _split(url: str) -> SplitResult:

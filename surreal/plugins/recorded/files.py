@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from surreal.base.errors import CodecError
 from surreal.base.system.files import parse_json
@@ -55,7 +55,8 @@ class LineReader:
         except FileNotFoundError:
             return Portion([])
         with file:
-            is_restart = not self._is_the_same(file)
+            file.seek(self.offset - len(self._before))
+            is_restart = file.read(len(self._before)) != self._before
             if is_restart:
                 self.offset = self.skipped = 0
                 self._before, self._is_inside_long_line = b"", False
@@ -74,10 +75,6 @@ class LineReader:
         self.offset += consumed
         self._before = (self._before + data[:consumed])[-_MEMORY_BYTES:]
         return Portion(lines, is_restart, not consumed or self.offset >= size)
-
-    def _is_the_same(self, file: IO[bytes]) -> bool:
-        file.seek(self.offset - len(self._before))
-        return file.read(len(self._before)) == self._before
 
 
 _SCORES_PATH = Path("eval", "scores.jsonl")

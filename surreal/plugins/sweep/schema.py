@@ -81,16 +81,12 @@ class Range(Section):
         low, high = (math.log(self.low), math.log(self.high)) if self.log else (self.low, self.high)
         inner = [low + (high - low) * number / (count - 1) for number in range(1, count - 1)]
         between = [math.exp(value) if self.log else value for value in inner]
-        values = [self.low, *map(self._rounded, between), self.high]
-        return tuple(dict.fromkeys(values))
+        rounded = [round(value) if self.is_whole else float(f"{value:.6g}") for value in between]
+        return tuple(dict.fromkeys([self.low, *rounded, self.high]))
 
     def ends(self) -> tuple[Any, ...]:
         """Return the values to check: the ends are the first to be out of a setting's range."""
         return self.low, self.high
-
-    def _rounded(self, value: float) -> float | int:
-        """Round a value between the ends: six digits are enough."""
-        return round(value) if self.is_whole else float(f"{value:.6g}")
 
 
 Dimension = Choice | Range

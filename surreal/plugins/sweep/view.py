@@ -107,7 +107,9 @@ def result_table(trials: Sequence[Trial]) -> Table:
         end = trial.end
         score = "in progress" if end is None else end.status if end.score is None else _number(end.score)
         cells = [str(place) if trial in ranked else "", str(trial.number), score]
-        cells += [_spread(end.scores if end else {})] if has_seeds else []
+        scores = list(end.scores.values()) if end else []
+        spread = f"{_number(min(scores))} .. {_number(max(scores))}" if len(scores) > 1 else "-"
+        cells += [spread] if has_seeds else []
         cells += [_value(trial.settings[key]) if key in trial.settings else "-" for key in keys]
         table.add_row(*map(Text, cells))
     return table
@@ -136,11 +138,6 @@ def describe_end(trial: Trial) -> str:
     if end.status == "finished":
         return f"scores {_number(end.score)}"
     return end.reason if end.status == "pruned" else f"failed: {end.reason}"
-
-
-def _spread(scores: Mapping[int, float]) -> str:
-    """Show the lowest and the highest score of several seeds."""
-    return f"{_number(min(scores.values()))} .. {_number(max(scores.values()))}" if len(scores) > 1 else "-"
 
 
 def _describe_run(run: ListedRun) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from surreal.plugins.chaos.invariants.verdict import Complaints, Verdict
@@ -54,18 +55,17 @@ class Versions:
 
 
 def judge_scores(rounds: Sequence[Mapping[str, Any]], *, before: int, last_at: int, may_go_back: bool) -> Verdict:
-    """Judge the rounds of an evaluation.
+    """Judge the rounds of an evaluation, lines of `scores.jsonl` in their order.
 
-    Args:
-        rounds: lines of `scores.jsonl`, in the order of the file.
-        before: number of rounds before the first disturbance.
-        last_at: number of rounds when the last disturbance ended.
-        may_go_back: whether Redis was emptied, after which versions may begin lower.
+    `before` is their number before the first disturbance, `last_at` when the last one ended. Versions may go back after
+    Redis was emptied.
     """
     violations = []
     numbers = [int(line["round"]) for line in rounds]
-    if numbers != list(range(numbers[0] if numbers else 0, (numbers[0] if numbers else 0) + len(numbers))):
-        violations.append(f"rounds are numbered {_shorten(numbers)}, not one after the other")
+    if any(after != before + 1 for before, after in pairwise(numbers)):
+        text = ", ".join(map(str, numbers))
+        text = text if len(text) < 120 else f"{text[:60]} ... {text[-50:]}"
+        violations.append(f"rounds are numbered {text}, not one after the other")
     versions = [int(line["version"]) for line in rounds]
     if versions != sorted(versions) and not may_go_back:
         place = next(i for i in range(1, len(versions)) if versions[i] < versions[i - 1])
@@ -74,7 +74,8 @@ def judge_scores(rounds: Sequence[Mapping[str, Any]], *, before: int, last_at: i
         )
     if len(rounds) <= last_at:
         violations.append("no round was played after the last disturbance")
-    returns = [_return(line) for line in rounds]
+    means = [line.get("mean_return") for line in rounds]
+    returns = [float(mean) if isinstance(mean, int | float) else math.nan for mean in means]
     return Verdict("evaluation continues", _evidence(returns, before, last_at), tuple(violations))
 
 
@@ -85,13 +86,3 @@ def _evidence(returns: Sequence[float], before: int, last_at: int) -> str:
         return text
     first = [value for value in returns[:before] if math.isfinite(value)][-1:] or known[:1]
     return f"{text}; mean return {first[0]:.1f} before the first, at best {max(known):.1f}, {known[-1]:.1f} at the end"
-
-
-def _return(line: Mapping[str, Any]) -> float:
-    value = line.get("mean_return")
-    return float(value) if isinstance(value, int | float) else math.nan
-
-
-def _shorten(numbers: Sequence[int]) -> str:
-    text = ", ".join(map(str, numbers))
-    return text if len(text) < 120 else f"{text[:60]} ... {text[-50:]}"

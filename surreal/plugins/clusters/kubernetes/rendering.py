@@ -68,11 +68,17 @@ def render(request: Request, warn: Callable[[str], object]) -> list[Manifest]:
     manifests = read_base() if request.overlay is None else read_overlay(request.overlay)
     given = find(manifests, "ConfigMap", RUN)
     variables = {} if given is None else dict(given["data"])
-    if request.redis or config.redis.address:
-        manifests, found = _with_other_redis(manifests, request, request.redis or str(config.redis.address))
+    if address := request.redis or config.redis.address:
+        if request.has_tls:
+            raise ConfigError("--tls is for the run's own Redis; for TLS with another one, --redis rediss://HOST:PORT")
+        manifests = use_other(manifests, address, request.redis_user)
+        found = {} if request.redis_ca is None else trust_file(manifests, request.redis_ca, address)
     else:
+        if request.redis_user is not None or request.redis_ca is not None:
+            raise ConfigError("--redis-user and --redis-ca are for an existing Redis: name it with --redis")
         asked += own_shards(manifests, config, has_tls=request.has_tls)
-        found = _with_own_redis(manifests, request)
+        address = own_address(has_tls=request.has_tls)
+        found = use_tls(manifests) if request.has_tls else {}
     settings = [*overrides, *asked]
     config = load_config(request.source, settings)
     run = request.run or re.sub(r"[^a-z0-9-]+", "-", config.name.lower()).strip("-")
@@ -86,7 +92,7 @@ def render(request: Request, warn: Callable[[str], object]) -> list[Manifest]:
         variables |= use_s3(manifests, request.s3_endpoint)
     path = Path(request.source).expanduser()
     text = (path if path.is_file() else preset_path(request.source)).read_text(encoding="utf-8")
-    variables |= {"SURREAL_RUN": run, **found}
+    variables |= {"SURREAL_RUN": run, "SURREAL_REDIS": address, **found}
     manifests = [*_counted(manifests, config), config_map(APP, {"app.yaml": text}), config_map(RUN, variables)]
     if request.namespace is not None:
         manifests = [each for each in manifests if each["kind"] != "Namespace"]
@@ -104,25 +110,6 @@ def render(request: Request, warn: Callable[[str], object]) -> list[Manifest]:
     if request.has_jobs:
         make_jobs(manifests)
     return manifests
-
-
-def _with_own_redis(manifests: list[Manifest], request: Request) -> dict[str, str]:
-    """Prepare the run's Redis, and return the environment variables that processes need to reach it."""
-    if request.redis_user is not None or request.redis_ca is not None:
-        raise ConfigError("--redis-user and --redis-ca are for an existing Redis: name it with --redis")
-    found = use_tls(manifests) if request.has_tls else {}
-    return {"SURREAL_REDIS": own_address(has_tls=request.has_tls), **found}
-
-
-def _with_other_redis(
-    manifests: list[Manifest], request: Request, address: str
-) -> tuple[list[Manifest], dict[str, str]]:
-    """Use an existing Redis, and return the manifests and the environment variables that processes need."""
-    if request.has_tls:
-        raise ConfigError("--tls is for the run's own Redis; for TLS with another one, --redis rediss://HOST:PORT")
-    manifests = use_other(manifests, address, request.redis_user)
-    found = {} if request.redis_ca is None else trust_file(manifests, request.redis_ca, address)
-    return manifests, {"SURREAL_REDIS": address, **found}
 
 
 def _counted(manifests: list[Manifest], config: Config) -> list[Manifest]:

@@ -62,7 +62,10 @@ def serve(run: str, run_dir: Path, *, maxmemory: str, keeps_experience: bool, in
     try:
         with suppress(StoppedError):
             server.start(stop=stop)
-            folder.write_address(_address_elsewhere(server.address, bind), run)
+            # The address for other nodes, with its password.
+            host = urlsplit(address_for_others(server.address, bind)).netloc.rpartition("@")[2]
+            secret = urlsplit(server.address).netloc.rpartition("@")[0]
+            folder.write_address(f"redis://{secret}@{host}", run)
             keeper = Keeper(server, _RESTART_LIMIT, advice="the node may have too little memory")
             while not stop.wait(_WATCH_INTERVAL_S):
                 keeper.keep()
@@ -86,10 +89,3 @@ def address_of(interface: str) -> str:
             if address.family == family:
                 return address.address.partition("%")[0]
     raise ConfigError(f"--interface is {interface!r}, which has no address", key="--interface")
-
-
-def _address_elsewhere(address: str, bind: str) -> str:
-    """Return a server's address for other nodes, with its password."""
-    host = urlsplit(address_for_others(address, bind)).netloc.rpartition("@")[2]
-    secret = urlsplit(address).netloc.rpartition("@")[0]
-    return f"redis://{secret}@{host}"

@@ -75,9 +75,7 @@ def _section(title: str, rows: Sequence[SettingRow], columns: int) -> list[Shown
 
 def _plain(value: str | None) -> str:
     """Remove JSON's quotes from a text."""
-    if value is None:
-        return NOTHING
-    return json.loads(value) if value.startswith('"') else value
+    return NOTHING if value is None else json.loads(value) if value.startswith('"') else value
 
 
 def log_lines(records: Sequence[LogRecord]) -> Shown:

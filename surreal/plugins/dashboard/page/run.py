@@ -12,7 +12,7 @@ from surreal.distributed.telemetry.heartbeats import Heartbeat
 from surreal.plugins.dashboard.page.curves import Drawing, chart
 from surreal.plugins.dashboard.page.parts import NOTHING, Shown, badge, bar, duration, note, number, size, table
 from surreal.plugins.dashboard.sources.live import Live
-from surreal.plugins.recorded.curves import Axis, Band, Line, color, line_of
+from surreal.plugins.recorded.curves import Axis, Band, color, line_of
 from surreal.plugins.recorded.history import History
 from surreal.plugins.recorded.listing import ListedRun
 from surreal.replay.stream.info import ReplayInfo
@@ -32,7 +32,8 @@ HEALTH_METRICS = (
 
 def overview(listed: ListedRun, live: Live | str, history: History, settings: Mapping[str, Any]) -> Shown:
     """Show a run's state, progress and numbers."""
-    words = [badge(_state(listed, live)), html.H2(listed.label, title=str(listed.folder or listed.run))]
+    state = live.view.state if isinstance(live, Live) and listed.is_alive else listed.status
+    words = [badge(state), html.H2(listed.label, title=str(listed.folder or listed.run))]
     reason = live.view.stop_reason if isinstance(live, Live) and live.view.stop_reason else listed.reason
     parts: list[Shown] = [html.Div([*words, html.Span(reason, className="dim")], className="run-title")]
     if isinstance(live, str) and live:
@@ -103,20 +104,18 @@ def health_charts(history: History, theme: str) -> list[Shown]:
     for name in HEALTH_METRICS:
         curves = history.curves(name)
         if curves:
-            drawings = [
-                Drawing(process, color(i, is_dark=theme == "dark"), _bare(line_of(rows, Axis.SECONDS, history.started)))
-                for i, (process, rows) in enumerate(curves.items())
-            ]
+            drawings = []
+            for i, (process, rows) in enumerate(curves.items()):
+                x, y = line_of(rows, Axis.SECONDS, history.started)
+                nothing = np.full(len(x), np.nan)
+                band = Band(x, y, nothing, nothing, np.ones(len(x), np.int64))
+                drawings.append(Drawing(process, color(i, is_dark=theme == "dark"), band))
             shown.append(chart(name, drawings, Axis.SECONDS.label, theme))
     return shown
 
 
 def _card_of(title: str, *parts: Shown) -> Shown:
     return html.Section([html.H3(title), *parts], className="card")
-
-
-def _state(listed: ListedRun, live: Live | str) -> str:
-    return live.view.state if isinstance(live, Live) and listed.is_alive else listed.status
 
 
 def _card(name: str, value: str, more: str) -> Shown:
@@ -204,8 +203,3 @@ def _rate(beat: Heartbeat) -> str:
         if name in beat.metrics:
             return f"{number(beat.metrics[name], 3)} {unit}"
     return NOTHING
-
-
-def _bare(line: Line) -> Band:
-    nothing = np.full(len(line.x), np.nan)
-    return Band(line.x, line.y, nothing, nothing, np.ones(len(line.x), np.int64))

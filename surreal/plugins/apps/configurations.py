@@ -19,7 +19,7 @@ from surreal.plugins.apps.explaining import class_summary, meaning_of
 
 
 class Algorithm(NamedTuple):
-    """An algorithm."""
+    """Names of an algorithm, other than the one with which presets end."""
 
     learner: str  #: name of its learner's class, which stands for the first algorithm that has it
     others: tuple[str, ...] = ()  #: other names

@@ -5,7 +5,7 @@ or control a terminal, is escaped before it becomes a log line.
 
 TensorBoard events are TFRecords around tensorboardX's event messages. tensorboardX's own writer starts a thread and a
 multiprocessing queue for each file, and can neither continue a file nor remove the bytes of a killed writer. It is
-imported at the first event, because that takes a while.
+imported at the first event, because that takes a while, and without boto3, which takes 9 MB and only writes to S3.
 Format: https://www.tensorflow.org/tutorials/load_data/tfrecord#tfrecords_format_details
 """
 
@@ -15,7 +15,9 @@ import datetime
 import json
 import re
 import struct
+import sys
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from surreal.base.metrics import Histogram
@@ -114,8 +116,21 @@ def _timestamp(time_s: float) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+@cache
+def _import_tensorboard() -> None:
+    is_absent = "boto3" not in sys.modules
+    if is_absent:
+        sys.modules["boto3"] = None  # type: ignore[assignment] - its import fails, and tensorboardX continues
+    try:
+        import tensorboardX  # noqa: F401
+    finally:
+        if is_absent:
+            del sys.modules["boto3"]
+
+
 def event_header(time_s: float) -> bytes:
     """Return the record that every event file begins with."""
+    _import_tensorboard()
     from tensorboardX.proto import event_pb2
 
     return _record(event_pb2.Event(wall_time=time_s, file_version="brain.Event:2").SerializeToString())
@@ -123,6 +138,7 @@ def event_header(time_s: float) -> bytes:
 
 def scalar_event(time_s: float, step: int, values: Mapping[str, float]) -> bytes:
     """Return one event with many scalars."""
+    _import_tensorboard()
     from tensorboardX.proto import event_pb2, summary_pb2
 
     summary = summary_pb2.Summary()
@@ -133,6 +149,7 @@ def scalar_event(time_s: float, step: int, values: Mapping[str, float]) -> bytes
 
 def text_event(time_s: float, name: str, content: str) -> bytes:
     """Return one event with a text, which TensorBoard shows as Markdown."""
+    _import_tensorboard()
     from tensorboardX import summary
     from tensorboardX.proto import event_pb2
 
@@ -151,6 +168,7 @@ def hyperparameter_events(
         values: setting -> number or word.
         metrics: its results, each as the folder of its event file, next to this one, and its name.
     """
+    _import_tensorboard()
     from tensorboardX.proto import api_pb2, event_pb2, plugin_hparams_pb2, summary_pb2
 
     start = plugin_hparams_pb2.SessionStartInfo(group_name=name, start_time_secs=time_s)
@@ -174,6 +192,7 @@ def hyperparameter_events(
 
 def histogram_event(time_s: float, step: int, name: str, content: Histogram) -> bytes:
     """Return one event with a histogram's bins and sums."""
+    _import_tensorboard()
     from tensorboardX.proto import event_pb2, summary_pb2
 
     message = summary_pb2.HistogramProto(

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from surreal.base.errors import ConfigError
 from surreal.config import Config, load_config, to_yaml
 from surreal.distributed.connection.address import WITHOUT_SECRETS, FoundAddress
-from surreal.run.launch.children import environment_arguments, server_url
+from surreal.run.launch.rlx_children import environment_arguments, server_url
 from surreal.run.launch.starting import Spawner
 from surreal.run.launch.supervise import Child, Supervision
 from surreal.run.process.arguments import REDIS_VARIABLE

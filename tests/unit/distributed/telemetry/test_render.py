@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import math
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -122,3 +124,13 @@ def read_events(data: bytes) -> list:
         events.append(Event.FromString(body))
         data = data[16 + length :]
     return events
+
+
+def test_events_do_without_boto3_which_can_still_be_imported_later() -> None:
+    script = """
+import sys
+from surreal.distributed.telemetry.render import scalar_event
+assert scalar_event(0.0, 1, {"a": 1.0})
+assert "boto3" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)

@@ -29,7 +29,7 @@ from surreal.run.build.rlx_server import (
     client_spaces,
     demo_folder,
 )
-from surreal.run.launch.children import rlx_arguments
+from surreal.run.launch.rlx_children import rlx_arguments
 from surreal.run.process.roles import RLX_CLIENT, RLX_SERVER
 
 BOX = "env.observation_space={type: box, shape: [2]}"

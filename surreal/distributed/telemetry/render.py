@@ -120,7 +120,8 @@ def _timestamp(time_s: float) -> str:
 def _import_tensorboard() -> None:
     is_absent = "boto3" not in sys.modules
     if is_absent:
-        sys.modules["boto3"] = None  # type: ignore[assignment] - its import fails, and tensorboardX continues
+        # Its import fails then, and tensorboardX continues without.
+        sys.modules["boto3"] = None  # type: ignore[assignment]
     try:
         import tensorboardX  # noqa: F401
     finally:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+import tempfile
 from pathlib import Path
 from typing import Annotated
 
@@ -34,29 +37,69 @@ def profile(
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FILE", help="The timeline, for ui.perfetto.dev.")
     ] = Path("profile.json.gz"),
+    kernels: Annotated[
+        bool, typer.Option("--kernels", help="Also record operators and kernels of some updates, by torch.profiler.")
+    ] = False,
     redis: RedisOption = None,
     run_dir: RunDir = None,
 ) -> None:
     """Show where each process of a run spends its time: update, acting, environment, encoding, waiting."""
     from rich.console import Console
 
-    from surreal.plugins.profile.recording import record_run, record_start, write_timeline
+    from surreal.plugins.profile.recording import record_run, record_start
     from surreal.plugins.profile.shares import print_shares
+    from surreal.plugins.profile.timeline import write_timeline
     from surreal.run.process.finding import find_run
 
-    if target is not None and _is_configuration(target):
-        recording = record_start(target, overrides or [], seconds=seconds, rate=rate)
-    elif overrides:
-        raise typer.BadParameter(f"{target or 'a run in progress'} is not a preset or a file, so --set has no use")
-    else:
-        with find_run(target, address=redis, run_dir=run_dir) as client:
-            recording = record_run(client, seconds=seconds, rate=rate)
-    write_timeline(recording, output)
-    print_shares(recording, Console(soft_wrap=True, width=max(Console().width, _WIDTH)))
-    typer.echo(f"timeline: {output}; open it in https://ui.perfetto.dev, which keeps it in your browser")
+    output.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="surreal-kernels-") as folder:
+        if target is not None and _is_configuration(target):
+            _check_writable(output)
+            settings = with_kernels(target, overrides or [], folder) if kernels else _checked(target, overrides or [])
+            options = [*(["--redis", redis] if redis else []), *(["--run-dir", str(run_dir)] if run_dir else [])]
+            recording = record_start(target, settings, seconds=seconds, rate=rate, options=options)
+        elif overrides or kernels:
+            option = "--set" if overrides else "--kernels"
+            raise typer.BadParameter(
+                f"{target or 'a run in progress'} is not a preset or a file, so {option} has no use"
+            )
+        else:
+            with find_run(target, address=redis, run_dir=run_dir) as client:
+                _check_writable(output)
+                recording = record_run(client, seconds=seconds, rate=rate)
+        write_timeline(recording, output)
+        print_shares(recording, Console(soft_wrap=True, width=max(Console().width, _WIDTH)))
+        typer.echo(f"timeline: {output}; open it in https://ui.perfetto.dev, which keeps it in your browser")
+        for table in sorted(Path(folder).glob("*.txt")):
+            kept = output.with_name(f"{output.name.partition('.')[0]}-{table.stem}-kernels.json.gz")
+            shutil.move(table.with_name(f"{table.stem}.json.gz"), kept)
+            typer.echo(f"\n{table.read_text()}\nkernels of the {table.stem}: {kept}")
 
 
 def _is_configuration(target: str) -> bool:
     from surreal.config.preset_files import preset_names
 
     return target in preset_names() or (target.endswith((".yaml", ".yml")) and Path(target).is_file())
+
+
+def _check_writable(output: Path) -> None:
+    """Find out before a recording whether it could be written; raises OSError if not."""
+    with output.open("ab"):
+        pass
+
+
+def _checked(target: str, overrides: list[str]) -> list[str]:
+    from surreal.config import load_config
+
+    load_config(target, overrides)
+    return overrides
+
+
+def with_kernels(target: str, overrides: list[str], folder: str) -> list[str]:
+    """Add the callback that records kernels to those that the configuration has."""
+    from surreal.config import load_config
+    from surreal.plugins.profile.kernels import CLASS_PATH
+
+    callbacks = [each.model_dump(mode="json", by_alias=True) for each in load_config(target, overrides).callbacks]
+    added = {"class": CLASS_PATH, "args": {"folder": folder}}
+    return [*overrides, f"callbacks={json.dumps([*callbacks, added])}"]

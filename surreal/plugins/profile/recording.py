@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import shutil
 import signal
@@ -10,53 +9,16 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import psutil
 
 from surreal.base.errors import SurrealError
 from surreal.base.system.program import install_command
 from surreal.distributed.connection.client import RedisClient
+from surreal.plugins.profile.timeline import Recording, read_events
 from surreal.run.view.reader import RunReader
-
-
-class Frame(NamedTuple):
-    """A function on a stack."""
-
-    file: str
-    function: str
-    line: int  #: the line that runs
-
-
-#: A stack, the outermost function first.
-Stack = tuple[Frame, ...]
-
-
-@dataclass
-class Thread:
-    """A thread while it was recorded."""
-
-    pid: int
-    number: int
-    spans: list[tuple[float, Stack]] = field(default_factory=list)  #: seconds, and in which functions
-
-
-@dataclass
-class Recording:
-    """Threads of all processes, and the events from which they were read.
-
-    Attributes:
-        threads: all threads.
-        names: name of each process.
-        events: py-spy's events, in Chrome's trace format.
-    """
-
-    threads: list[Thread]
-    names: dict[int, str]
-    events: list[dict[str, Any]]
 
 
 def record_run(client: RedisClient, *, seconds: float, rate: int) -> Recording:
@@ -89,59 +51,33 @@ def record_run(client: RedisClient, *, seconds: float, rate: int) -> Recording:
         return read_events((json.loads(file.read_bytes()) for file in files), names)
 
 
-def record_start(target: str, overrides: Sequence[str], *, seconds: float, rate: int) -> Recording:
+def record_start(
+    target: str, overrides: Sequence[str], *, seconds: float, rate: int, options: Sequence[str] = ()
+) -> Recording:
     """Start a run that ends after `seconds`, and record all of its processes from the start.
 
+    Args:
+        target: preset or file of the configuration.
+        overrides: overrides of the configuration.
+        seconds: length of the run.
+        rate: samples per second.
+        options: further options of `surreal run`.
+
     Raises:
-        SurrealError: py-spy is missing, or the run did not start.
+        SurrealError: py-spy is missing, or the run did not begin to learn.
     """
     settings = [part for text in (f"run.max_time_s={seconds:g}", *overrides) for part in ("--set", text)]
     with tempfile.TemporaryDirectory(prefix="surreal-profile-") as folder:
         file = Path(folder) / "events.json"
-        run = [sys.executable, "-m", "surreal", "run", target, *settings]
+        run = [sys.executable, "-m", "surreal", "run", target, *settings, *options]
         status = subprocess.run([*_command(file, rate), "--", *run], check=False).returncode
         if not file.exists():
             raise SurrealError(f"the run was not recorded: py-spy ended with status {status}")
         recording = read_events([json.loads(file.read_bytes())], {})
-    if status or not recording.threads:
-        raise SurrealError(f"the run was not recorded: it ended with status {status}")
+    # py-spy ends well also if the run fails.
+    if not {"learner", "parameter server"} & set(recording.names.values()):
+        raise SurrealError("the run ended before it could learn; its own message, above, has the reason")
     return recording
-
-
-def read_events(parts: Iterable[list[dict[str, Any]]], names: Mapping[int, str]) -> Recording:
-    """Read py-spy's events: a function's begin (`ph` is B) and end (E), in microseconds of their part's clock."""
-    events: list[dict[str, Any]] = []
-    threads: dict[tuple[int, int], Thread] = {}
-    stacks: dict[tuple[int, int], list[Frame]] = {}
-    since: dict[tuple[int, int], float] = {}
-    for part in parts:
-        events += part
-        stacks.clear()
-        for event in part:
-            key = event["pid"], event["tid"]
-            thread = threads.setdefault(key, Thread(*key))
-            stack, now = stacks.setdefault(key, []), event["ts"] / 1e6
-            if stack and now > since[key]:
-                thread.spans.append((now - since[key], tuple(stack)))
-            since[key] = now
-            if event["ph"] == "B":
-                place = event["args"]
-                stack.append(Frame(place["filename"].replace("\\", "/"), event["name"], place["line"] or 0))
-            elif stack:
-                stack.pop()
-    found = [thread for thread in threads.values() if thread.spans]
-    return Recording(found, _name_processes(found, names), events)
-
-
-def write_timeline(recording: Recording, path: Path) -> None:
-    """Write the events with the names of processes, compressed if the name ends in .gz."""
-    titles = [
-        {"name": "process_name", "ph": "M", "pid": pid, "args": {"name": f"{name} ({pid})"}}
-        for pid, name in recording.names.items()
-    ]
-    text = json.dumps({"traceEvents": [*titles, *recording.events]}, separators=(",", ":")).encode()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(gzip.compress(text, 6) if path.suffix == ".gz" else text)
 
 
 def _ancestors(pid: int) -> set[int]:
@@ -176,31 +112,3 @@ def _failed(complaint: str) -> SurrealError:
     if "ermission" in complaint:
         reason += "; run it as root, or start the run with `surreal profile PRESET`, whose children may be looked into"
     return SurrealError(f"py-spy could not record the run: {reason}")
-
-
-#: What a process is, by a file on its stacks.
-_ROLES = (
-    ("surreal/envs/pools/subproc_worker.py", "env worker"),
-    ("surreal/run/roles/learner.py", "learner"),
-    ("surreal/run/roles/agent.py", "agent"),
-    ("surreal/run/roles/eval.py", "eval"),
-    ("surreal/run/roles/parameter_server.py", "parameter server"),
-    ("surreal/run/roles/rlx_server.py", "rlx server"),
-    ("surreal/run/roles/rlx_client.py", "rlx client"),
-    ("surreal/run/launch/launcher.py", "launcher"),
-    ("surreal/run/launch/check.py", "check"),
-    ("surreal/run/launch/fork_server.py", "fork server"),
-)
-
-
-def _name_processes(threads: Sequence[Thread], names: Mapping[int, str]) -> dict[int, str]:
-    files: dict[int, set[str]] = {}
-    for thread in threads:
-        called = (frame.file for _, stack in thread.spans for frame in stack if frame.function != "<module>")
-        files.setdefault(thread.pid, set()).update(called)
-    found: dict[int, str] = {}
-    for pid in files:
-        role = next((name for end, name in _ROLES if any(file.endswith(end) for file in files[pid])), "helper")
-        number = sum(name.partition(" #")[0] == role for name in found.values())
-        found[pid] = names.get(pid) or (f"{role} #{number}" if number else role)
-    return found

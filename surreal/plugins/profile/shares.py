@@ -5,12 +5,13 @@ from __future__ import annotations
 import linecache
 import re
 from collections import defaultdict
+from collections.abc import Mapping
 from functools import cache
 
 from rich.console import Console
 from rich.table import Table
 
-from surreal.plugins.profile.recording import Recording, Stack, Thread
+from surreal.plugins.profile.timeline import Recording, Stack, Thread
 
 WAITING = "waiting"
 OTHER = "other"
@@ -29,7 +30,9 @@ _PLACES = (
     ("surreal/rlx/", "encoding"),
     ("surreal/replay/", "sampling"),
     ("surreal/learner/", "update"),
+    ("surreal/plugins/profile/", OTHER),
     ("surreal/agent/", "acting"),
+    ("surreal/run/evaluation/", "acting"),
     ("surreal/distributed/telemetry/", "metrics"),
     ("surreal/run/observers/", "metrics"),
     ("surreal/distributed/connection/", "Redis"),
@@ -47,6 +50,8 @@ _THREADED_ENVIRONMENTS = "surreal/envs/pools/envpool.py"
 COLUMNS = ("update", "acting", "environment", "sampling", "encoding", "Redis", "metrics", "starting", OTHER, WAITING)
 #: Threads with less work than this share of the time are left out of the table.
 _LEAST_SHARE = 0.01
+#: Processes without a part in learning; the timeline has them.
+_NOT_SHOWN = ("check", "fork server", "helper")
 #: What helps if most of a process's main thread is of one kind, by the beginning of the process's name.
 _HINTS = (
     (
@@ -55,7 +60,7 @@ _HINTS = (
         "the learner waits for experience: more agents or environments, or more updates from each step",
     ),
     ("learner", "sampling", "the learner samples: larger batches, or frames stored once (docs/replay.md)"),
-    ("learner", "update", "the learner computes: a smaller network, fewer epochs, or a GPU (learner.device)"),
+    ("learner", "update", "the learner computes: a smaller network, fewer epochs, or a GPU (device)"),
     ("agent", WAITING, "agents wait for the learner or for room: fewer of them, or sender.on_full: drop"),
     ("agent", "environment", "agents step environments: more agents, env.pool: subproc or envpool"),
     ("agent", "acting", "agents compute actions: more environments per agent (env.num_envs), a smaller network"),
@@ -81,12 +86,21 @@ def _is_blocked(file: str, line: int) -> bool:
 
 
 def shares_of(thread: Thread) -> dict[str, float]:
-    """Divide a thread's time: the share of each column, which add up to 1."""
+    """Divide a thread's time: the share of each column; they add up to 1."""
     spent: defaultdict[str, float] = defaultdict(float)
-    for span_s, stack in thread.spans:
-        spent[kind_of(stack)] += span_s
+    for span in thread.spans:
+        spent[kind_of(span.stack)] += span.duration_s
     total = sum(spent.values())
     return {column: spent[column] / total for column in COLUMNS}
+
+
+def percentages(shares: Mapping[str, float]) -> dict[str, int]:
+    """Round shares to whole percents that add up to 100: those with the largest remainders are rounded up."""
+    found = {column: int(100 * share) for column, share in shares.items()}
+    by_remainder = sorted(shares, key=lambda column: found[column] - 100 * shares[column])
+    for column in by_remainder[: 100 - sum(found.values())]:
+        found[column] += 1
+    return found
 
 
 def print_shares(recording: Recording, console: Console) -> None:
@@ -94,15 +108,18 @@ def print_shares(recording: Recording, console: Console) -> None:
     table = Table(box=None)
     for column in ("process", "thread"):
         table.add_column(column, no_wrap=True)
-    for column in COLUMNS:
+    for column in ("seconds", *COLUMNS):
         table.add_column(column, justify="right", no_wrap=True)
     hints: list[str] = []
-    for pid, name in sorted(recording.names.items(), key=lambda item: item[1]):
+    shown = [(pid, name) for pid, name in recording.names.items() if name.partition(" #")[0] not in _NOT_SHOWN]
+    for pid, name in sorted(shown, key=lambda item: item[1]):
         rows = [(shares_of(thread), thread) for thread in recording.threads if thread.pid == pid]
-        rows.sort(key=lambda row: (_title(row[1]) != "main", row[0][WAITING]))
+        rows.sort(key=lambda row: (row[1].title != "main", row[0][WAITING]))
         for shares, thread in rows:
             if 1 - shares[WAITING] >= _LEAST_SHARE:
-                table.add_row(name, _title(thread), *(f"{shares[column]:.0%}" for column in COLUMNS))
+                seconds = f"{sum(span.duration_s for span in thread.spans):.1f}"
+                percents = percentages(shares)
+                table.add_row(name, thread.title, seconds, *(f"{percents[column]}%" for column in COLUMNS))
         hints += [
             hint
             for start, kind, hint in _HINTS
@@ -111,12 +128,3 @@ def print_shares(recording: Recording, console: Console) -> None:
     console.print(table)
     for hint in hints:
         console.print(hint, markup=False, highlight=False)
-
-
-def _title(thread: Thread) -> str:
-    """Name a thread by its outermost function of the project; "main" if it did not begin in `threading`."""
-    stack = max(thread.spans, key=lambda span: span[0])[1]
-    if not any(frame.function == "_bootstrap" and frame.file.endswith("threading.py") for frame in stack):
-        return "main"
-    own = [frame for frame in stack if "surreal/" in frame.file and not frame.file.endswith("system/threads.py")]
-    return own[0].function if own else stack[-1].function

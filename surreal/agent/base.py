@@ -53,7 +53,7 @@ class ActContext(NamedTuple):
 
 
 class Acted(NamedTuple):
-    """Actions, and what is to be recorded with them."""
+    """Actions, with the columns to record with them."""
 
     actions: Any  #: [N, *action_shape] array or tensor of its own memory
     extras: Mapping[str, Any]  #: columns [N, ...]: log-probability, value, recurrent state before the step

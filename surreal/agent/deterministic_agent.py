@@ -85,7 +85,7 @@ class DeterministicAgent(Agent):
     def _explored(
         self, obs: Obs, output: Tensor, context: ActContext, sigma: float | NDArray[np.float64]
     ) -> NDArray[Any]:
-        """Return actions [N, n] with noise of a standard deviation, or of one for each slot; perhaps out of bounds."""
+        """Return actions [N, n] with noise of one standard deviation, or one per slot; they may be out of bounds."""
         if self._noise is None:
             self._noise = ParameterNoise(cast(DeterministicActorCritic, self.model), self._rng)
         if isinstance(self._noise, ParameterNoise):

@@ -1,4 +1,4 @@
-"""`AgentLoop`: the one loop that drives every environment pool with an agent, and sends what happens.
+"""`AgentLoop`: the one loop that drives every environment pool with an agent, and sends the experience.
 
 The pool may hold environments of this process, of worker processes, or remote sessions; the loop does not know. It
 does nothing per row in Python except for episodes that end.

@@ -81,7 +81,7 @@ _TURNS, _FACTOR = 50, 1.01
 
 
 class ParameterNoise:
-    """A perturbed copy of an actor, whose noise adapts until actions differ as much as they should.
+    """A perturbed copy of an actor, whose noise adapts until actions differ by the requested amount.
 
     The noise is drawn again when an episode begins in any of the agent's environments, and lies on the newest
     parameters in every turn. Layer norms keep their parameters: with `layer_norm`, noise on the others means the same

@@ -1,4 +1,4 @@
-"""Agents that sample from a model's distribution over actions: `PolicyAgent` records what on-policy learners need."""
+"""Agents that sample from a model's distribution over actions: `PolicyAgent` records columns for on-policy learners."""
 
 from __future__ import annotations
 

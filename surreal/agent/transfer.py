@@ -17,7 +17,7 @@ _ALIGNMENT = 16
 
 
 class Transfer:
-    """Moves what an agent on a device sees and chooses; one thread uses it.
+    """Moves observations to an agent's device, and actions back; one thread uses it.
 
     The leaves of an observation lie one after the other in a buffer, which is used again in each turn. For CUDA it is
     page-locked, so the copy to the device does not wait.

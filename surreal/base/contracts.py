@@ -1,4 +1,4 @@
-"""Contracts: what the parts of a run ask of each other. `surreal.run.build` makes the parts and passes them in.
+"""Contracts: the interfaces between the parts of a run. `surreal.run.build` makes the parts and passes them in.
 
 In an agent process (`surreal.agent.AgentLoop`):
 
@@ -210,7 +210,7 @@ class StepSender(Protocol):
         """Take the actions for rows [n] of `send_outcomes`, by env slot; `record` [n] as in their batch."""
 
     def flush_due(self) -> None:
-        """Send what has waited for too long; called while no environment is ready."""
+        """Send experience that has waited too long; called while no environment is ready."""
 
     def flush(self) -> None:
         """Send all steps that are complete."""
@@ -336,7 +336,7 @@ class LearnerView(Protocol):
         """Set a lower bound of `global_step`, if the replay does not know it."""
 
     def rebuild(self) -> None:
-        """Make optimizers and further networks again, from the model as it is now: after a divergence."""
+        """After a divergence, make optimizers and other networks again from the current model."""
 
     def state_dict(self) -> dict[str, Any]:
         """Return all that a bit-exact resume needs, `{"tensors": {name: live Tensor}, "state": JSON-able}`.

@@ -115,7 +115,7 @@ _PARENTS = {".".join(parts[:end]) for parts in (path.split(".") for path in _MOD
 
 
 class MovedFinder:
-    """A finder for `sys.meta_path`, and the loader of what it finds.
+    """A finder for `sys.meta_path`, which also loads the modules that it finds.
 
     It comes first: an upgrade may leave a folder with only `__pycache__` behind, which would count as a package.
     """

@@ -162,7 +162,7 @@ def _hide_variables(command: Any) -> None:
 
 
 def program() -> NoReturn:
-    """Run as the command: neither a closed output nor a late Ctrl-C ends in a traceback."""
+    """Run the command. A closed output or a late Ctrl-C does not end in a traceback."""
     if sys.argv[1:2] == ["run"] or sys.argv[1:2] in [[role.name] for role in ROLES if role.leads]:
         hold_checkpoint_signal()  # they listen for it after their imports
     code = main()

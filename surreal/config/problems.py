@@ -88,7 +88,7 @@ def all_keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
 
 
 def explain(root: type[BaseModel], error: ValidationError, places: Mapping[str, str], source: str) -> ConfigError:
-    """Turn what pydantic found into one error: the first finding in full, the others by their keys.
+    """Turn pydantic's findings into one error: the first one in full, and the keys of the others.
 
     Args:
         root: the section that was validated.

@@ -61,7 +61,7 @@ class ActionAdapter:
         return list(self.batch(actions))
 
     def batch(self, actions: NDArray[Any]) -> Any:
-        """Translate actions [N, *shape] into what a vector environment takes: nested arrays of N rows each."""
+        """Translate actions [N, *shape] for a vector environment: nested arrays of N rows each."""
         if self._is_nested:
             columns: list[Any] = []
             start = 0

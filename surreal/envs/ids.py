@@ -52,7 +52,7 @@ _FAMILIES = (
 
 
 def find_env(env_id: str) -> EnvSpec:
-    """Find what makes an environment; the package that registers it is imported.
+    """Find the function that makes an environment; the package that registers it is imported.
 
     Raises:
         EnvError: the module has nothing of this name.

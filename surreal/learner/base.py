@@ -164,7 +164,7 @@ class Learner(ABC, Generic[ModelT, BatchT]):
         """Make optimizers and further networks, once the model has its shape and is on its device; see `rebuild`."""
 
     def rebuild(self) -> None:
-        """Make optimizers and further networks again, from the model as it is now: after a divergence."""
+        """After a divergence, make optimizers and other networks again from the current model."""
         if self.is_ready:
             self._kept.clear()
             self.build()
@@ -220,7 +220,7 @@ class Learner(ABC, Generic[ModelT, BatchT]):
         return {"learner/updates_total": float(self.updates), **self._duration.metrics()}
 
     def send_priorities(self, batch: Batch | TrajectoryBatch, td_error: Tensor) -> None:
-        """Return the replay |TD error| of the rows of a batch, [B] float32, if it wants them; see `Readback`."""
+        """Send the replay the |TD error| of a batch's rows, [B] float32, if it uses them; see `Readback`."""
         replay, info = self.replay, batch.sample_info
         if replay is not None and replay.wants_priorities:
             self._readback.bring(td_error.detach().abs(), lambda priority: replay.update_priorities(info, priority))

@@ -1,4 +1,4 @@
-"""Intrinsic curiosity: reward for what was not foreseen, Pathak et al. 2017, arXiv:1705.05363.
+"""Intrinsic curiosity: reward for unpredicted observations, Pathak et al. 2017, arXiv:1705.05363.
 
 It is computed where experience is learned from, by the newest models of dynamics: agents know nothing of it, and the
 returns that a run reports are those of the environment alone. A learner that offers it adds `Surprise.reward` to its
@@ -105,7 +105,7 @@ def surprise(dynamics: Dynamics, batch: TrajectoryBatch, settings: CuriositySett
 
 
 def forward_error(predicted: Tensor, features: Tensor) -> Tensor:
-    """Half the squared distance of what was predicted from what came: eq. 5 of the paper, and eq. 6 but for eta.
+    """Half the squared distance of predicted and actual features: eq. 5 of the paper, and eq. 6 without eta.
 
     Args:
         predicted: [T, B, num_features] float32; the gradient flows through it.

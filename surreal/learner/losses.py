@@ -125,7 +125,7 @@ def q_target(
 
 
 def among_legal(q: Tensor, legal: Tensor | None) -> Tensor:
-    """Return values to choose an action by: minus infinity for what is illegal.
+    """Return values for choosing an action, with minus infinity for illegal ones.
 
     Args:
         q: [..., n_actions] float32.

@@ -1,4 +1,4 @@
-"""Check of what a schedule needs; the other checks are for copies of earlier learners, before arguments had ranges."""
+"""Check of a schedule's settings. The other checks are for copies of earlier learners, before arguments had ranges."""
 
 from __future__ import annotations
 

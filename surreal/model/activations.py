@@ -173,7 +173,7 @@ def read_activation(activation: ActivationName) -> str | KafSettings:
 
 
 def inputs_per_unit(activation: str | KafSettings) -> int:
-    """Count the numbers that make one unit's activation: what the layer before it has to compute for each unit."""
+    """Count the inputs of one unit's activation, which the layer before it computes for each unit."""
     return activation.inputs_per_unit if isinstance(activation, KafSettings) else 1
 
 

@@ -1,4 +1,4 @@
-"""`ComposedModel`: a torso, perhaps a recurrent core, and heads."""
+"""`ComposedModel`: a torso, an optional recurrent core, and heads."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class ComposedModel(LazyModel):
     def features(
         self, obs: Obs, state: Tensor | None = None, is_first: Tensor | None = None
     ) -> tuple[Tensor, Tensor | None]:
-        """Compute what the heads read.
+        """Compute the input of the heads.
 
         Args:
             obs: observations, as in `forward`.

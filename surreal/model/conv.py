@@ -263,7 +263,7 @@ class ConvTorso(nn.Module):
 
 
 def count_conv_features(convolutions: Sequence[ConvStage], height: int, width: int) -> int:
-    """Count what the convolutions give for images of this size, flattened.
+    """Count the flattened outputs of the convolutions for images of this size.
 
     Raises:
         ValueError: the images are too small.

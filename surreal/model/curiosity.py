@@ -97,7 +97,7 @@ class Dynamics(Module):
 
 
 def action_features(action_space: gymnasium.Space[Any], action: Tensor) -> Tensor:
-    """Write actions [..., *action_shape] as numbers [..., n] float32: choices one-hot, all else as it is."""
+    """Write actions [..., *action_shape] as numbers [..., n] float32: choices one-hot, others unchanged."""
     if isinstance(action_space, spaces.Discrete):
         return one_hot(action.long(), int(action_space.n)).to(torch.float32)
     if isinstance(action_space, spaces.MultiDiscrete):

@@ -87,11 +87,11 @@ class RunningMoments(nn.Module):
             mine.copy_(new)
 
     def track(self) -> None:
-        """From now on, keep the moments of what is counted apart, too; what was kept is forgotten."""
+        """From now on, also keep the moments of new counts separately; earlier ones are dropped."""
         self._fresh = Moments(*(torch.zeros_like(each) for each in (self.count, self.mean, self.squares)))
 
     def fresh(self) -> Moments:
-        """The moments of what was counted since `track`; before, of nothing."""
+        """The moments counted since `track`; before that, empty ones."""
         if self._fresh is None:
             return Moments(*(torch.zeros_like(each) for each in (self.count, self.mean, self.squares)))
         return self._fresh
@@ -206,12 +206,12 @@ class FilterCounts:
         self._moments = {name: module for name, module in modules if isinstance(module, RunningMoments)}
 
     def groups(self) -> Mapping[str, Mapping[str, Tensor]]:
-        """Tensors as those that travel, by group and name; no group where the model has no filter."""
+        """Tensors to send, by group and name; a filter that the model lacks has no group."""
         found = {name: moments.fresh() for name, moments in self._moments.items()}
         return {COUNTS: _named(found)} if found else {}
 
     def track(self) -> None:
-        """From now on, keep apart what is counted."""
+        """From now on, also keep new counts separately."""
         for moments in self._moments.values():
             moments.track()
 
@@ -225,7 +225,7 @@ class FilterCounts:
         self.track()
 
     def add(self, tensors: Mapping[str, Tensor]) -> None:
-        """Count in what another process was `pending`; under the model's lock."""
+        """Add the `pending` counts of another process; under the model's lock."""
         for name, moments in self._moments.items():
             # What comes from elsewhere may be anything that is finite; less than one vector would spoil the rest.
             if f"{name}.total" in tensors and tensors[f"{name}.total"] >= 1.0:

@@ -81,7 +81,7 @@ class LSTMCore(Core):
         return output, torch.stack((output, cell), dim=1)
 
     def forward(self, features: Tensor, state: Tensor, is_first: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Compute as any core does, but at once what lies between two steps at which an episode begins."""
+        """Compute as any core does, but all steps between two episode starts at once."""
         if features.dim() == 2:
             return super().forward(features, state, is_first)
         begins = [] if is_first is None else (is_first[1:].any(1).nonzero()[:, 0] + 1).tolist()

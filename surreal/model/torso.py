@@ -105,7 +105,7 @@ class Torso(nn.Module):
 def _find_images(
     leaves: Sequence[ArraySpec], convolutions: Sequence[ConvStage] | None, image_axes: ImageAxes
 ) -> list[bool]:
-    """Tell which leaves go through convolutions: large ones that fit, else those that fit, else all with image axes."""
+    """Choose the leaves for convolutions: large ones that fit, else those that fit, else all with image axes."""
     if convolutions is None:
         return [False] * len(leaves)
     images = [image_layout(leaf.shape, image_axes) if len(leaf.shape) in (2, 3, 4) else None for leaf in leaves]

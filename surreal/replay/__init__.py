@@ -1,4 +1,4 @@
-"""Replays: what a learner keeps of the stream, and how it samples.
+"""Replays, which keep a part of the stream for a learner, and sample it.
 
 Users pick or subclass the replays at this level. `turn` is the loop of their thread, `state` its data, and `batches`
 what they sample and hand out. The subpackages import downwards only:

@@ -100,7 +100,7 @@ class Replay(ABC, Generic[B]):
 
     @classmethod
     def conflicts(cls, plan: ReplayPlan) -> Iterator[tuple[str, str]]:
-        """Yield what a run sets and this class cannot work with: key, and a sentence that begins with its value."""
+        """Yield settings of a run that this class does not support: key, and a sentence that begins with the value."""
         yield from conflicts(plan, steps_per_sample=cls.count_steps_per_sample(**plan.arguments))
 
     @checked

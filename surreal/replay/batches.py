@@ -120,7 +120,7 @@ def to_trajectory_batch(
 
 
 def _pinned(array: NDArray[Any]) -> torch.Tensor:
-    """Copy into page-locked memory, in one piece: what has gaps cannot be moved to a GPU without waiting."""
+    """Copy into contiguous page-locked memory: tensors with gaps cannot be moved to a GPU without waiting."""
     tensor = torch.from_numpy(array)
     return torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True).copy_(tensor)
 

@@ -77,7 +77,7 @@ def _size_conflicts(plan: ReplayPlan) -> Iterator[tuple[str, str]]:
 
 
 def _limiter_conflicts(plan: ReplayPlan, steps_per_sample: int) -> Iterator[tuple[str, str]]:
-    """The samples-per-insert band must hold what agents and learner do at once, or they wait for each other."""
+    """The samples-per-insert band must fit the agents' chunks and a batch, or both sides wait for each other."""
     names = ("samples_per_insert", "samples_per_insert_tolerance", "batch_size")
     ratio, tolerance, batch_size = (plan.arguments.get(name) for name in names)
     if ratio is None or tolerance is None or batch_size is None:

@@ -147,7 +147,7 @@ class FIFOReplay(TrajectoryReplay):
         self.state.wake.set()
 
     def join(self, timeout_s: float = 5.0) -> bool:
-        """Remove what was committed, then wait for the threads as `Replay.join` does."""
+        """Remove committed chunks, and then wait for the threads, as `Replay.join` does."""
         if self.supervisor.join(timeout_s) and self.store is not None:
             self._settle()
         return super().join(timeout_s)
@@ -229,7 +229,7 @@ class FIFOReplay(TrajectoryReplay):
     # -- inside ------------------------------------------------------------------------------------------------------
 
     def _settle(self) -> None:
-        """Judge new trajectories, apply commits, and drop what both allow."""
+        """Drop stale trajectories, apply commits, and free the chunks that are no longer needed."""
         # What the learner publishes is true; experience is believed only until it has published.
         newest = self._told_version if self._told_version >= 0 else self._version
         if newest != self._version or self._new_cuts:
@@ -271,7 +271,7 @@ class FIFOReplay(TrajectoryReplay):
             self._ledger.consume(numbers)
 
     def _read_marks(self) -> None:
-        """Open the shards that this replay owns, so that no other consumes them, once it knows what was consumed."""
+        """Open the shards that this replay owns, once it knows which steps were consumed."""
         for stream in self.streams:
             shard, client = stream.shard, stream.client
             if shard not in self._marks and self.owner.owns(shard) and not client.is_away:

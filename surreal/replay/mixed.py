@@ -207,7 +207,7 @@ class MixedTrajectoryReplay(TrajectoryReplay):
         return numbers
 
     def _sample(self, batch_size: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """First steps [B] of trajectories; those that are on-policy first, which are not offered again."""
+        """Return the first steps [B] of trajectories; the on-policy ones come first, and are used only once."""
         starts = self._free_starts()
         first = np.sort(np.argsort(~self._are_present(starts), kind="stable")[: self.fresh_columns])
         return self._add_replayed(starts[first], batch_size)
@@ -272,7 +272,7 @@ def _check_columns(table: Chunk) -> None:
 
 
 def _refused(arguments: Mapping[str, Any]) -> Iterator[tuple[str, Any, str]]:
-    """Find what a replay of trajectories that waits for fresh ones cannot have: name, value and why."""
+    """Find settings that a replay of fresh trajectories does not support: name, value and reason."""
     if arguments.get("n_step", 1) != 1:
         yield "n_step", arguments["n_step"], "trajectories hold single steps"
     if arguments.get("samples_per_insert") is not None:

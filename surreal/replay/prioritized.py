@@ -38,7 +38,7 @@ _MAX_PENDING = 256
 
 
 class Prioritized(Replay[B]):
-    """Draws what surprised the learner more often; a base to be put before that of a replay.
+    """Samples transitions with large errors more often; a base class to put before that of a replay.
 
     Each transition has a priority: at first the agent's, or the largest so far. Where batches hold sequences, it is
     that of the sequence that begins with the transition.
@@ -100,7 +100,7 @@ class Prioritized(Replay[B]):
     # -- from the learner's thread -----------------------------------------------------------------------------------
 
     def update_priorities(self, sample_info: SampleInfo, priorities: NDArray[Any]) -> None:
-        """Queue the |TD error| [B] of a batch, or what a learner takes for it; never waits.
+        """Queue the |TD error| [B] of a batch, or another measure of priority; never waits.
 
         What is not finite, negative or too large is passed over.
 
@@ -174,7 +174,7 @@ class Prioritized(Replay[B]):
         return self._draw(batch_size)
 
     def _draw(self, number: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Draw transitions by the tree as it is, by rising sequence number."""
+        """Sample transitions from the current tree, in order of their sequence numbers."""
         if self._tree is None:
             raise ValueError("nothing was inserted yet")
         leaves, values = self._tree.sample(number, self.rng)

@@ -66,7 +66,7 @@ def call_with_options(
     text: str | None = None,
     is_plain: bool = False,
 ) -> T:
-    """Call `action` with what the command line gives for each of the options, and return what it returns.
+    """Call `action` with the command line's values of its options, and return its result.
 
     With `is_plain`, the text is not Markdown, and Click's marks in it are heeded.
     """

@@ -57,7 +57,7 @@ _HOST_PORT = re.compile(r"(?:\[[0-9a-fA-F:.]+\]|[^\s:/@]+):(\d{1,5})")
 
 
 def check_address(value: str) -> str:
-    """Refuse what cannot be the address of a Redis server.
+    """Refuse text that is not the address of a Redis server.
 
     Raises:
         ValueError: naming the accepted forms.
@@ -81,7 +81,7 @@ _DEVICE = re.compile(r"auto|cpu|cuda(:\d{1,3})?|mps")
 
 
 def check_device(value: str) -> str:
-    """Refuse what cannot be the name of a device, on any machine.
+    """Refuse text that is not the name of a device on any machine.
 
     Raises:
         ValueError: naming the accepted forms.

@@ -216,7 +216,7 @@ class ScriptChannel(OwnConnection):
         self._send(b"EVALSHA", load_script(name).sha1.encode())
 
     def finish(self) -> Any:
-        """Wait for the reply of the call under way.
+        """Wait for the reply of the call in flight.
 
         Raises:
             redis.exceptions.RedisError: the connection broke, or the script failed; the channel is ready for `begin`.

@@ -137,7 +137,7 @@ class Outbox:
 
     @property
     def has_answer(self) -> bool:
-        """Whether the chunk under way was answered, so that a push would not wait for it."""
+        """Whether the chunk in flight was answered, so that a push would not wait for it."""
         return self._channel.is_ready()
 
     def take_untried(self) -> list[tuple[Contract, EncodedChunk]]:
@@ -173,7 +173,7 @@ class Outbox:
         }
 
     def _begin(self, is_limited: bool) -> bool:
-        """Send the first chunk; return whether it is under way. If not, `_finish` sends it again."""
+        """Send the first chunk, and return whether it is in flight. If not, `_finish` sends it again."""
         if self._bound_bytes is None or self._asks_first or self.stream.is_local:
             return False  # `_append` first asks for the bound, or for room and credit
         try:
@@ -325,7 +325,7 @@ class ShardedOutbox:
 
     @property
     def has_answer(self) -> bool:
-        """Whether a push would not wait for the chunk under way, or a shard is back."""
+        """Whether a push would not wait for the chunk in flight, or a shard is back."""
         return bool(self._are_back) or self._boxes[self._current].has_answer
 
     @property

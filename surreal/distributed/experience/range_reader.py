@@ -71,7 +71,7 @@ class RangeReader(OwnConnection):
         self._received = 0
 
     def ask(self, request: RangeRequest) -> None:
-        """Queue a request, and send it if little is under way; `answer` reports a broken connection."""
+        """Queue a request, and send it if few bytes are in flight; `answer` reports a broken connection."""
         self._asked.append(request)
         if self._connection is not None:
             try:
@@ -109,7 +109,7 @@ class RangeReader(OwnConnection):
         super().close()
 
     def _send(self) -> None:
-        """Send the unsent requests: always the first, the others while little is under way."""
+        """Send the unsent requests: always the first, and others while few bytes are in flight."""
         while self._num_sent < len(self._asked):
             request = self._asked[self._num_sent]
             expected = int(request.lengths.sum())

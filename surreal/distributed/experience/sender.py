@@ -230,7 +230,7 @@ class ExpSender:
         self._push(waits_for_last=waits_for_last)
 
     def close(self, timeout_s: float = 5.0) -> bool:
-        """End all episodes after their last step, and send what is left, without asking the limiter.
+        """End all episodes after their last step, and send the remaining steps without asking the limiter.
 
         Returns:
             Whether everything was acknowledged; the rest is counted as dropped.
@@ -250,7 +250,7 @@ class ExpSender:
         return is_all_sent
 
     def discard(self) -> None:
-        """End without sending what is left, because it does not belong to the run. Instead of `close`."""
+        """End without sending the remaining steps, because they do not belong to the run; use instead of `close`."""
         self._singles.forget()
         self.outbox.drop_all()
         self.outbox.close()

@@ -153,7 +153,7 @@ class GradientQueue:
         self._global_step = max(self._global_step, step)
 
     def maintain(self) -> None:
-        """Restore in Redis what it may have lost, if that is due; `take` does so too.
+        """Restore data that Redis may have lost, if that is due; `take` does so as well.
 
         Raises:
             GroupChangedError, RedisUnavailableError, StoppedError: as `take`.

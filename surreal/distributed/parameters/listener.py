@@ -189,7 +189,7 @@ class TorchListener:
             self._is_held = True
 
     def release(self) -> None:
-        """Accept newer parameters again, and load those that came meanwhile, unless Redis does not answer now.
+        """Accept newer parameters again, and load those that have arrived since, unless Redis does not answer.
 
         Raises:
             ContractError, StoppedError: as `update_once`.

@@ -34,7 +34,7 @@ NO_READING = Reading(0.0, 0, {})
 
 @dataclass(frozen=True)
 class Heartbeat:
-    """The last report of a process about itself."""
+    """The last report of a process about its state."""
 
     id: str
     role: str

@@ -234,7 +234,7 @@ class GamePool(EnvPool):
         return len(still_open)
 
     def _let_opponents_act(self) -> list[_Match]:
-        """Choose actions for all opponents that act; returns the games that need no other action then."""
+        """Choose actions for all opponents that act, and return the games that need no other action."""
         theirs = [
             (match, player)
             for match in self._matches

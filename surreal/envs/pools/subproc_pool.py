@@ -198,7 +198,7 @@ class SubprocEnvPool(EnvPool):
         return {**counts, **self._episodes.metrics()}
 
     def close(self) -> None:
-        """Ask the workers to end, then kill those that do not."""
+        """Ask the workers to end, and kill those that do not."""
         if self._is_closed:
             return
         self._is_closed = True

@@ -108,7 +108,7 @@ class DDPGLearner(GradientLearner[DeterministicActorCritic, Batch]):
         return {"mu": self.model.actor(batch.obs)}
 
     def estimate(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Estimate the value of the actions taken, and what it should be.
+        """Estimate the value of the actions taken, and its target.
 
         Returns:
             `(q, target)`, [critics, B] and [B] float32; the gradient flows through `q` only.

@@ -83,7 +83,7 @@ class DQNLearner(GradientLearner[Module, Batch]):
         return {"loss": loss, "q_mean": q.mean(), "q_max": q.max(), "td_error_abs_mean": (target - q).abs().mean()}
 
     def estimate(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Estimate the value of the actions taken, and what it should be.
+        """Estimate the value of the actions taken, and its target.
 
         Returns:
             `(q, target)`, [B] float32 each; the gradient flows through `q` only, and `target - q` is the TD error.

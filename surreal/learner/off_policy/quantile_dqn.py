@@ -46,7 +46,7 @@ class QuantileDQNLearner(DQNLearner):
         return {"loss": loss, "q_mean": q.mean(), "q_max": q.max()}
 
     def estimate(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Estimate the quantiles of the actions taken, and a sample of what they should be those of.
+        """Estimate the quantiles of the actions taken, and a sample of the target distribution.
 
         Returns:
             `(quantiles, target)`, [B, num_quantiles] float32 each; the gradient flows through `quantiles` only.

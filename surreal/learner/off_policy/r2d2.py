@@ -105,7 +105,7 @@ class R2D2Learner(GradientLearner[Module, TrajectoryBatch]):
         }
 
     def estimate(self, batch: TrajectoryBatch) -> Estimate:
-        """Estimate the values of the actions taken behind the burn-in, and what they should be."""
+        """Estimate the values of the actions taken after the burn-in, and their targets."""
         begin = batch.burn_in
         q = self._unroll(self.model, batch)
         with torch.no_grad():
@@ -140,9 +140,7 @@ class R2D2Learner(GradientLearner[Module, TrajectoryBatch]):
         return next_q.gather(2, among_legal(q, legal).argmax(2, keepdim=True)).squeeze(2)
 
     def _send_priorities(self, batch: TrajectoryBatch, error: Tensor, mask: Tensor) -> None:
-        """Report to the replay eta * max + (1 - eta) * mean of |TD error| over each sequence, if it wants
-        priorities.
-        """
+        """Report to the replay eta * max + (1 - eta) * mean of |TD error| over each sequence, if it uses priorities."""
         if self.replay is not None and self.replay.wants_priorities:
             mean = error.sum(0) / mask.sum(0).clamp(min=1.0)
             priority = _PRIORITY_OF_MAX * error.amax(0) + (1.0 - _PRIORITY_OF_MAX) * mean
@@ -162,7 +160,7 @@ def unscale(value: Tensor) -> Tensor:
 
 
 def n_step_returns(reward: Tensor, discount: Tensor, mask: Tensor, value: Tensor, n: int) -> Tensor:
-    """Sum the next n rewards and the value of what follows; fewer at the end of a sequence and of an episode.
+    """Sum the next n rewards and the value after them; fewer at the end of a sequence or an episode.
 
     G0_t = value_t; Gk_t = reward_t + discount_t G(k-1)_(t+1) for a step, and value_t for a row without one, which holds
     the final observation of an episode. After a terminal step the discount is 0.

@@ -146,7 +146,7 @@ class SACLearner(GradientLearner[SoftModel, Batch]):
         return normal_values(self.model.actor(batch.obs))
 
     def estimate(self, batch: Batch, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
-        """Estimate the value of the actions taken, and what it should be.
+        """Estimate the value of the actions taken, and its target.
 
         Returns:
             `(q, target)`, [critics, B] and [B] float32; the gradient flows through `q` only.

@@ -1,4 +1,4 @@
-"""`ActorCriticLearner`: what learners share that step down one loss of a policy, its value and its entropy.
+"""`ActorCriticLearner`: base of learners with one loss of a policy, its value and its entropy.
 
 def learn(self, i, batch):
     policy, log_probability, value = evaluate(self.model, batch)
@@ -131,7 +131,7 @@ class ActorCriticLearner(GradientLearner[ModelT, TrajectoryBatch]):
         return mean / math.prod(action.shape[entropy.ndim :]) if self._is_mean_entropy else mean
 
     def drift(self, batch: TrajectoryBatch, log_probability: Tensor) -> dict[str, Tensor]:
-        """Return `policy_drift` of log-probabilities [T, B], if agents recorded those that they acted by; else {}."""
+        """Return `policy_drift` of log-probabilities [T, B], if agents recorded theirs; otherwise {}."""
         if "log_probability" not in batch.extras:
             return {}
         return policy_drift(log_probability.detach() - batch.extras["log_probability"], batch.mask)

@@ -160,7 +160,7 @@ class IPGLearner(ActorCriticLearner[ActorCritic]):
 
     @torch.no_grad()
     def next_policy(self, batch: TrajectoryBatch) -> Distribution:
-        """Return what the policy would do after each step, [T, B]."""
+        """Return the policy's actions after each step, [T, B]."""
         policy, _ = compute(self.model, batch.obs)
         mask = batch.extras.get("next_action_mask")
         if mask is None:
@@ -171,7 +171,7 @@ class IPGLearner(ActorCriticLearner[ActorCritic]):
     def estimate(
         self, part: Minibatch, batch: TrajectoryBatch, policy: Distribution, generator: torch.Generator
     ) -> tuple[Tensor, Tensor]:
-        """Estimate the value of N actions taken, and what it should be.
+        """Estimate the value of N actions taken, and its target.
 
         Args:
             part: N steps of the batch.
@@ -189,7 +189,7 @@ class IPGLearner(ActorCriticLearner[ActorCritic]):
         return self.critics.critics(part.obs, part.action), target
 
     def evaluate(self, batch: TrajectoryBatch) -> Steps:
-        """Compute what the policy's update needs of the steps of a batch."""
+        """Compute what the policy's update needs from the steps of a batch."""
         policy, value = compute(self.model, batch.obs)
         with torch.no_grad():
             advantage = generalised_advantages(batch.reward, batch.discount, batch.mask, value, self.gae_lambda)

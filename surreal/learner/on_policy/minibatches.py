@@ -70,7 +70,7 @@ def everything(batch: TrajectoryBatch, *, whole: bool, steps: Tensor | None = No
 def epochs(
     batch: TrajectoryBatch, size: int | None, *, whole: bool, rng: np.random.Generator
 ) -> Callable[[], Iterable[Minibatch]]:
-    """Return what goes through all steps once, each time that it is called; arguments as in `minibatches`.
+    """Return a function whose every call goes through all steps once; arguments as in `minibatches`.
 
     Where one minibatch has all steps, it is `everything`, the same each time: their order would change nothing.
     """

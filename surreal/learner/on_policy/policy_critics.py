@@ -40,13 +40,11 @@ class PolicyCritics(ABC):
 
     @abstractmethod
     def expected(self, obs: Obs, policy: Distribution) -> Tensor:
-        """Return E_p Q of N observations, [N] float32: what the policy climbs; the gradient flows through the
-        policy.
-        """
+        """Return E_p Q of N observations, [N] float32, which the policy maximizes by this gradient."""
 
     @abstractmethod
     def bootstrap(self, obs: Obs, policy: Distribution, generator: torch.Generator) -> Tensor:
-        """Return the target critics' value of what the policy does after N steps, [N] float32, without gradient."""
+        """Return the target critics' value of the policy's actions after N steps, [N] float32, without gradient."""
 
     @abstractmethod
     def advantage(self, obs: Obs, policy: Distribution, action: Tensor) -> Tensor:

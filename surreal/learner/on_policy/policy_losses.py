@@ -97,7 +97,7 @@ def value_loss(value: Tensor, target: Tensor, mask: Tensor | None) -> Tensor:
 def clipped_value_loss(
     value: Tensor, old_value: Tensor, target: Tensor, mask: Tensor | None, clip_range: float
 ) -> Tensor:
-    """The larger of the squared errors of the value and of one that is kept near what it was before the update.
+    """The larger of the squared errors of the value and of one clipped near the value before the update.
 
     As in the code of Schulman et al. 2017; it stops a value that went further than `clip_range` toward its target.
 
@@ -122,7 +122,7 @@ def clip_fraction(log_ratio: Tensor, mask: Tensor | None, clip_range: float) -> 
 
 
 def policy_drift(log_ratio: Tensor, mask: Tensor) -> dict[str, Tensor]:
-    """Estimate how far a policy is from the one that acted, by the actions taken alone, as metrics.
+    """Estimate the distance of a policy from the one that acted, from the actions taken, as metrics.
 
     The divergence is the mean of ratio - 1 - log ratio, whose expectation it is, and which is never negative (Schulman
     2020, joschu.net/blog/kl-approx.html).

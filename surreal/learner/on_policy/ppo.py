@@ -152,7 +152,7 @@ class PPOLearner(ActorCriticLearner):
         return self._metrics(means, targets, batch, policy_epochs) if self.is_metrics_due else {}
 
     def losses(self, part: Minibatch, targets: Targets, *, is_shown: bool = False) -> Losses:
-        """Compute the losses of one minibatch, and if they are shown, what is a metric only."""
+        """Compute the losses of one minibatch and, if requested, further metrics."""
         policy, value = part.compute(self.model)
         log_ratio = policy.log_probability(part.action) - part.of(targets.log_probability)
         advantage, returns = part.of(targets.advantage), part.of(targets.returns)
@@ -233,9 +233,9 @@ class AdaptiveKL:
         self._coefficient.clamp_(1e-6, 1e6)
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return what a checkpoint keeps."""
+        """Return the tensors for a checkpoint."""
         return {"coefficient": self._coefficient}
 
     def load_tensors(self, tensors: dict[str, Tensor]) -> None:
-        """Take over what a checkpoint kept."""
+        """Load the tensors of a checkpoint."""
         self._coefficient.copy_(tensors["coefficient"])

@@ -48,13 +48,13 @@ class Mean:
         return mean
 
     def clear(self) -> None:
-        """Forget what is not complete."""
+        """Drop the incomplete mean."""
         self._count = 0
         self._sums = {}
 
 
 def compensate(gradient: Tensor, now: Tensor, then: Tensor, dc_lambda: float) -> Tensor:
-    """Correct a gradient computed at `then` to what it would be at `now`, approximately: `g + lambda g g (now - then)`.
+    """Correct a gradient computed at `then` to an approximate one at `now`: `g + lambda g g (now - then)`.
 
     Zheng et al. 2017 eq. 10, arXiv:1609.08326: the square of the gradient stands for the diagonal of the Hessian.
 
@@ -92,7 +92,7 @@ class History:
         self.forget(update)
 
     def forget(self, update: int) -> None:
-        """Drop what is older than it may be after `update` updates, but for the newest."""
+        """Drop parameters that are too old after `update` updates, except the newest."""
         while len(self._former) > 1 and self._former[0].update < update - self._updates:
             self._former.popleft()
 

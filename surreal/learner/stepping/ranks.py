@@ -1,4 +1,4 @@
-"""`Ranks`: the processes that learn together, and what they tell each other. Nothing but torch.distributed.
+"""`Ranks`: the processes that learn together, and their communication, only through torch.distributed.
 
     ranks = Ranks(store, rank, count)
     ranks.add_up(tensor)        # on a GPU by nccl, else by gloo
@@ -91,7 +91,7 @@ class Ranks:
         return found
 
     def hand_out(self, data: bytes) -> bytes:
-        """Return the bytes of rank 0 to all; what the others give is not looked at."""
+        """Return the bytes of rank 0 on all ranks; those of the others are ignored."""
         (length,) = self.sum([float(len(data)) if self.is_first else 0.0])
         own = data if self.is_first else bytes(int(length))
         buffer = torch.frombuffer(bytearray(own), dtype=torch.uint8)
@@ -199,7 +199,7 @@ class Reducer:
             moments.track()
 
     def follow_first(self, model: nn.Module, parts: Iterable[Any]) -> None:
-        """Take over from rank 0 what no gradient moves, at the end of an update.
+        """At the end of an update, copy from rank 0 whatever gradients do not change.
 
         That is always what batches are counted in: the model's buffers, and parts that are not networks. Filters differ
         by rounding only. After an update whose steps were not the same for all ranks, it is also networks such as
@@ -224,7 +224,7 @@ class Reducer:
         return self._duration.metrics()
 
     def _vote(self, group: str | None, tensors: Mapping[str, Tensor]) -> tuple[list[str], list[float], set[str]]:
-        """Report what this rank steps; returns all groups, how many ranks step each, and the parameters with gradients.
+        """Announce this rank's groups; return all groups, the number of ranks in each, and parameters with gradients.
 
         A parameter's name has its group's in front: two groups may have parameters of one name.
         """

@@ -67,7 +67,7 @@ class Histograms:
         policy_values: Mapping[str, Tensor],
         parameters: Mapping[str, Mapping[str, Tensor]],
     ) -> None:
-        """Add what an update saw and left.
+        """Add the observations and results of an update.
 
         Args:
             batch: [B], or [T, B].
@@ -179,7 +179,7 @@ class Readings:
         return found
 
     def take(self) -> list[Reading]:
-        """Take what was read since the last call, update by update; from any thread."""
+        """Return the metrics read since the last call, update by update; may be called on any thread."""
         taken = list[Reading]()
         with suppress(IndexError):
             while True:

@@ -82,7 +82,7 @@ class OffPolicyActorCritic(LazyModel):
             self.materialize(obs_spec)
 
     def forward(self, obs: Obs, state: Tensor | None = None, is_first: Tensor | None = None) -> Any:
-        """Compute what the actor says: actions, or a distribution over them."""
+        """Compute the actor's output: actions, or a distribution over them."""
         if self.obs_spec is None:
             self._ensure_built(obs)
         return self.actor.forward(obs)
@@ -96,7 +96,7 @@ class OffPolicyActorCritic(LazyModel):
 
     @abstractmethod
     def _read_space(self, action_space: gymnasium.Space[Any]) -> None:
-        """Keep what actor and critics need to know of the actions.
+        """Store the properties of the actions that actor and critics need.
 
         Raises:
             ValueError: they are not for such actions.
@@ -135,7 +135,7 @@ class Expectation(NamedTuple):
 
 
 class SoftModel(OffPolicyActorCritic):
-    """Base of models for SAC. What a policy is expected to do is drawn or summed up, as the kind of actions wants it.
+    """Base of models for SAC. Expectations over actions are sampled (continuous) or summed (discrete).
 
     Attributes:
         target_entropy: target entropy of the policy that papers aim at, in nats.
@@ -147,7 +147,7 @@ class SoftModel(OffPolicyActorCritic):
     def expect(
         self, critic: Critics, obs: Obs, generator: torch.Generator | None, legal: Tensor | None = None
     ) -> Expectation:
-        """Value what the policy does now; gradients flow through value and log-probability.
+        """Value the policy's current actions; gradients flow through value and log-probability.
 
         Args:
             critic: made by this model, or a copy of it.

@@ -22,7 +22,7 @@ MIN_LOG_SIGMA, MAX_LOG_SIGMA = -20.0, 2.0
 
 
 class ActorBody(nn.Module):
-    """From observations to the outputs of one dense layer: what all actors have.
+    """Base of all actors: from observations to the outputs of one dense layer.
 
     Args:
         obs_spec: kind of one observation.

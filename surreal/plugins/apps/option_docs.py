@@ -151,7 +151,7 @@ def _cells(option: Option) -> tuple[str, str, str]:
 
 
 def _shown(annotation: str, owner: type[object]) -> str:
-    """Put the ranges in an annotation into words: those that are declared in place, and those that have a name."""
+    """Describe the ranges in an annotation, both anonymous and named ones."""
     names = getattr(inspect.unwrap(owner.__init__), "__globals__", {})
 
     def shown(name: re.Match[str]) -> str:

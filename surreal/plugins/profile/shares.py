@@ -68,7 +68,7 @@ _HINTS = (
 
 
 def kind_of(stack: Stack) -> str:
-    """Tell what a stack works on, or that it waits: its innermost function is at a call that blocks."""
+    """Classify the work of a stack, or report that it waits: its innermost function is at a blocking call."""
     if stack[-1].file.endswith(_THREADED_ENVIRONMENTS):
         return "environment"
     if _is_blocked(stack[-1].file, stack[-1].line):

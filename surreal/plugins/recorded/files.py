@@ -81,7 +81,7 @@ _SCORES_PATH = Path("eval", "scores.jsonl")
 
 
 class RunHistory(History):
-    """Metrics and scores in a run's folder; `update` reads what is new, and skips and counts what it cannot read."""
+    """Metrics and scores in a run's folder; `update` reads new lines, and skips and counts unreadable ones."""
 
     def __init__(self, folder: Path, points: int = POINTS) -> None:
         super().__init__(points)
@@ -104,7 +104,7 @@ class RunHistory(History):
         return sum(reader.path.stat().st_size for reader, _ in self._sources if reader.path.exists())
 
     def update(self, max_bytes: int = 1 << 62) -> bool:
-        """Read what is new; returns whether that is all for now.
+        """Read new lines, and return whether that was all for now.
 
         Args:
             max_bytes: approximate limit of one call; at least one block of each file is read.

@@ -52,7 +52,7 @@ class Series:
             self._fresh_limit = max(_FRESH, self.stride) * self._width
 
     def table(self) -> NDArray[np.float64]:
-        """All rows, `[rows, width]`; the last is the mean of what has been added to it so far."""
+        """All rows, `[rows, width]`; the last one is the mean of its entries so far."""
         fresh = np.array(self._fresh).reshape(-1, self._width)
         return np.concatenate([self._thinned, _means(fresh, self.stride)])
 

@@ -153,7 +153,7 @@ def runs_in_redis(address: str) -> list[ListedRun]:
 
 
 def read_run(folder: Path) -> ListedRun:
-    """Look at the folder of a run; what cannot be read makes it unreadable and raises nothing."""
+    """Read the folder of a run. Errors do not raise, but mark it as unreadable."""
     run = RunFolder(folder).read_run() or folder.name
     try:
         listed = _from_result(read_result(folder), run, folder)
@@ -236,7 +236,7 @@ def _last_metrics(path: Path) -> tuple[float, int]:
 
 
 def _merged(run: ListedRun, known: ListedRun | None) -> ListedRun:
-    """Add what Redis knows to a run of a folder: it may run on another machine."""
+    """Add information from Redis to a run of a folder, because it may run on another machine."""
     if known is None:
         return run
     if not known.is_alive or run.is_alive:

@@ -46,7 +46,7 @@ Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="Runs, by fo
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add `runs` and what it can do."""
+    """Add `runs` and its subcommands."""
     app.add_typer(runs_app, rich_help_panel=Panel.MANY)
 
 

@@ -43,7 +43,7 @@ Shards = Annotated[
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add `replay` and what it can do."""
+    """Add `replay` and its subcommands."""
     app.add_typer(replay_app, rich_help_panel=Panel.LOOK)
 
 
@@ -55,7 +55,7 @@ def info(
     shards: Shards = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Show what a run's replay holds."""
+    """Show the contents of a run's replay."""
     from surreal.replay.stream.info import replay_info
 
     with ExitStack() as stack:

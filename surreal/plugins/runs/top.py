@@ -60,7 +60,7 @@ class Top:
         self._progress = Display(client.run, console, follower.limits(), trend=follower.trend(clock()), clock=clock)
 
     def print_once(self) -> None:
-        """Print the run as it is now.
+        """Print the current state of the run.
 
         Raises:
             RedisUnavailableError: no answer.
@@ -110,7 +110,7 @@ class Top:
 
 
 class Follower:
-    """Follows one run from outside, in one round trip for each look.
+    """Follows a run from outside, with one round trip for each update.
 
     Attributes:
         stop_reason: why the run ends or has ended; "" while it continues.

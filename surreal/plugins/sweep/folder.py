@@ -38,7 +38,7 @@ class SweepFolder:
 
     @property
     def base(self) -> Path:
-        """Path of the base configuration, as it was when the sweep began."""
+        """Path of a copy of the base configuration from the beginning of the sweep."""
         return self.path / BASE_NAME
 
     @property

@@ -94,7 +94,7 @@ class Sweeping:
         return interrupts.ending or Ending("interrupted", ExitCode.INTERRUPTED)
 
     def step(self) -> bool:
-        """Collect what has ended, and start what fits; return whether anything is left to do."""
+        """Collect ended runs, start as many as fit, and return whether anything is left to do."""
         self._keep()
         self._collect(is_draining=False)
         self._end_trials()
@@ -150,7 +150,7 @@ class Sweeping:
     # -- what begins -----------------------------------------------------------------------------------------------
 
     def _start(self) -> None:
-        """Start what fits: first the seeds of trials that have begun, then new trials."""
+        """Start as many runs as fit: first the seeds of trials that have begun, then new trials."""
         while True:
             needs = [run.need for run in self._running.values()]
             waiting = next(self._waiting(), None)

@@ -63,7 +63,7 @@ class ArchivedChunk(NamedTuple):
 
 
 def step_columns(contract: Contract) -> list[tuple[str, ArraySpec]]:
-    """Columns of a step: names in the archive, and what a row of each is."""
+    """Columns of a step: names in the archive, and the type of each row."""
     columns = []
     for name, spec in contract.table_columns:
         if name == "flags":

@@ -126,7 +126,7 @@ class ArchiveWriter:
         return manifest
 
     def close(self) -> None:
-        """Remove what was not finished."""
+        """Remove unfinished files."""
         if self._writer is not None:
             self._writer.close()
             self._writer = None

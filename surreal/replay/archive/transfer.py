@@ -39,7 +39,7 @@ def export_replay(
     file_bytes: int = FILE_BYTES,
     stop: threading.Event | None = None,
 ) -> Manifest:
-    """Write what is in a replay now into a new archive, shard after shard; nothing in Redis is changed.
+    """Write the current contents of a replay into a new archive, shard by shard; Redis is only read.
 
     Args:
         where: the run's replay.
@@ -219,7 +219,7 @@ class _Importer:
         return self._stream.client.retry(operation, what=what, stop=self._stop)
 
     def prepare(self) -> None:
-        """Look at the stream, and refuse what can be known to fail."""
+        """Read the stream's state, and refuse an import that is certain to fail."""
         stream, keys, redis = self._stream, self._stream.keys, self._stream.client.redis
         stored = stream.contract()
         if stored is not None and redis.xlen(keys.stream):

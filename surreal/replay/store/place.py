@@ -1,4 +1,4 @@
-"""ObservationPlace: decides once where the observations of a stream are, and makes what holds them."""
+"""ObservationPlace: decides once where a stream's observations are stored, and makes the store for them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 class ObservationPlace:
-    """Asked by the threads that read the stream and by the one that owns the store; the first decides.
+    """Used by the threads that read the stream and by the owner of the store; the first one decides.
 
     Args:
         mode: what was asked for.
@@ -31,11 +31,11 @@ class ObservationPlace:
         self._decided: tuple[int, Place] | None = None  # contract id, and the place
 
     def needs_blocks(self, contract: Contract) -> bool:
-        """Whether observations are to be downloaded with their chunks."""
+        """Whether observations are downloaded with their chunks."""
         return self._decide(contract) != "remote"
 
     def open(self, contract: Contract, streams: Sequence[Stream], stop: threading.Event) -> Observations:
-        """Make what holds the observations.
+        """Make the store of the observations.
 
         Args:
             contract: contract of the streams.

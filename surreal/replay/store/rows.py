@@ -21,7 +21,7 @@ from surreal.distributed.experience.codec import Chunk, Contract
 
 
 class Ring:
-    """Columns of equal length, addressed by sequence number: what has it stands in the slot `number % size`.
+    """Columns of equal length, addressed by sequence number: a row is in the slot `number % size`.
 
     Args:
         shapes: name -> (shape of a row, dtype).
@@ -98,7 +98,7 @@ Leaves = list[NDArray[Any]]
 
 
 class Observations(ABC):
-    """Rows of observations, used by the replay's thread, which collects what it asked for in the same order.
+    """Rows of observations, used by the replay's thread, which collects its requests in order.
 
     first = insert(chunk); ...; ask(wanted); ...; collect(wanted); ...; free_until(row)
     """
@@ -137,7 +137,7 @@ class Observations(ABC):
         """Announce the rows that will be collected."""
 
     def fetch(self, rows: NDArray[np.int64]) -> Leaves:
-        """Ask and collect at once: [*rows.shape, *leaf_shape] for each leaf; nothing else may be asked for.
+        """Request and collect in one call: [*rows.shape, *leaf_shape] per leaf; there may be no other request.
 
         Raises:
             LookupError: some are gone.
@@ -149,7 +149,7 @@ class Observations(ABC):
         return found[0]
 
     def forget(self) -> None:
-        """Drop what was asked for and not collected."""
+        """Drop requests that were not collected."""
 
     @property
     def gone_until(self) -> int:

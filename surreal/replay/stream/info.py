@@ -14,7 +14,7 @@ from surreal.distributed.experience.shards import ReplayShards
 
 @dataclass(frozen=True)
 class ReplayInfo:
-    """One shard of a run's replay, as it is now."""
+    """The current state of one shard of a run's replay."""
 
     run: str
     shard: int

@@ -121,7 +121,7 @@ class StreamKeeper:
 
     @property
     def is_full(self) -> bool:
-        """Whether a stream held as much as it may, when it was looked at last."""
+        """Whether a stream was full at the last look."""
         return any(owner.is_full for owner in self.owners)
 
     def is_over(self, stored_bytes: Mapping[int, int]) -> bool:

@@ -88,7 +88,7 @@ class Kill(Disturbance):
 
 
 class Guard:
-    """Undoes what is open at the end of a `with`, also if this process is killed.
+    """Undoes open disturbances at the end of a `with`, even if this process is killed.
 
     with Guard() as guard:
         guard.open(signal.SIGCONT, pid)     # first

@@ -21,7 +21,7 @@ class Downtime(NamedTuple):
 
 @dataclass
 class Recovery:
-    """One disturbance and what came after it; times are s since the start."""
+    """One disturbance and its consequences; times are s since the start."""
 
     number: int
     kind: str

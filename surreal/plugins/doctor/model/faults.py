@@ -1,4 +1,4 @@
-"""Every fault of a model, or of what acts and learns with it, that the doctor knows."""
+"""Every fault of a model, its agent or its learner that the doctor knows."""
 
 from surreal.plugins.doctor.frame.finding import Fault, Severity
 

@@ -39,7 +39,7 @@ def reachable(client: RedisClient) -> Iterator[Finding]:
 
 
 def memory(client: RedisClient, replay_bytes: int | None) -> Iterator[Finding]:
-    """Check the memory, and what Redis does when it is full; `replay_bytes` of experience must fit, None if unknown."""
+    """Check the memory, and the policy for a full server; `replay_bytes` of experience must fit, None if unknown."""
     info = _info(client, "memory")
     used, limit, policy = int(info["used_memory"]), int(info["maxmemory"]), str(info.get("maxmemory_policy", ""))
     if policy and policy != "noeviction":

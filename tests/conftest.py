@@ -12,6 +12,7 @@ redis_binary    every redis-server there is, oldest supported version included: 
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import sys
@@ -64,11 +65,14 @@ _LAST = ("cluster", "integration/clusters", "integration/pages")
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """What `-n auto` is: two more than there are cores, since many tests wait; no worker for a single file or test."""
+    """Return the number of workers: with `-n logical`, one per core.
+
+    With `-n auto`, it is two more, because many tests wait; and 0 for a single file or test.
+    """
     if len(config.args) == 1 and ".py" in config.args[0]:
         return 0
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(cores + 2, _MAX_WORKERS)
+    return min(cores + 2 * (config.option.numprocesses == "auto"), _MAX_WORKERS)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -83,6 +87,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         places[item] = (kind == "last") + _SPREAD.get(kind, 1.0) * seen[kind] / size[kind]
         seen[kind] += 1
     items.sort(key=places.__getitem__)
+
+
+def pytest_collection_finish() -> None:
+    """Exempt the imported modules from garbage collection, which would look at all of them again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

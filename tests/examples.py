@@ -1,4 +1,4 @@
-"""How many examples the generated tests try: all they ask for, or a few where somebody waits for the answer."""
+"""The number of examples that generated tests try: all, or a share of them in `make quick`."""
 
 from __future__ import annotations
 
@@ -6,13 +6,17 @@ import os
 
 from hypothesis import settings
 
-#: The environment variable with a share of the examples, 0 .. 1; `make quick` sets it.
+#: Environment variable with the share of the examples, > 0, at most 1; `make quick` sets it.
 SHARE_VARIABLE = "SURREAL_TEST_EXAMPLES"
 
 _LEAST = 5
 
 
+def share() -> float:
+    """Return the share of its examples that a test tries."""
+    return float(os.environ.get(SHARE_VARIABLE, "1"))
+
+
 def examples(number: int) -> settings:
-    """Settings of a test that tries so many examples when all tests run."""
-    share = float(os.environ.get(SHARE_VARIABLE, "1"))
-    return settings(max_examples=max(_LEAST, round(number * share)))
+    """Settings of a test that tries `number` examples when all tests run."""
+    return settings(max_examples=max(_LEAST, round(number * share())))

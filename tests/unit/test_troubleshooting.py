@@ -6,8 +6,6 @@ import ast
 import re
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "troubleshooting.md").read_text()
 #: Stands for what a message fills in.
@@ -15,8 +13,7 @@ HOLE = "\0"
 ENTRIES = re.findall(r"^### `(.*)`$", PAGE, re.MULTILINE) + re.findall(r"^- `(.*?)`", PAGE, re.MULTILINE)
 
 
-@pytest.fixture(scope="module")
-def texts() -> str:
+def texts_of_code() -> str:
     """All texts of the code, one a line; what is formatted into them is a hole."""
     found = []
     for path in (ROOT / "surreal").rglob("*.py"):
@@ -29,13 +26,14 @@ def texts() -> str:
     return "\n".join(found)
 
 
-@pytest.mark.parametrize("entry", ENTRIES)
-def test_each_message_is_one_of_the_code(entry: str, texts: str) -> None:
-    fragments = [part.strip("; ") for part in entry.split("...")]
-    words = [part for part in fragments if len(part) > 3]
-    assert words and max(map(len, words)) > 7, "say more of the message"
-    missing = [part for part in words if part not in texts]
-    assert not missing, f"the code does not say {missing}"
+def test_each_message_is_one_of_the_code() -> None:
+    texts, missing = texts_of_code(), {}
+    for entry in ENTRIES:
+        words = [part for part in (fragment.strip("; ") for fragment in entry.split("...")) if len(part) > 3]
+        assert words and max(map(len, words)) > 7, f"say more of the message: {entry}"
+        if absent := [part for part in words if part not in texts]:
+            missing[entry] = absent
+    assert missing == {}, "the code does not say this"
 
 
 def test_there_are_enough_of_them_each_with_a_cause_or_a_remedy() -> None:

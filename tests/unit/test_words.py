@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.words import ROOT, areas, find_hits, main
+from tests.words import areas, find_hits, main
 
 AREAS = areas()
 
@@ -88,7 +88,13 @@ def test_code_of_a_page_is_left_out_but_not_its_comments(tmp_path: Path) -> None
     assert [(hit.line, hit.words) for hit in find_hits(path)] == [(1, "Anew"), (6, "go on"), (9, "beside")]
 
 
-@pytest.mark.slow
-def test_the_command_prints_the_hits_of_a_path(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([str(ROOT / "tests" / "words.py"), "--count"]) == 0
-    assert "surreal/learner" in capsys.readouterr().out
+def test_the_command_prints_hits_and_counts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("It starts anew.\n")
+    assert main([str(page)]) == 1
+    assert "page.md:1: 'anew': 'again'" in capsys.readouterr().out
+    monkeypatch.setattr("tests.words.areas", lambda: {"surreal/learner": [page, page]})
+    assert main(["--count"]) == 0
+    assert capsys.readouterr().out == "     2  surreal/learner\n"

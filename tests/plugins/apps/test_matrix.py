@@ -39,9 +39,11 @@ if "TinyImages-v0" not in gymnasium.registry:
 PAIRS = [
     (KINDS[each.family], each.algorithm) for each in configurations() if each.family in KINDS and each.algorithm
 ] + [("ALE/Pong-v5", "rainbow")]
+#: Networks with convolutions take a second each.
+MARKED = [pytest.param(*pair, marks=pytest.mark.slow if pair[0] == KINDS["image"] else ()) for pair in PAIRS]
 
 
-@pytest.mark.parametrize(("environment", "algorithm"), PAIRS)
+@pytest.mark.parametrize(("environment", "algorithm"), MARKED)
 def test_app_can_run(environment: str, algorithm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
     for name in ("environment", "environment.gym_env", "tiny_images"):

@@ -15,6 +15,7 @@ from surreal.base.errors import SurrealError
 from surreal.plugins.dashboard.sources import runs as module
 from surreal.plugins.dashboard.sources.live import Live
 from surreal.plugins.dashboard.sources.runs import Runs, Seldom, WatchedRun, key_of
+from surreal.plugins.recorded import listing
 from surreal.plugins.recorded.listing import ListedRun, read_run
 from surreal.run.process.run_folder import ADDRESS_NAME, RESULT_NAME
 from tests.plugins.dashboard.fakes import FakeLive
@@ -153,7 +154,10 @@ def test_a_run_that_was_deleted_is_not_there_any_more(runs: Runs, tmp_path: Path
     assert runs.watch(key) is None
 
 
-def test_a_redis_that_is_away_is_said_and_the_folders_are_listed_all_the_same(tmp_path: Path) -> None:
+def test_a_redis_that_is_away_is_said_and_the_folders_are_listed_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing, "_TIMEOUT_S", 0.1)
     record_run(tmp_path / "demo")
     runs = Runs([tmp_path], f"unix://{tmp_path}/none.sock")
     assert [run.label for run in runs.listed().values()] == ["demo"]

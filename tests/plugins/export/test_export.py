@@ -148,6 +148,7 @@ def example_of_the_page(needed: str) -> str:
     return str(found)
 
 
+@pytest.mark.slow
 def test_torchscript_acts_alone_as_the_policies_do(folder: Path, tmp_path: Path) -> None:
     run_alone(folder, ".pt", tmp_path)
     (tmp_path / "policy.pt").write_bytes((folder / "dqn.pt").read_bytes())

@@ -12,6 +12,7 @@ from surreal.config import load_config
 from surreal.plugins.sweep import definition as loading
 from surreal.plugins.sweep.trials import Trial, TrialFile
 from surreal.run.process.interrupts import Interrupts
+from tests.examples import share
 from tests.plugins.sweep.simulated import SimulatedRun, SimulatedRunner, SimulatedSweep
 
 GRID = """
@@ -147,7 +148,7 @@ def test_hopeless_trial_is_pruned_and_its_runs_are_told(tmp_path: Path) -> None:
 def test_sweep_that_is_killed_at_any_moment_goes_on_and_counts_everything_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
-    """Cut off before and after each line that it writes, each run that it starts and each step that a run takes."""
+    """Cut off at many moments: before and after lines that it writes, runs that it starts and steps that runs take."""
     if text is SEARCH:  # what is pruned depends on when it is looked at
         text = SEARCH.replace("trials: 12", "trials: 3").replace("startup_trials: 2", "startup_trials: 99")
     whole = ends(SimulatedSweep(tmp_path / "whole", text, returns).run())
@@ -177,7 +178,7 @@ def test_sweep_that_is_killed_at_any_moment_goes_on_and_counts_everything_once(
     monkeypatch.setattr(SimulatedRunner, "start", around(SimulatedRunner.start))
     monkeypatch.setattr(SimulatedRun, "_go_on", around(SimulatedRun._go_on))
     while True:
-        moments += 4
+        moments += round(4 / share())
         path, begun, was_killed = tmp_path / f"cut-{moments}", Counter[str](), False
         left = moments
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Iterator
+from functools import cache
 from textwrap import dedent
 from typing import Any
 
@@ -92,13 +93,14 @@ def misfits(contract: type[Any], cls: type[Any]) -> Iterator[str]:
 
 def has_attribute(cls: type[Any], name: str) -> bool:
     """Whether the class has an attribute, or one of its methods sets it."""
-    if name in dir(cls):
-        return True
-    trees = [
-        ast.parse(dedent(inspect.getsource(each))) for each in cls.__mro__ if each.__module__.startswith("surreal.")
-    ]
-    stored = (node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Attribute))
-    return any(node.attr == name and isinstance(node.ctx, ast.Store) for node in stored)
+    return name in dir(cls) or any(name in stored(each) for each in cls.__mro__ if each.__module__[:8] == "surreal.")
+
+
+@cache
+def stored(cls: type[Any]) -> set[str]:
+    """The names of attributes that the methods of a class set, not counting those of its bases."""
+    nodes = ast.walk(ast.parse(dedent(inspect.getsource(cls))))
+    return {node.attr for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)}
 
 
 def misfit(asked: inspect.Signature, given: inspect.Signature) -> str:

@@ -149,7 +149,7 @@ def test_a_process_that_is_stopped_or_killed_is_found_out(path: Path, monkeypatc
     child = subprocess.Popen([sys.executable, "-c", program, str(path)], env=environment)
     try:
         wait_until(lambda: passes(path) == {STARTUP, LIVENESS, READINESS})
-        monkeypatch.setattr(probe, "STALE_S", 2.0)
+        monkeypatch.setattr(probe, "STALE_S", 0.5)
         child.send_signal(signal.SIGSTOP)
         wait_until(lambda: passes(path) == set())
         child.send_signal(signal.SIGCONT)

@@ -12,6 +12,7 @@ import pytest
 from surreal.base.errors import ConfigError
 from surreal.cli.program import main
 from surreal.config import load_config
+from surreal.run.process import finding
 from surreal.run.process.arguments import REDIS_VARIABLE
 from surreal.run.process.ending import Counts, Ending, result_of
 from surreal.run.process.finding import RunOverError, find_run, named_folder, require_folder
@@ -74,7 +75,8 @@ def test_the_newest_run_is_not_one_that_was_killed_before(tmp_path: Path) -> Non
     assert found.path == finished
 
 
-def test_a_run_killed_with_its_redis_is_over() -> None:
+def test_a_run_killed_with_its_redis_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(finding, "_TIMEOUT_S", 0.1)
     ended("killed", "a", None)
     with pytest.raises(RunOverError, match=r"run a is over \(its launcher was killed\)"):
         find_run("killed", address=None, run_dir=None)

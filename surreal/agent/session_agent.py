@@ -143,7 +143,7 @@ class ParameterServerView:
 
 
 class SessionAgent(Agent):
-    """Acts by an `AgentSession` for each environment, and tells it rewards and ends of episodes.
+    """Acts through an `AgentSession` for each environment, which receives rewards and ends of episodes.
 
     Args:
         model: the learner's model, whose parameters follow it.
@@ -173,7 +173,7 @@ class SessionAgent(Agent):
         self._rewards: dict[int, float] = {}  # of steps whose next state has not been shown yet
 
     def observe(self, batch: StepBatch) -> None:
-        """Tell sessions how episodes ended, and keep the rewards of steps whose next state acts."""
+        """Report ends of episodes to the sessions, and keep the rewards of steps whose next state acts."""
         for row in range(batch.num_last):
             slot = int(batch.env_ids[row])
             if slot not in self._sessions:

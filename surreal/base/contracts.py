@@ -287,7 +287,7 @@ class BatchSource(Protocol):
         """Whether the next batch needs more from the agents."""
 
     def commit(self, version: int | None = None) -> None:
-        """Record the broadcast of a version that includes all that was handed out; never waits."""
+        """Record the broadcast of a version that learned from all returned batches; never waits."""
 
     def stop(self) -> None:
         """Stop handing out batches."""

@@ -108,7 +108,7 @@ def checked(function: Function) -> Function:
 
 
 class Unreadable(NamedTuple):
-    """Stands for an annotation that cannot be read."""
+    """A placeholder for an annotation that cannot be read."""
 
     reason: str
 

@@ -179,7 +179,7 @@ def _canonical(override: tuple[str, Any]) -> tuple[str, Any]:
 
 
 def _drop_empty_sections(data: dict[str, Any]) -> None:
-    """Read `learner:` with nothing below it as the defaults, as someone who commented its settings out means it."""
+    """Read an empty section, such as `learner:` whose settings are comments, as the defaults."""
     for name in [name for name, value in data.items() if value is None and name in Config.model_fields]:
         del data[name]
 

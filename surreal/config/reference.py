@@ -74,7 +74,7 @@ def setting_names() -> list[tuple[str, str]]:
 
 
 def _own_fields(section: type[Section], root: type[Section]) -> list[tuple[str, FieldInfo]]:
-    """Settings of a section by their names in YAML; of the root, only those that are not sections."""
+    """Return the settings of a section by their names in YAML; the root's sections are not included."""
     return [
         (field.alias or name, field)
         for name, field in section.model_fields.items()

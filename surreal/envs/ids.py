@@ -1,4 +1,4 @@
-"""Ids of environments: whose package registers them, which extra brings it, and classes in place of ids.
+"""Ids of environments: the packages that register them, their extras, and classes instead of ids.
 
 CartPole-v1         gymnasium's own
 ALE/Pong-v5         of a package that is known here: it is imported first

@@ -31,7 +31,7 @@ BatchT = TypeVar("BatchT", default=Any)
 
 
 class Learner(ABC, Generic[ModelT, BatchT]):
-    """Improves a model, one batch at a time. A subclass gives `learn`.
+    """Improves a model, one batch at a time. A subclass implements `learn`.
 
     `optimize` counts updates, gives the model its shape, moves tensors, measures the time and collects metrics. A
     subclass makes optimizers and further networks in `build`, and registers these for checkpoints there:
@@ -207,7 +207,7 @@ class Learner(ABC, Generic[ModelT, BatchT]):
         return self._global_step
 
     def on_global_step(self, step: int) -> None:
-        """Tell how many env steps the run has done, if the replay does not know."""
+        """Set the run's number of env steps, if the replay does not know it."""
         self._global_step = max(self._global_step, step)
 
     @property

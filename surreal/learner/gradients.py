@@ -198,7 +198,7 @@ class GradientLearner(Learner[ModelT, BatchT]):
         self._groups.show(gradients)
 
     def share_counts(self) -> None:
-        """Count in what the filters of other ranks have counted; copies of earlier learners call it."""
+        """Add the counts of other ranks' filters; copies of earlier learners call it."""
         self.stepper.share_counts()
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""`Torso`: from observations as environments give them to the features that cores and heads read."""
+"""`Torso`: turns an environment's observations into the features that cores and heads read."""
 
 from __future__ import annotations
 

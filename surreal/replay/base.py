@@ -49,7 +49,7 @@ _SWITCH_INTERVAL_S = 0.0002
 
 
 class Replay(ABC, Generic[B]):
-    """Base of all replays: follows the run's shards, owns them (or not), and hands out batches of one kind, B.
+    """Base of all replays: follows the run's shards, may own them, and returns batches of one kind, B.
 
     Args:
         client: the replay server; or the `ReplayShards`, if there are several.
@@ -237,7 +237,7 @@ class Replay(ABC, Generic[B]):
         """Take the learner's new priorities [B] for a batch it has used; replays without priorities ignore them."""
 
     def commit(self, version: int | None = None) -> None:
-        """Record that parameters of this version, learned from all batches handed out so far, were broadcast.
+        """Record the broadcast of parameters of this version, which learned from all batches returned so far.
 
         It never waits. Replays that consume their stream drop the steps of these batches; the others ignore it.
         """

@@ -1,4 +1,4 @@
-"""Batches: what a replay samples, the tensors of a batch, and the queue of batches made ahead of the learner.
+"""Batches: sampled rows, the tensors of a batch, and the queue of batches made ahead of the learner.
 
 A replay gathers NumPy columns, which `Replay.aggregate_batch` may change. `to_batch` and `to_trajectory_batch` wrap
 them as tensors.
@@ -154,7 +154,7 @@ class ExpFetcherQueue(Generic[B]):
             self._prefetch = min(max(fitting, _LEAST_AHEAD), _MOST_AHEAD)
 
     def hand_over(self) -> None:
-        """Hand the new batches to the learner, several at once: waking it costs as much as making a small batch."""
+        """Queue new batches for the learner, several at once: waking it costs as much as making a small batch."""
         if self._made:
             self._ready += self._made
             self._made.clear()

@@ -1,4 +1,4 @@
-"""FIFOReplay: on-policy trajectories, each step handed out once, in order.
+"""FIFOReplay: on-policy trajectories, which return each step once, in order.
 
 The stream is of mode `consume`: nothing leaves Redis before it was consumed and committed. The learner's loop:
 
@@ -136,7 +136,7 @@ class FIFOReplay(TrajectoryReplay):
         return batch
 
     def commit(self, version: int | None = None) -> None:
-        """Drop all steps handed out so far: parameters learned from them were broadcast. Never waits.
+        """Drop all steps returned so far, because parameters learned from them were broadcast. Never waits.
 
         Args:
             version: version of these parameters; None: the newest version is known only from what agents send.

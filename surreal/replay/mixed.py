@@ -104,7 +104,7 @@ class MixedReplay(Replay[Batch]):
 
 
 class MixedTrajectoryReplay(TrajectoryReplay):
-    """Hands out fresh trajectories, each once, next to others that were sampled uniformly from all steps.
+    """Returns fresh trajectories, each once, together with others sampled uniformly from all steps.
 
     A batch waits for its on-policy part, which sets the pace of learning: its first `batch_size` trajectories are the
     oldest that are complete and were not handed out. They stay among those that the rest is sampled from. There is no

@@ -1,4 +1,4 @@
-"""TrajectoryReplay: base of the replays whose batches are trajectories [T, B] in place of transitions [B].
+"""TrajectoryReplay: base of the replays whose batches are trajectories [T, B] instead of transitions [B].
 
 `trajectories.unrolling` describes a batch. Subclasses choose the trajectories: `_sample` returns the sequence numbers
 [B] of their first steps.
@@ -35,7 +35,7 @@ class TrajectoryReplay(Replay[TrajectoryBatch]):
 
     @property
     def trajectories(self) -> TrajectoryStore:
-        """The store, once there is one.
+        """The store; None before the first chunk.
 
         Raises:
             ValueError: nothing was inserted yet.

@@ -248,7 +248,7 @@ def ask(replay: ReplayHooks[B], state: ReplayState[B]) -> None:
 
 
 def next_batch(replay: ReplayHooks[B], state: ReplayState[B]) -> B | None:
-    """Make the batch that was asked for first, or a new one; None if too little is left, or each one had gone."""
+    """Make the batch of the oldest request, or a new one; None if too few steps are left, or rows were gone."""
     if not state.asked:
         ask(replay, state)
     for _ in range(_MAX_TRIES):
@@ -276,7 +276,7 @@ def _replace_gone(
     numbers: NDArray[np.int64],
     probability: NDArray[np.float64] | None,
 ) -> tuple[NDArray[np.int64], NDArray[np.float64] | None]:
-    """Sample others in place of those whose observations are known to be gone."""
+    """Sample transitions again whose observations are known to be gone."""
     are_gone = store.are_gone(numbers)
     are_gone[: replay.drawn_once] = False
     numbers, probability = numbers.copy(), None if probability is None else probability.copy()

@@ -68,7 +68,7 @@ class FileLock:
         return True
 
     def holder(self) -> str:
-        """Return who took the lock last, for people: `process 4711 on HOST`."""
+        """Return the last holder of the lock, as text: `process 4711 on HOST`."""
         try:
             return self.path.read_text(errors="replace").strip()[:200] or "another process"
         except OSError:

@@ -94,7 +94,7 @@ def probe(path: str, role: str, name: str) -> tuple[bool, str]:
 
 
 def birth_of(pid: int) -> str:
-    """Return when a process began, in clock ticks since the boot, which tells it from later ones with its id.
+    """Return when a process began, in clock ticks since the boot, to recognize later ones with the same id.
 
     "" if there is no such process, or no /proc.
     """

@@ -126,7 +126,7 @@ class Config(Section):
 
     @property
     def replay_addresses(self) -> list[str | None]:
-        """Servers of the experience; None stands for the run's own."""
+        """Servers of the experience; None: the run's own server."""
         given = self.redis.replay_address
         return list(given) if isinstance(given, list) else [given]
 
@@ -145,9 +145,7 @@ class Config(Section):
 
     @property
     def largest_chunk_steps(self) -> int:
-        """Env steps that one chunk may hold: to one that is almost full, each environment adds a step, and with the
-        end of its episode those that were held back for their lookahead.
-        """
+        """Largest number of env steps in a chunk: in one turn, all environments may release their lookahead."""
         return self.chunk_steps - 1 + self._environments * (1 + self.lookahead)
 
     @property

@@ -124,7 +124,7 @@ class RetryPolicy:
 
 
 def is_refused(error: BaseException) -> bool:
-    """Whether Redis refuses this process for good: password, permission or certificate."""
+    """Whether Redis refuses this process permanently: password, permission or certificate."""
     return isinstance(error, _REFUSED) or any(isinstance(cause, ssl.SSLError) for cause in _chain(error))
 
 

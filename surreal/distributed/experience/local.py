@@ -38,7 +38,7 @@ class _NumberedEntry(NamedTuple):
 
 
 class LocalStream(Stream):
-    """The commands of one shard, executed at once; the limiter's credit is not asked for. Used by one thread.
+    """The commands of one shard, executed immediately and without the limiter's credit. Used by one thread.
 
     Args:
         client: names the run; it is never connected.

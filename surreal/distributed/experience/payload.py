@@ -91,7 +91,7 @@ def to_arrow(spec: ArraySpec, array: NDArray[Any]) -> pa.Array:
 
 
 def to_numpy(spec: ArraySpec, column: pa.Array | None, num_rows: int) -> NDArray[Any]:
-    """Convert one column to a view [num_rows, ...]; None stands for a column with empty rows.
+    """Convert one column to a view [num_rows, ...]; None: a column with empty rows.
 
     Raises:
         CodecError: it has nulls, missing values, or booleans other than 0 and 1.

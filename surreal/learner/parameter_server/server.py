@@ -35,7 +35,7 @@ class PushedGradient(Protocol):
 
     @property
     def tensors(self) -> Mapping[str, Mapping[str, Tensor]]:
-        """By group and name; what filters counted (see `FilterCounts`) is its own group."""
+        """Tensors by group and name; the counts of filters (see `FilterCounts`) are a separate group."""
 
     @property
     def version(self) -> int:
@@ -117,7 +117,7 @@ class ParameterServer:
         return True
 
     def published(self, version: int) -> None:
-        """Tell under which version the parameters, as they are now, were published."""
+        """Record the version under which the current parameters were published."""
         if self._history is not None:
             self._history.add(version, self.learner.updates, _flatten(self.learner.parameter_groups()))
 

@@ -1,4 +1,4 @@
-"""Devices and compiling: where and how the networks of a learner run, and what moves there and back."""
+"""Devices and compiling: where and how the networks of a learner run, and transfers between devices."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class Readback:
         self._pending = use, copied, event
 
     def flush(self) -> None:
-        """Bring back what is still on its way; waits for it."""
+        """Wait for the transfers in progress, and return their results."""
         pending, self._pending = self._pending, None
         if pending is not None:
             use, copied, event = pending

@@ -180,7 +180,7 @@ class Reducer:
                 return
 
     def share_counts(self, model: nn.Module) -> None:
-        """Count into the model's filters what those of all other ranks have counted since the last call."""
+        """Add the counts of all other ranks' filters since the last call to the model's filters."""
         filters = [module for module in model.modules() if isinstance(module, RunningMoments)]
         if not filters:
             return

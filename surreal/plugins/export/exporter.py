@@ -162,7 +162,7 @@ def _describe(name: str, space: Any) -> dict[str, Any]:
 
 
 def _bound(values: Any) -> Any:
-    """Return one number if all are the same; None stands for infinity, which JSON cannot express."""
+    """Return one number if all are the same; None: infinity, which JSON cannot express."""
     if values.size and (values == values.flat[0]).all():
         return values.flat[0].item() if np.isfinite(values.flat[0]) else None
     return np.where(np.isfinite(values), values.astype(object), np.array(None)).tolist()

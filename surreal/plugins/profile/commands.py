@@ -96,7 +96,7 @@ def _checked(target: str, overrides: list[str]) -> list[str]:
 
 
 def with_kernels(target: str, overrides: list[str], folder: str) -> list[str]:
-    """Add the callback that records kernels to those that the configuration has."""
+    """Add the callback that records kernels to the configuration's callbacks."""
     from surreal.config import load_config
     from surreal.plugins.profile.kernels import CLASS_PATH
 

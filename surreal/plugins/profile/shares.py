@@ -104,7 +104,7 @@ def percentages(shares: Mapping[str, float]) -> dict[str, int]:
 
 
 def print_shares(recording: Recording, console: Console) -> None:
-    """Print the table, busiest thread first in each process, and what would help."""
+    """Print the table, with the busiest thread of each process first, and a hint."""
     table = Table(box=None)
     for column in ("process", "thread"):
         table.add_column(column, no_wrap=True)

@@ -152,7 +152,7 @@ class Follower:
         return True
 
     def limits(self) -> RunLimits:
-        """Read what ends the run from its configuration; no limits if none is registered."""
+        """Read the run's limits from its configuration; there are none if no configuration is registered."""
         try:
             return RunLimits.of(registry.stored_config(self._client))
         except ConfigError as error:

@@ -101,7 +101,7 @@ class SweepFolder:
         return trials
 
     def resume(self, definition: Definition | None) -> tuple[Definition, TrialFile]:
-        """Continue the sweep in this folder, with its file as it is now, or as it was when the sweep began.
+        """Continue the sweep in this folder, with the current file, or with that of its beginning.
 
         Raises:
             ConfigError: the folder has no sweep, or the file has changed in a setting of the trials.

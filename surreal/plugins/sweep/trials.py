@@ -45,7 +45,7 @@ class Trial:
 
 
 class TrialFile:
-    """Reads and extends `trials.jsonl`; for one process at a time.
+    """Reads and extends `trials.jsonl`; used by one process at a time.
 
     Args:
         path: path of the file; made at the first line.

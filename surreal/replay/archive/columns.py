@@ -213,7 +213,7 @@ def _chunk_of(contract: Contract, rows: Columns) -> ArchivedChunk:
 
 
 def _is_laid_out(rows: Columns, segments: NDArray[np.int32]) -> bool:
-    """Whether the rows are what these segments make, and all of one chunk of one sender."""
+    """Whether the rows fit these segments, and all belong to one chunk of one sender."""
     segment, step, kind = _layout(segments)
     constant = all((rows[name] == rows[name][0]).all() for name in ("sender", "sequence"))
     expected = {"segment": segment, "step": step, "kind": kind, "slot": segments[segment, 2]}

@@ -131,7 +131,7 @@ class Observations(ABC):
 
     @abstractmethod
     def collect(self, wanted: Wanted) -> list[Leaves] | None:
-        """Copies of the rows that were asked for first, for each array of them; None if some are gone."""
+        """Return copies of the rows of the oldest request, for each of its arrays; None if some are gone."""
 
     def ask(self, wanted: Wanted) -> None:
         """Announce the rows that will be collected."""

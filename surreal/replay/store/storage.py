@@ -29,7 +29,7 @@ from surreal.replay.store.rows import MirroredRows, Observations, Ring, Wanted, 
 
 
 class NStep(NamedTuple):
-    """One entry for each step that asked for."""
+    """One entry for each requested step."""
 
     reward: NDArray[np.float32]  #: [M]
     discount: NDArray[np.float32]  #: [M]
@@ -214,7 +214,7 @@ class TransitionStore:
         return gathered
 
     def request(self, indices: NDArray[np.int64], probability: NDArray[np.float64]) -> Request:
-        """Ask for transitions; `collect` gives them, in the same order."""
+        """Request transitions, which `collect` returns in the same order."""
         columns, slots = self.transitions.columns, indices % self.transitions.size
         row, next_row = columns["row"].take(slots), columns["next_row"].take(slots)
         wanted: Wanted = (row, next_row)
@@ -240,7 +240,7 @@ class TransitionStore:
         return Request(gathered, wanted)
 
     def collect(self, request: Request) -> Any | None:
-        """Wait for the observations asked for first; None if some are gone, so that others must be sampled."""
+        """Wait for the observations of the oldest request; None if some are gone, so that others must be sampled."""
         found = self.observations.collect(request.wanted or ())
         if found is None:
             return None

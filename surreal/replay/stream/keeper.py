@@ -167,7 +167,7 @@ class StreamKeeper:
         self._limits.rebase(max(self._steps - alive, 0), self.samples)
 
     def may_sample(self, number: int) -> bool:
-        """Whether the limiter lets the learner draw that many transitions."""
+        """Whether the limiter lets the learner sample that many transitions."""
         base, band = self._limits, self._limits.limiter
         return band is None or band.may_sample(self._steps - base.base_steps, self.samples - base.base_samples, number)
 
@@ -194,7 +194,7 @@ class StreamKeeper:
     # -- leases ------------------------------------------------------------------------------------------------------
 
     def claim(self) -> None:
-        """Get the leases, once; waits for those of an owner who died. A shard that does not answer is claimed later.
+        """Take the leases; wait for those of an owner that died. A shard that does not answer is claimed later.
 
         Raises:
             LeaseError: another replay kept one for longer than a lease lasts.
@@ -275,7 +275,7 @@ class StreamKeeper:
             self._tick(owner)
 
     def release(self) -> None:
-        """Remove what is still to go, and give the leases back; quietly, if Redis is gone."""
+        """Remove the remaining chunks to evict, and release the leases; without an error if Redis is gone."""
         for owner in self.owners:
             owner.release(self.samples, self.global_step - owner.steps)
 

@@ -191,7 +191,7 @@ class Credit:
         return self.base_samples + low, self.base_samples + high
 
     def total(self, samples: int) -> int | None:
-        """Env steps that the shards of the replay may reach together; None: as many as agents like."""
+        """Env steps that the replay's shards may reach in total; None: no limit."""
         if self.limiter is None:
             return None
         return self.base_steps + self.limiter.credit_steps(samples - self.base_samples)

@@ -105,7 +105,7 @@ class StreamOwner:
 
     @property
     def is_full(self) -> bool:
-        """Whether the stream held as much as it may, when it was looked at last."""
+        """Whether the stream was full at the last look."""
         return self.is_owner and self.live_bytes >= self.max_bytes
 
     def tick(self, *, credit_steps: int | None, samples: int | None, other_steps: int) -> OwnerState | None:
@@ -170,7 +170,7 @@ class StreamOwner:
         return state
 
     def release(self, samples: int, other_steps: int) -> None:
-        """Remove what is still to go, and give the lease back; quietly, if Redis is gone.
+        """Remove the remaining chunks to evict, and release the lease; without an error if Redis is gone.
 
         Args:
             samples: transitions sampled so far in the whole run.
@@ -239,7 +239,7 @@ class StreamOwner:
         return True
 
     def _next_changes(self) -> tuple[list[Eviction], list[Mark]]:
-        """Take the chunks that the next tick removes, and the marks of those that stay: no step may be in neither."""
+        """Take the chunks that the next tick removes, and the marks of the others; each step is in one of them."""
         known = [chunk for chunk in self._pending if chunk.epoch == self.epoch]
         unknown = [chunk for chunk in self._pending if chunk.epoch != self.epoch]
         evictions, self._pending = known[:_MAX_EVICTIONS], known[_MAX_EVICTIONS:] + unknown

@@ -1,4 +1,4 @@
-"""The books of a replay that consumes its stream: `Ledger`, `Handed` and `Fullness`.
+"""Bookkeeping of a replay that consumes its stream: `Ledger`, `Handed` and `Fullness`.
 
 A chunk may be removed from Redis when all of its steps were consumed, and so were all earlier chunks of its sender.
 Otherwise, a replay that reads the stream again would find a gap in that sender's steps. If a chunk has to stay, its
@@ -122,7 +122,7 @@ def from_mark(mark: bytes | None, steps: int) -> NDArray[np.bool_]:
 
 
 class Handed:
-    """The last chunk of each sender that was handed out whole, so that its agent knows when to act again.
+    """The last chunk of each sender whose steps were all returned, so that its agent knows when to act again.
 
     An agent that acts in rounds sends its trajectories, and waits until parameters have learned from them. It knows the
     number of its last chunk. The learner publishes, with the parameters, the number `through` which all trajectories of

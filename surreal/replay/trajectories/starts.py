@@ -66,7 +66,7 @@ class StartIndex:
             del self._waiting[last]
 
     def are_starts(self, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Tell which of these steps [n], all alive, begin a whole sequence."""
+        """Return which of these living steps [n] begin a whole sequence."""
         found: NDArray[np.bool_] = self._ring.take("is_start", numbers)
         return found
 

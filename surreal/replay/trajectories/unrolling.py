@@ -213,7 +213,7 @@ class TrajectoryStore(TransitionStore):
         return Request(gathered, wanted)
 
     def collect(self, request: Request) -> GatheredTrajectories | None:
-        """Wait for the observations asked for first; None if some are gone. The arrays belong to the caller."""
+        """Wait for the observations of the oldest request; None if some are gone. The arrays belong to the caller."""
         found = self.observations.collect(request.wanted or ())
         gathered: GatheredTrajectories = request.gathered
         return None if found is None else gathered._replace(obs=found[0])

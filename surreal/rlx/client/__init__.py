@@ -1,4 +1,4 @@
-"""The client: what an environment imports to be driven by an agent elsewhere. It knows only `protocol`."""
+"""The client, with which an agent elsewhere drives an environment. It imports only `protocol`."""
 
 from surreal.rlx.client.agent_proxy import (
     AgentProxy,

@@ -1,4 +1,4 @@
-"""`AgentProxy`: what an environment holds to be driven by an agent elsewhere. Needs neither torch nor Redis.
+"""`AgentProxy`: an environment's connection to an agent elsewhere. Needs neither torch nor Redis.
 
     agent = AgentProxy("host:7001")
     agent.connect()

@@ -76,7 +76,7 @@ class EpisodeEnd:
 
 @dataclass
 class DriverCounts:
-    """Counts of what was played.
+    """Counts of episodes and env steps.
 
     Attributes:
         episodes: the whole ones, in the order in which they ended.
@@ -268,7 +268,7 @@ def _play(
 
 
 def _join(threads: Sequence[threading.Thread], stop: threading.Event) -> None:
-    """Wait until all threads have ended; those that do not follow `stop` are left behind."""
+    """Wait until all threads have ended; those that ignore `stop` are abandoned."""
     stopped_s: float | None = None
     while any(thread.is_alive() for thread in threads):
         for thread in threads:

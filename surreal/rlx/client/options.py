@@ -31,7 +31,7 @@ def find_token(path: str | None, setting: str, *, source: str = "") -> str | Non
 
 
 class Options:
-    """Settings in sections. Names may have hyphens in place of underscores, and the reverse.
+    """Settings in sections. Names may have hyphens instead of underscores, and the reverse.
 
         steps = options.get("environment/steps", 100)
 

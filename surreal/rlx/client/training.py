@@ -125,7 +125,7 @@ class TrainingBase:
         self.agent = agent or AgentProxy(where, token=token or find_token(None, f"${TOKEN_VARIABLE}"))
 
     def episode(self, number: int) -> float | None:
-        """Play one episode with `self.agent`; what it raises other than `AgentProxyException` ends `run` with it.
+        """Play one episode with `self.agent`; an exception other than `AgentProxyException` ends `run`.
 
         Args:
             number: 0 for the first; the same again when the connection was lost in it.

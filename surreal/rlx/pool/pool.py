@@ -132,7 +132,7 @@ class RlxEnvPool(EnvPool):
         self._deliver, self._release = deliver, release
 
     def put(self, events: Sequence[Event]) -> None:
-        """Tell what happened; called on the server's thread."""
+        """Report an event of a session; called on the server's thread."""
         self._queue.put(events)
 
     # -- the agent loop's side ---------------------------------------------------------------------------------------
@@ -186,7 +186,7 @@ class RlxEnvPool(EnvPool):
         }
 
     def _gather(self) -> None:
-        """Wait a little for others, as long as experience says that they come."""
+        """Wait briefly for more requests, as long as they usually arrive in time."""
         if self._gain < _WORTHWHILE_ROWS and self._batches % _RETRY_INTERVAL_BATCHES:
             return
         before = len(self._waiting)
@@ -270,7 +270,7 @@ class RlxEnvPool(EnvPool):
     def _refuse(
         self, batch: StepBatch, bad: NDArray[np.bool_], ended: list[LastEvent], live: list[LiveEvent], cut: list[int]
     ) -> tuple[list[LastEvent], list[LiveEvent]]:
-        """Cut the episodes of bad rows, and tell their sessions; returns the others."""
+        """Cut the episodes of bad rows, notify their sessions, and return the other rows."""
         last, rest = bad[: len(ended)].tolist(), bad[len(ended) :].tolist()
         cut += [event.env_slot for event, is_bad in zip(ended, last, strict=True) if is_bad]
         refused: list[tuple[Any, Any]] = []

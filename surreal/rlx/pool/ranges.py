@@ -117,7 +117,7 @@ class Range:
         return bool(self._good(array).all())
 
     def bad_rows(self, batch: NDArray[Any]) -> NDArray[np.bool_] | None:
-        """Tell which observations of a batch [n, *shape] are to be refused, as bool [n]; None: none is."""
+        """Return which observations of a batch [n, *shape] must be refused, as bool [n]; None: none."""
         if self.holds(batch):
             return None
         outside: NDArray[np.bool_] = ~np.all(self._good(batch).reshape(len(batch), -1), axis=1)

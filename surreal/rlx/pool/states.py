@@ -20,7 +20,7 @@ _LARGEST_PART = float(np.finfo(np.float32).max)
 
 
 class RewardReader:
-    """Reads a number as it is, and a list of numbers as their weighted sum.
+    """Reads a number unchanged, and a list of numbers as their weighted sum.
 
     Args:
         weights: one for each number of a list; None adds lists of any length up.

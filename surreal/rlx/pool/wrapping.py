@@ -98,7 +98,7 @@ class RemoteWrappers:
 
 
 class SessionWrappers:
-    """The wrappers of one session, which may remember what passed through them."""
+    """The wrappers of one session, which may have a state."""
 
     def __init__(
         self,
@@ -158,7 +158,7 @@ class SessionWrappers:
         return self._reader.nothing()
 
     def rewards(self, reward: float) -> tuple[float, float]:
-        """Return the reward that counts for the episode's return, and the one that is learned from.
+        """Return the reward for the episode's return, and the reward for learning.
 
         Raises:
             RlxRequestError: a wrapper failed, or made no number.
@@ -174,7 +174,7 @@ class SessionWrappers:
             raise RlxRequestError(f"wrappers made a reward that is not a number: {error}") from error
 
     def action(self, action: Any) -> Any:
-        """Make what the client takes of the agent's action.
+        """Convert the agent's action for the client.
 
         Raises:
             RlxRequestError: a wrapper failed.
@@ -190,7 +190,7 @@ class SessionWrappers:
 
 
 class _Elsewhere(gymnasium.Env[Any, Any]):
-    """Stands for an environment that a client has."""
+    """A placeholder for an environment of a client."""
 
     def __init__(self, observation_space: gymnasium.Space[Any], action_space: gymnasium.Space[Any]) -> None:
         self.observation_space, self.action_space = observation_space, action_space
@@ -200,7 +200,7 @@ class _Elsewhere(gymnasium.Env[Any, Any]):
 
 
 def check_remote(spec: WrapperSpec) -> None:
-    """Check what a wrapper's class tells, before anything is made.
+    """Check a wrapper's class before it is instantiated.
 
     Raises:
         EnvError: it does not exist, or has to be at the environment itself.

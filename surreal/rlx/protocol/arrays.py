@@ -106,7 +106,7 @@ _UNIT = np.arange(256, dtype=np.float32) / np.float32(255)
 
 
 class Image(NamedTuple):
-    """An image as it was sent."""
+    """An image in the form in which it was sent."""
 
     mode: str  #: Pillow's
     #: [height, width] or [height, width, bands]: uint8; bool for mode 1, int32 for I, float32 for F
@@ -135,7 +135,7 @@ def image_parts(image: Any) -> tuple[str, int, int, bytes]:
 
 
 def check_size(mode: str, width: int, height: int, nbytes: int) -> None:
-    """Check what a peer announces.
+    """Check sizes that a peer announces.
 
     Raises:
         RlxDecodeError: mode, size and bytes are not those of an image.

@@ -68,7 +68,7 @@ class RlxEncodeError(RlxError):
 
 
 class RlxRequestError(RlxError):
-    """A request that cannot be answered as it is: its message goes back as an `error` reply."""
+    """An invalid request; the message is sent back as an `error` reply."""
 
 
 class RlxValueError(RlxRequestError):

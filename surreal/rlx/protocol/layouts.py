@@ -116,7 +116,7 @@ class Layout:
 
 
 def _find_layout(data: bytes, start: int, message: dict[str, Any], plain: ArraySpec | None) -> Layout | None:
-    """Find the values in a frame whose payload, at `start`, was decoded already; None where it is not as usual."""
+    """Find the values in a frame whose payload, at `start`, was already decoded; None for an unusual one."""
     state = message.get("state")
     if not isinstance(state, np.ndarray) or state.dtype.kind not in "iuf" or not state.size:
         return None

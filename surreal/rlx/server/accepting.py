@@ -1,4 +1,4 @@
-"""`Acceptor`: takes new connections a few at a time, and finds out what each of them is.
+"""`Acceptor`: accepts a few new connections at a time, and detects their protocol.
 
 The first bytes of a connection tell: a method and a space begin an HTTP request, all else is for the netstring reader,
 to accept or to refuse. Until `init` is answered with `ready`, a connection is a stranger: see `Hub.make_room`.

@@ -54,10 +54,10 @@ class Connection(Protocol):
         """Whether an action is being waited for."""
 
     def buffered_bytes(self) -> int:
-        """Count the bytes that it holds of messages under way."""
+        """Count the bytes of messages in flight."""
 
     def close(self) -> None:
-        """Close it after what is on its way out."""
+        """Close it after the pending output was sent."""
 
     def abort(self) -> None:
         """Close it at once."""
@@ -165,7 +165,7 @@ class Hub:
         return False
 
     def buffered_bytes(self) -> int:
-        """Count the bytes that connections hold of messages under way, in and out."""
+        """Count the bytes of all connections' messages in flight, in both directions."""
         return sum(connection.buffered_bytes() for connection in self.connections)
 
     def take_slot(self) -> int:
@@ -176,7 +176,7 @@ class Hub:
         return self._next_slot - 1
 
     def put(self, event: Event) -> None:
-        """Tell the pool, soon: together with what else comes in at the moment."""
+        """Notify the pool soon, together with other requests that are arriving."""
         if not self._staged:
             self._loop.call_soon(self._hand_over)
         self._staged.append(event)
@@ -198,7 +198,7 @@ class Hub:
         self.pool.put(staged)
 
     def _note_waits(self, arrived: int = 0) -> None:
-        """Add up for how long sessions wait, all together: a batch at a time, for a clock at each step would cost more.
+        """Add up the waits of all sessions, once a batch, because reading the clock at each step would cost more.
 
         Args:
             arrived: events of sessions that have only just begun to.
@@ -237,7 +237,7 @@ class Hub:
         return timeout_s is not None and time.monotonic() - connection.opened_s >= timeout_s
 
     def sweep(self) -> None:
-        """Close the connections that have been silent for too long, and note what the others hold."""
+        """Close connections that have been silent for too long, and record the memory of the others."""
         self._note_waits()
         self.settings.admission.note_buffered(self.buffered_bytes())
         now, idle_s = time.monotonic(), self.settings.idle_timeout_s
@@ -250,7 +250,7 @@ class Hub:
                 connection.abort()
 
     def status(self) -> dict[str, Any]:
-        """Return what anyone may know."""
+        """Return the public status."""
         source = self.settings.status
         return {"sessions": self.num_sessions, **({} if source is None else source())}
 

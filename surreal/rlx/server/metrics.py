@@ -55,7 +55,7 @@ class MetricBudget:
         self._server = Budget(SERVER_RATE, SERVER_BURST)
 
     def admits(self, record: MetricRecord, session: Budget, now_s: float) -> bool:
-        """Decide whether a record is written; what is not is counted."""
+        """Decide whether a record is written; others are counted."""
         cost = _HISTOGRAM_COST if record.method == "histogram" else 1.0
         is_known = record.name in self._names
         has_name = is_known or len(self._names) < MAX_NAMES

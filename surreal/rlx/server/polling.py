@@ -26,7 +26,7 @@ class Queued(Protocol):
     """A connection as this module uses it."""
 
     def take_turn(self) -> None:
-        """Process as much as fits into a turn, and queue again if more is left."""
+        """Process as many requests as fit into a turn, and queue again if more are left."""
 
 
 class Account:
@@ -51,7 +51,7 @@ class Account:
         return max(0.0, self._rested_s - now_s - _ALLOWANCE_S)
 
     def inherit(self, other: Account, now_s: float) -> None:
-        """Take over what another one still owes."""
+        """Take over the debt of another connection."""
         self._rested_s = max(self._rested_s, now_s) + max(0.0, other._rested_s - now_s)
 
 

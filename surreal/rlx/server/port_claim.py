@@ -25,7 +25,7 @@ _MAX_OWNER_BYTES = 4096
 
 
 class PortClaim:
-    """A share in a port; `close` gives it up.
+    """A share in a port, which `close` releases.
 
     Args:
         host: address that is to be listened on.
@@ -85,7 +85,7 @@ class PortClaim:
         return self._is_current() and self._owner().encode() == owner.encode()[:_MAX_OWNER_BYTES]
 
     def _is_current(self) -> bool:
-        """Whether the open file is still the one that others find."""
+        """Whether the open file is still the one at its path."""
         try:
             return os.path.samestat(os.fstat(self._file), os.stat(self._path, follow_symlinks=False))
         except FileNotFoundError:

@@ -69,7 +69,7 @@ class RlxServer:
             raise RlxServerError(f"cannot listen on {where}: {why}") from self._failure
 
     def check(self) -> None:
-        """Raise what ended the server's thread.
+        """Raise the error that ended the server's thread.
 
         Raises:
             RlxServerError: with the thread's exception as its cause.

@@ -121,7 +121,7 @@ class Session:
             self._on_action(self, action)
 
     def close(self) -> None:
-        """End it where it stands: what the episode lacks is not made up."""
+        """Cut the episode where it is, without completing its last step."""
         if self.is_closed:
             return
         self.is_closed = True
@@ -268,7 +268,7 @@ class Session:
         return reader.read(state) if wrappers is None else wrappers.observation(reader.read(state))
 
     def _read_reward(self, request: Mapping[str, Any]) -> tuple[float, float]:
-        """Return the reward that counts for the episode's return, and the one that is learned from."""
+        """Return the reward for the episode's return, and the reward for learning."""
         rewards = self._hub.settings.rewards
         reward = rewards.read(request.get("reward"))
         if self._wrappers is None:

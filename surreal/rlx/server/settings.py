@@ -106,7 +106,7 @@ def is_loopback(host: str) -> bool:
 
 
 def load_tls(certificate: Path, key: Path | None, authority: Path | None = None) -> ssl.SSLContext:
-    """Load what a server needs for TLS.
+    """Load the TLS context of a server.
 
     Args:
         certificate: file with its certificate chain.

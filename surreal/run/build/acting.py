@@ -135,7 +135,7 @@ def _make_agent(config: Config, model: Module, spaces: Spaces, offered: dict[str
 def build_evaluator(
     config: Config, agent: Agent, envs: Sequence[gymnasium.Env[Any, Any]], *, rng: np.random.Generator
 ) -> Evaluator:
-    """Make what plays whole episodes as `eval` says. An exported policy is always greedy: it has no sampler."""
+    """Make an evaluator with the settings of `eval`. An exported policy is always greedy, because it has no sampler."""
     is_sampled = config.eval.sample and agent.sampler is not None
     return Evaluator(agent, envs, rng=rng, max_episode_steps=config.eval.max_episode_steps, sample=is_sampled)
 
@@ -173,7 +173,7 @@ def build_sender(
 
 
 def build_rounds(config: Config, should_stop: Callable[[], bool], *, sessions: int | None = None) -> Rounds | None:
-    """Make what lets agents wait for parameters, if `agent.round_steps` wants it."""
+    """Make the rounds in which agents wait for parameters, if `agent.round_steps` is set."""
     if config.agent.round_steps is None:
         return None
     return Rounds(
@@ -186,7 +186,7 @@ def build_rounds(config: Config, should_stop: Callable[[], bool], *, sessions: i
 
 
 def build_remote_server(config: Config, client: RedisClient, stop: threading.Event) -> RemoteServer:
-    """Make what agents call the learner's or parameter server's methods by."""
+    """Make the client through which agents call methods of the learner or parameter server."""
     return RemoteServer(client, policy=config.broadcast.policy, stop=stop)
 
 
@@ -196,7 +196,7 @@ def build_listener(config: Config, client: RedisClient, model: Module) -> TorchL
 
 
 def build_keeper(config: Config, client: RedisClient, run_dir: Path, stop: threading.Event) -> LeagueKeeper | None:
-    """Make what keeps the versions of a learner; None without self-play."""
+    """Make the keeper of a learner's versions; None without self-play."""
     settings = config.self_play
     if not settings.enabled:
         return None
@@ -212,7 +212,7 @@ def build_keeper(config: Config, client: RedisClient, run_dir: Path, stop: threa
 
 
 def build_opponents(config: Config, client: RedisClient, *, index: int, rng: np.random.Generator) -> PastSelves | None:
-    """Make what plays against agent number `index`; None without self-play."""
+    """Make the opponents of agent number `index`; None without self-play."""
     settings = config.self_play
     if not settings.enabled:
         return None

@@ -34,7 +34,7 @@ _SHOWN: dict[str, Callable[[Config], bool]] = {
 
 
 def check_machine(config: Config) -> None:
-    """Check that this machine has what the processes of a run that starts here need: devices, a display."""
+    """Check that this machine has the devices and the display that the run's processes need."""
     find_device(config, "device", config.device)
     if config.agent.count or config.rlx.servers:
         find_device(config, "agent.device", config.agent.device)
@@ -71,7 +71,7 @@ def naming_setting(config: Config, key: str) -> Iterator[None]:
 
 
 def check_names(config: Config) -> None:
-    """Check what a configuration names, before any process is started: classes, their arguments, environments.
+    """Check the classes, arguments and environments of a configuration, before any process is started.
 
     Nothing is built: what a constructor refuses shows in the process that calls it.
     """
@@ -98,7 +98,7 @@ def check_names(config: Config) -> None:
 
 
 def _check_units(config: Config, learner: type[Learner], replay: type[Replay[Any]]) -> None:
-    """Check that the learner takes what the replay hands out."""
+    """Check that the learner accepts the replay's batches."""
     if replay.hands_out not in learner.takes:
         problem = (
             f"is {config.replay.class_path!r}, which hands out {replay.hands_out}, but learner.class, "

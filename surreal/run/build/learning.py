@@ -60,7 +60,7 @@ REPLAY: Recipe[Replay[Any]] = Recipe(
 
 
 def check_replay(config: Config) -> type[Replay[Any]]:
-    """Check the replay's class, its arguments, and what it cannot work with, without building anything."""
+    """Check the replay's class, its arguments and its conflicts, without building anything."""
     cls, _ = check(config, REPLAY)
     arguments = replay_arguments(config)
     for key, problem in cls.conflicts(
@@ -105,7 +105,7 @@ def check_ranks(config: Config) -> None:
 
 
 def build_replay(config: Config, shards: ReplayShards, *, seed: int, rank: int = 0) -> Replay[Any]:
-    """Make the learner's replay; of one of several ranks, with its part of the shards and of what they may hold."""
+    """Make the learner's replay; that of a rank has a part of the shards and of the capacity."""
     cls, arguments = check_replay(config), replay_arguments(config)
     offered = {**_offered(config), "seed": seed}
     if config.learner.ranks > 1:
@@ -138,7 +138,7 @@ def _senders(config: Config) -> Senders:
 
 
 def build_learner(config: Config, model: Module, replay: ReplayView | None, *, rank: int = 0) -> Learner:
-    """Make the learner; without a replay, one that is only looked at. Of several ranks, each draws its own numbers."""
+    """Make the learner; without a replay, it is for inspection only. Each rank draws different random numbers."""
     if rank:
         config = _with_own_seed(config, rank)
     by_updates = config.learner.args.get("schedule_step") == "update"
@@ -165,7 +165,7 @@ def build_gradient_learner(config: Config, model: Module, replay: Replay[Any] | 
 
 
 def check_gradients(config: Config) -> None:
-    """Check that gradients can be computed apart from the steps down them, by agents.
+    """Check that agents can compute the learner's gradients.
 
     Raises:
         ConfigError: the learner does not only step down gradients, or the model counts what it sees.
@@ -228,7 +228,7 @@ def build_gradient_queue(
 
 
 def build_server_group(config: Config, shards: ReplayShards, *, index: int) -> ServerGroup | None:
-    """Make what keeps several parameter servers in step; None of one alone."""
+    """Make the group that keeps several parameter servers in step; None for a single one."""
     if config.num_servers == 1:
         return None
     return ServerGroup(
@@ -243,7 +243,7 @@ def build_server_group(config: Config, shards: ReplayShards, *, index: int) -> S
 def build_parameter_server(
     config: Config, learner: GradientLearner, *, index: int, group: ServerGroup | None
 ) -> ParameterServer:
-    """Make what steps down gradients, of its part of the parameters; the learner is ready."""
+    """Make the server that applies gradients to its part of the parameters; the learner is ready."""
     rule, names = config.learner, None
     if group is not None:
         names = assign_parameters(learner.parameter_groups(), config.num_servers)[index]

@@ -60,14 +60,14 @@ def server_config(config: Config) -> Config:
 
 
 def _require_ratio(config: Config, rule: str) -> None:
-    """Refuse a replay that would hand out batches without end."""
+    """Refuse a replay that would return batches without end."""
     if replay_arguments(config).get("samples_per_insert") is None:
         problem = f"is not set, but with {rule} it sets the ratio of updates to env steps; set it"
         raise refused(config, "replay.samples_per_insert", problem)
 
 
 def _in_turn(config: Config) -> Config:
-    """Return settings of replay and sender for one who uses both in turn."""
+    """Return settings of replay and sender for a process that uses both in turn."""
     cls, args = check(config, REPLAY)
     accepted = accepted_names(cls).keys() - args.keys()
     in_args = {"lease_s": _NEVER_S, "piece_timeout_s": None}
@@ -90,7 +90,7 @@ def turn_steps(config: Config) -> int:
 
 
 def turn_trajectories(config: Config) -> int:
-    """Return how many trajectories of all sessions make a turn: a batch, or one that is as long as a chunk."""
+    """Return the number of trajectories in a turn of all sessions: a batch, or one as long as a chunk."""
     return 1 if config.agent.round_steps is None else config.learner.batch_size
 
 

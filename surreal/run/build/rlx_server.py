@@ -64,7 +64,7 @@ def build_rlx_pool(config: Config, options: ServerOptions) -> RlxEnvPool:
 def build_server_settings(
     config: Config, options: ServerOptions, on_metric: MetricSink | None, reader: StateReader | None = None
 ) -> ServerSettings:
-    """Collect what the server is told."""
+    """Collect the server's settings."""
     rlx = config.rlx
     return ServerSettings(
         host=rlx.host,

@@ -1,4 +1,4 @@
-"""A saved policy: the evaluation's `best.safetensors`, what a learner's whole checkpoint holds of it, or an export.
+"""A saved policy: the evaluation's `best.safetensors`, the policy in a learner's checkpoint, or an export.
 
 Read by `surreal play`, by the check after a run, and by processes that start from `checkpoint.restore`.
 """

@@ -92,7 +92,7 @@ class EvaluationSlot:
                 self.next_episode()
 
     def _see(self, obs: Obs, reward: NDArray[Any], info: Mapping[str, Any]) -> bool:
-        """Keep what the agent needs of an observation; false if the episode cannot count and another is to begin."""
+        """Prepare an observation for the agent; return False if the episode is invalid, so that another must begin."""
         try:
             # A copy: environments reuse their buffers, and this one is stacked with others later.
             self.leaves = [np.array(leaf) for leaf in self.spec.flatten(obs)]

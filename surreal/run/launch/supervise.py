@@ -98,7 +98,7 @@ class Supervision:
             self._start(child)
 
     def poll(self) -> str | None:
-        """Look at the children once and restart those that are due; returns why the run cannot continue, or None."""
+        """Check the children once and restart those that are due; return why the run cannot continue, or None."""
         for child in self.children:
             if child.restart_at_s is not None and time.monotonic() >= child.restart_at_s:
                 child.restart_at_s = None

@@ -86,6 +86,6 @@ class Actor:
                 return
 
     def end(self) -> None:
-        """Cut the episodes under way, and send what is left."""
+        """Cut the current episodes, and send the remaining steps."""
         if not self.sender.close():
             raise ReplayFullError("the replay did not take the last experience before a checkpoint", waited_s=0.0)

@@ -54,7 +54,7 @@ def check_run(config: Config, *, resumed: Path | None = None, is_here: bool = Tr
 
 
 def check_parts(config: Config, *, resumed: Path | None = None, is_here: bool = True) -> EnvSpaces:
-    """Make environment, model, replay and learner, with all of their settings, and what they are to begin with."""
+    """Make environment, model, replay and learner with all of their settings and their initial state."""
     check_names(config)
     if is_here:
         check_machine(config)

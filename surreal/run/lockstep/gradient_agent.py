@@ -118,7 +118,7 @@ class GradientAgent:
 
     @property
     def waited_s(self) -> float:
-        """For room in the servers' queues, and for parameters that hold what it has pushed."""
+        """Wait for space in the servers' queues, and for parameters that include its pushed gradients."""
         sent, buffered = self._sender.metrics(), self._buffer.metrics()
         return sent["gradients/wait_s_total"] + buffered["agent/gradient_wait_s_total"]
 
@@ -233,7 +233,7 @@ class GradientSession:
         return {"run": self._process.client.run, "version": self._agents[0].version, "exploration": None}
 
     def _close(self) -> None:
-        """Close what the agents have, unless a thread is still in it: then the end of the process does."""
+        """Close the agents' resources, unless a thread still uses them; then they end with the process."""
         self._threads.stop()
         if self._threads.join(_JOIN_TIMEOUT_S):
             self._parts.close()

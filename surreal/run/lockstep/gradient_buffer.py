@@ -66,7 +66,7 @@ class GradientBuffer:
         self.learner.send_gradients(self._add)
 
     def finish_update(self) -> None:
-        """Push what the update has come to, and take newer parameters, or wait for them.
+        """Push the update's gradients, and load newer parameters, or wait for them.
 
         Raises:
             SurrealError: the servers cannot be reached, or accepted nothing for too long.
@@ -139,7 +139,7 @@ class GradientBuffer:
             self._note_applied()
 
     def _note_applied(self) -> None:
-        """Find out what the loaded parameters hold; where a server that was restarted does not know, hope for all."""
+        """Find out which gradients the loaded parameters include; assume all if a restarted server does not know."""
         message = self.listener.message
         if message != self._message:
             self._message = message

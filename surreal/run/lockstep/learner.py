@@ -167,7 +167,7 @@ class LockstepLearner(LearnerSession):
         return self.process.replay.stream(0)
 
     def _clear(self) -> None:
-        """Delete what an earlier or an interrupted interval left in Redis."""
+        """Delete data that an earlier or interrupted interval left in Redis."""
         self._stream.client.unlink(f"{self._stream.keys.prefix}*")
         parameters = self.process.parameter_client
         parameters.unlink(f"{parameters.policy_keys(self.config.broadcast.policy).prefix}*")

@@ -1,4 +1,4 @@
-"""`Rehearsal`: what agents, replay and learner of a run would do, in turn, in this process, on a small scale.
+"""`Rehearsal`: runs a run's agents, replay and learner in turn in this process, on a small scale.
 
 The classes are those that the configuration names, made by `surreal.run.build`; the experience is in this process's
 memory, like that of an agent that computes gradients. The check before a run and `surreal doctor` use it.
@@ -94,7 +94,7 @@ class Rehearsal:
         self._acted_s += time.perf_counter() - began_s
 
     def next_batch(self) -> Any:
-        """Return a batch of what was sent; None if it is not enough for one."""
+        """Return a batch of the sent steps; None if there are too few."""
         self._intake.take_in()
         return self._intake.next_batch()
 

@@ -42,7 +42,7 @@ class LockstepSession:
         self._stack = stack.enter_context(ExitStack())
 
     def begin(self) -> None:
-        """Restore, and make what the first interval needs."""
+        """Restore, and prepare the first interval."""
         _use_deterministic_algorithms()
         first = self._next(is_resumed=self.process.arguments.resume)
         for meter, total in zip(self._rates, first.counts()[:2], strict=True):

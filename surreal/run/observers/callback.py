@@ -63,7 +63,7 @@ _HOOKS = ("on_update", "on_broadcast", "on_checkpoint", "on_episode", "on_evalua
 
 
 class Callbacks:
-    """Calls those that override a method, in their order; a method without an override costs almost nothing.
+    """Calls the callbacks that override a method, in order; a method without an override costs almost nothing.
 
     What one raises is wrapped into a `UserCodeError` that names the method, its file and line.
     """
@@ -94,7 +94,7 @@ class Callbacks:
         self._call("on_evaluation", result)
 
     def close(self) -> None:
-        """Close all of them; what one raises then is logged, for the process ends anyway."""
+        """Close all callbacks; their errors are only logged, because the process ends anyway."""
         for callback in self._callbacks:
             try:
                 callback.close()

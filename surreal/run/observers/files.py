@@ -48,7 +48,7 @@ class MetricSink(ABC):
 
     @classmethod
     def require(cls) -> None:
-        """Check that what this kind of sink needs is installed.
+        """Check that the packages of this kind of sink are installed.
 
         Raises:
             ImportError: it is not installed; the message has the command.

@@ -51,7 +51,7 @@ class SinkFeeder:
         self._trouble = [""] * len(makers)
 
     def step(self) -> bool:
-        """Hand over what has come; returns whether there may be more at once."""
+        """Send new metrics to the sinks, and return whether there may be more already."""
         has_more = [self._feed(place) for place in range(len(self._names))]
         return any(has_more)
 
@@ -94,7 +94,7 @@ class SinkFeeder:
         return True
 
     def _read(self, start: int) -> tuple[list[Numbers], int]:
-        """Read whole lines from a place in the file; returns what they say, and the place after them."""
+        """Read whole lines from a position in the file; return their records, and the position after them."""
         try:
             with self._path.open("rb") as file:
                 file.seek(start)
@@ -136,7 +136,7 @@ _OFFERED = ("run", "process", "run_dir", "seed")
 
 
 def check_observers(config: Config) -> None:
-    """Check what a configuration names, without making anything."""
+    """Check the callbacks and sinks of a configuration, without making them."""
     for place, settings in enumerate(config.callbacks):
         _find(config, f"callbacks.{place}", settings, Callback)
     for place, settings in enumerate(config.sinks):
@@ -155,7 +155,7 @@ def make_callbacks(config: Config, **offered: Any) -> Callbacks:
 
 
 def make_feeder(config: Config, run_dir: Path, *, is_last: bool, **offered: Any) -> SinkFeeder:
-    """Make what feeds the sinks of a run's metrics."""
+    """Make the feeder of a run's metric sinks."""
     given = {**offered, "run_dir": run_dir, "seed": config.seed}
 
     def maker(place: int, settings: ClassSection) -> Callable[[], MetricSink] | None:

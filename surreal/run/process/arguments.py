@@ -194,7 +194,7 @@ def parse_into(kind: type[T], role: Role, argv: Sequence[str] | None) -> T:
 
 
 def _with_settings(role: Role, given: T) -> T:
-    """Put what sets a setting among the overrides, and add what the environment says."""
+    """Turn options that set a setting into overrides, and add those of environment variables."""
     try:
         place = read_place(os.environ) if role is LEARNER else None
     except ConfigError as error:

@@ -67,7 +67,7 @@ def hold_checkpoint_signal() -> None:
 
 
 def release_checkpoint_signal() -> set[int]:
-    """Unblock the checkpoint signal after its handler is installed; returns what was blocked."""
+    """Unblock the checkpoint signal after its handler is installed, and return the blocked signals."""
     return signal.pthread_sigmask(signal.SIG_UNBLOCK, {CHECKPOINT_SIGNAL})
 
 
@@ -82,7 +82,7 @@ def checkpoint_signal_held() -> Iterator[None]:
 
 
 class CheckpointRequest:
-    """Notes whether this process was asked for a checkpoint."""
+    """Records whether a checkpoint was requested of this process."""
 
     def __init__(self) -> None:
         self._has_come = False
@@ -93,7 +93,7 @@ class CheckpointRequest:
         release_checkpoint_signal()
 
     def take(self) -> bool:
-        """Whether a checkpoint was asked for since the last call."""
+        """Whether a checkpoint was requested since the last call."""
         has_come, self._has_come = self._has_come, False
         return has_come
 

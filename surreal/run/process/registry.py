@@ -217,7 +217,7 @@ def require_fresh(client: RedisClient, policy: str, parameter_client: RedisClien
 
 
 def request_stop(client: RedisClient, reason: str) -> bool:
-    """Tell the run to end; the first reason stays. Returns whether this is the first."""
+    """Request the end of the run; the first reason is kept. Return whether this is the first."""
     return bool(client.redis.set(client.run_keys.stop, reason, nx=True))
 
 

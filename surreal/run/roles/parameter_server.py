@@ -71,7 +71,7 @@ class GradientIntake:
         return self._queue.take(timeout_s)
 
     def commit(self, version: int | None = None) -> None:
-        """Tell agents, and the rules that correct by former parameters, which version was published."""
+        """Report the published version to agents, and to rules that use former parameters."""
         if version is not None:
             self._queue.tell_version(version)
             self._server.published(version)
@@ -108,7 +108,7 @@ class ServerSession(LearnerSession):
         self.publishing.applied = lambda: self._applied
 
     def make(self, model: Module, stack: ExitStack) -> tuple[Learner, BatchSource, BatchIntake]:
-        """Make the learner, whose optimizers step, and the queue of what they step down."""
+        """Make the learner, whose optimizers step, and the queue of gradients."""
         config, index, shards = self.config, self.process.index, self.process.replay
         learner = build_gradient_learner(config, model, None)
         learner.become_ready()

@@ -73,7 +73,7 @@ def body(process: RoleProcess, options: ServerOptions) -> None:
 
 
 def _compute(process: RoleProcess, stack: ExitStack, pool: RlxEnvPool, options: ServerOptions) -> None:
-    """Serve until the run ends, and compute gradients of what the sessions do."""
+    """Serve until the run ends, and compute gradients of the sessions' experience."""
     with suppress(StoppedError):
         session = GradientSession(process, stack, pool)
         server = _listen(process, stack, pool, options, session.status)

@@ -87,7 +87,7 @@ class LeagueExchange:
             return None
 
     def report(self, games: Iterable[Games]) -> None:
-        """Tell the learner of games; raises `RedisError`."""
+        """Report games to the learner; raises `RedisError`."""
         entry: Any = {"games": json.dumps([list(each) for each in games])}
         self._client.redis.xadd(self._games, entry, maxlen=_MAX_REPORTS, approximate=True)
 

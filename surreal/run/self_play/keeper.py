@@ -52,7 +52,7 @@ class LeagueKeeper:
         self._written = ""
 
     def begin(self) -> None:
-        """Take over what the folder has; files that belong to nothing are removed."""
+        """Load the versions in the folder, and remove unknown files."""
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / LEAGUE_NAME
         if path.exists():
@@ -67,7 +67,7 @@ class LeagueKeeper:
                 file.unlink()
 
     def step(self, model: Module, *, version: int, env_steps: int, updates: int) -> None:
-        """Keep the learner as it is now, if that is due, and see to the league now and then.
+        """Keep the current learner as a version, if that is due, and maintain the league now and then.
 
         Raises:
             DivergedError: its parameters are not finite.

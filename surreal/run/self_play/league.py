@@ -31,7 +31,7 @@ _SCALE = 400.0 / math.log(10.0)
 
 @dataclass(frozen=True)
 class PastVersion:
-    """A version of the policy, as it was.
+    """A former version of the policy.
 
     Attributes:
         version: version of its parameters, by which it is known.
@@ -72,7 +72,7 @@ class League:
         return self.versions[-1] if self.versions else None
 
     def add(self, version: int, *, env_steps: int, updates: int) -> list[int]:
-        """Keep the learner as it is now, with its rating; returns the versions that are let go for it.
+        """Keep the current learner as a version with its rating, and return the versions that are dropped for it.
 
         The oldest and the newest always stay. The one whose neighbors are nearest to each other in
         env steps is dropped, so that the rest are spread evenly over the run.

@@ -71,7 +71,7 @@ class PastSelves:
         self._duration = MeanDuration("self_play/opponents_act_ms")
 
     def begin(self, game: int) -> PlayerRoles:
-        """Draw who plays the next game of this number."""
+        """Choose the opponent of the next game in this slot."""
         self._games.pop(game, None)
         us = int(self.rng.integers(2))
         ours = np.arange(2) == us
@@ -85,7 +85,7 @@ class PastSelves:
         return PlayerRoles(ours, ours)
 
     def end(self, game: int, returns: NDArray[np.float64]) -> None:
-        """Count a game: who got more has won it."""
+        """Count a game; the player with the higher return has won it."""
         played = self._games.pop(game, None)
         if played is None:
             return

@@ -137,7 +137,7 @@ class ActingSession:
         return {"run": self._process.client.run, "version": self._listener.version, "exploration": exploration}
 
     def _end_sender(self, sender: ExpSender, _: object, error: BaseException | None, __: object) -> None:
-        """Send what is left, unless this process has turned out not to belong to the run."""
+        """Send the remaining steps, unless this process does not belong to the run."""
         if isinstance(error, ContractError) or self._process.is_refused:
             sender.discard()
         else:
@@ -152,7 +152,7 @@ class ActingSession:
         return self._rate.metrics()
 
     def _waited_s(self) -> float:
-        """For credit or room, and for what was learned from a round: either way it is the learner that is slower."""
+        """Waits for credit or space, and for parameters after a round; in each case, the learner is slower."""
         of_rounds = self._rounds.waited_s if self._rounds is not None else 0.0
         return of_rounds + (self.sender.metrics()["sender/wait_s_total"] if self.sender is not None else 0.0)
 

@@ -1,4 +1,4 @@
-"""Checkpoints and priorities of a learner: when they are saved, and what it starts from."""
+"""Checkpoints and priorities of a learner: when they are saved, and how its state is restored."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class PrioritiesSaver:
         self._due_s = time.monotonic() + _INTERVAL_S
 
     def load(self) -> None:
-        """Begin with what was saved, if there is anything that can be read."""
+        """Restore the saved state, if there is a readable one."""
         if self._replay is None or not self._path.exists():
             return
         try:
@@ -120,7 +120,7 @@ class Checkpointing:
         return found.path
 
     def begin(self) -> None:
-        """Count from here: what the learner begins with needs no checkpoint."""
+        """Count from here, because the initial state needs no checkpoint."""
         self._last_updates = self.learner.updates
 
     def save(self) -> None:
@@ -153,7 +153,7 @@ class Checkpointing:
             self._last_s = self.clock()
 
     def finish(self) -> None:
-        """Keep what was learned last."""
+        """Save the newest state."""
         if self.learner.updates > self._last_updates:
             self.save()
 
@@ -166,7 +166,7 @@ class Checkpointing:
         return self.store.metrics()
 
     def _take_over_counts(self, found: Checkpoint) -> None:
-        """Continue the counts of versions, env steps and samples; what no run can have counted is reported and left."""
+        """Continue the counts of versions, env steps and samples; impossible counts are reported and ignored."""
         try:
             self.broadcaster.propose(checked_count(found.metadata["version"]))
         except (KeyError, ValueError) as error:

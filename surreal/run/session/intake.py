@@ -110,7 +110,7 @@ class ExperienceWaits:
         self._meter: RateMeter | None = None
 
     def take(self, dequeue: Callable[[float], T | None], timeout_s: float) -> T | None:
-        """Take what comes next; None if nothing came in time."""
+        """Take the next batch; None if there is none in time."""
         is_starved, began_s = self._is_starved(), self._clock()
         taken = dequeue(timeout_s)
         if self._meter is None:

@@ -100,7 +100,7 @@ class LearnerSession:
     # -- what other sessions replace ---------------------------------------------------------------------------------
 
     def make(self, model: Module, stack: ExitStack) -> tuple[Learner, BatchSource, BatchIntake]:
-        """Make what improves the model, what its updates come from, and what hands them out."""
+        """Make the learner, the source of its batches, and the broadcaster of its parameters."""
         seed = int(self.process.rng().integers(2**31))
         replay: Replay[Any] = build_replay(self.config, self.process.replay, seed=seed)
         self._group = join_ranks(self.process, stack)
@@ -121,7 +121,7 @@ class LearnerSession:
             )
 
     def is_done(self) -> bool:
-        """Whether no further batch is to be taken."""
+        """Whether learning ends before the next batch."""
         return self.process.should_stop() or self._is_done
 
     def update(self, i: int, batch: Any) -> bool:
@@ -219,7 +219,7 @@ class LearnerSession:
             self.broadcaster.maintain()
 
     def end(self) -> None:
-        """Hand out and keep what was learned last."""
+        """Publish and save the newest parameters."""
         self.source.stop()
         try:
             self.checkpoints.finish()
@@ -248,7 +248,7 @@ class LearnerSession:
             self._request_stop(f"learner failed: {error}")
 
     def _check(self) -> None:
-        """Check what is not worth checking after each update."""
+        """Make the checks that are too expensive for each update."""
         if self._collector is not None and (error := self._collector.disk_error) is not None:
             raise FolderError(f"{self.process.run_dir} cannot be written: {error}")
         if self.process.checkpoint_request.take():

@@ -84,7 +84,7 @@ def offline_overrides(config: Config, manifest: Manifest) -> list[str]:
 
 
 def fill_replay(process: RoleProcess, path: Path) -> None:
-    """Bring an archive into the run's stream: all of it, or what an earlier attempt left out.
+    """Import an archive into the run's stream: all of it, or the rest after an interrupted import.
 
     Raises:
         CodecError, ContractError: the archive is not whole, or not of the run's environment.
@@ -122,7 +122,7 @@ def run_offline_learner(arguments: RoleArguments, run: Callable[[RoleArguments],
 
 
 def _refuse_asked_for(config: Config) -> None:
-    """Refuse what was asked for on the command line and would do nothing."""
+    """Refuse command-line settings that would have no effect."""
     for key, value in _WITHOUT_AGENTS.items():
         given = value_of(config, key)[0]
         is_counted_with = key in _OF_THE_END and not _has_end(config)

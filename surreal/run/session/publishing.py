@@ -54,7 +54,7 @@ class Publishing:
         return bool(self.client.redis.hexists(keys.params, "version"))
 
     def take_over(self, *, has_checkpoint: bool = False) -> bool:
-        """Continue from what was broadcast last, where that is better than what the learner has; returns whether.
+        """Continue from the last broadcast if it is newer than the learner's state; return whether it is.
 
         Without a checkpoint, it is better than nothing. With one, it is newer, and holds what was learned since from
         experience that a consuming stream has let go; so the checkpoint gives the optimizer's state alone.
@@ -104,7 +104,7 @@ class Publishing:
             self._publish_if_due(1)
 
     def finish(self, *, is_connected: bool) -> None:
-        """Publish what was learned last, unless Redis is known to be away: it is in the checkpoint, too."""
+        """Publish the newest parameters, unless Redis is known to be away; the checkpoint has them as well."""
         if self.learner.updates > self._last_updates and is_connected:
             try:
                 self.publish()
@@ -117,7 +117,7 @@ class Publishing:
         return {"learner/policy_lag_versions": self.broadcaster.version - newest} if newest >= 0 else {}
 
     def _load_last(self) -> bool:
-        """Load what was broadcast last; returns whether there was anything of use."""
+        """Load the last broadcast, and return whether there was a usable one."""
         try:
             return self.broadcaster.restore()
         except (CodecError, ContractError) as error:

@@ -44,7 +44,7 @@ def claim_scores(folder: Path) -> FileLock:
 
 
 class ScoreSender:
-    """Sends the rounds of an evaluation; what Redis does not take goes with the next one.
+    """Sends the rounds of an evaluation; those that Redis does not accept are sent with the next one.
 
     Args:
         is_elsewhere: whether the learner's folder is another one, which gets the episodes, and the best policy.
@@ -67,7 +67,7 @@ class ScoreSender:
         self.send_waiting()
 
     def send_waiting(self) -> None:
-        """Send what was not taken before; never raises because Redis is away."""
+        """Send the unsent rounds; does not raise if Redis is away."""
         try:
             while self._waiting:
                 # Sent again after a lost answer, it is known by its time.
@@ -98,7 +98,7 @@ class ScoreCollector:
         self._cursor = b"0-0"
 
     def step(self) -> None:
-        """Bring what has come; Redis may be away, and the disk full: then it is tried again."""
+        """Write received rounds; try again later if Redis is away or the disk is full."""
         try:
             entries = self._read()
             if entries:
@@ -155,7 +155,7 @@ class ScoreCollector:
 
 
 def _checked(text: bytes) -> list[dict[str, Any]]:
-    """The lines of a round; none if they are not what an evaluation sends."""
+    """The lines of a round; none if they are not valid."""
     if len(text) > _MAX_ROUND_BYTES:
         return []
     lines = [_object(line) for line in text.splitlines()]

@@ -134,7 +134,7 @@ def _set_spaces(draft: Draft) -> None:
 
 
 def _implied_in_2017(algorithm: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what an algorithm of 2017 fixed and its section `given` does not have: networks, filter, learning rate."""
+    """Return settings that a 2017 algorithm fixed in code and `given` lacks: networks, filter, learning rate."""
     implied: dict[str, Any] = {}
     if algorithm == "da3c_cont":
         implied = {

@@ -142,7 +142,7 @@ class Full(Disturbance):
 
 @dataclass
 class Cut(Disturbance):
-    """Breaks all connections of the run several times a second, also those that were made again.
+    """Breaks all connections of the run several times a second, including new ones.
 
     A call that Redis has executed may lose its answer, so its caller repeats it. Nothing must be undone.
     """

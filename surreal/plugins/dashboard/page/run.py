@@ -46,7 +46,7 @@ def overview(listed: ListedRun, live: Live | str, history: History, settings: Ma
 
 
 def processes(live: Live | str) -> Shown:
-    """Show a run's processes, and what each waits for."""
+    """Show a run's processes, with the reason of each wait."""
     if not isinstance(live, Live):
         return _card_of("Processes", note("No process of this run can be seen: it is over, or elsewhere."))
     snapshot = live.view

@@ -97,7 +97,7 @@ def look_at(client: RedisClient, config: Config, *, window_s: float = WINDOW_S) 
 
 
 def read_records(client: RedisClient, window_s: float) -> Iterator[Record]:
-    """Read what the processes of a run have sent in the window, one record for each."""
+    """Read the metrics that a run's processes have sent in the window, one record per process."""
     now_s = client.server_time_s()
     entries: dict[str, list[Any]] = {}
     newest, left = "+", _MOST_ENTRIES

@@ -63,7 +63,7 @@ def memory(client: RedisClient, replay_bytes: int | None) -> Iterator[Finding]:
 
 
 def persistence(client: RedisClient) -> Iterator[Finding]:
-    """Check what survives a restart of the server, and what that costs."""
+    """Check which data survives a restart of the server, and the cost of it."""
     info = _info(client, "persistence")
     is_kept = bool(info.get("aof_enabled"))
     settings = _settings(client, "save", "appendfsync", "stop-writes-on-bgsave-error")

@@ -53,7 +53,7 @@ class BaseConnection(asyncio.BufferedProtocol, ABC):
 
     @abstractmethod
     def accept(self, data: bytes) -> None:
-        """Keep what came in, until it is worked off."""
+        """Queue received bytes until they are processed."""
 
     @abstractmethod
     def has_work(self) -> bool:
@@ -69,7 +69,7 @@ class BaseConnection(asyncio.BufferedProtocol, ABC):
     # -- turns ---------------------------------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
-        """Take what came in, and do what it asks for."""
+        """Process received bytes and the requests in them."""
         if self._is_closing:
             return
         started_s = self.hub.turns.clock()
@@ -174,7 +174,7 @@ class BaseConnection(asyncio.BufferedProtocol, ABC):
         self.attend()
 
     def adjust_reading(self) -> None:
-        """Read as long as the peer reads too, has had no more than its share, and does not run too far ahead."""
+        """Read while the peer reads as well, has not exceeded its share, and is not too far ahead."""
         should_read = not self._is_write_blocked and not self._is_queued and self.backlog_size() < MAX_BACKLOG
         if should_read != self._is_reading and not self._has_eof and not self.transport.is_closing():
             self._is_reading = should_read

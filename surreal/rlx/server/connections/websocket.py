@@ -158,7 +158,7 @@ class WebSocketConnection(BaseConnection):
         return False
 
     def _flush(self) -> None:
-        """Send what the protocol wants sent; an empty piece means the end."""
+        """Send the protocol's pending output; an empty piece means the end."""
         pieces = self._protocol.data_to_send()
         if any(pieces):
             self.transport.write(b"".join(pieces))

@@ -53,7 +53,7 @@ class RankProcesses:
             )
 
     def first_ended(self, timeout_s: float = 0.0) -> tuple[int, int] | None:
-        """Find a rank that has ended, waiting for one; gives it and its exit code, -N if signal N ended it."""
+        """Wait for a rank to end; return it with its exit code, -N if signal N ended it."""
         deadline_s = time.monotonic() + timeout_s
         while True:
             for rank, process in self._processes.items():
@@ -144,7 +144,7 @@ class RankGroup:
 
     @contextmanager
     def explaining(self) -> Iterator[None]:
-        """Tell the others why this rank fails, and have it fail for the reason of the one that failed first."""
+        """Report this rank's failure to the others, and raise the error of the rank that failed first."""
         try:
             yield
         except RankError as error:

@@ -106,7 +106,7 @@ def lead(process: RoleProcess, make: Callable[[ExitStack, Collector], LeadSessio
 
 
 def work(session: LeadSession) -> None:
-    """Improve the parameters until the run ends, and keep what was learned.
+    """Improve the parameters until the run ends, and save them.
 
     Raises:
         DivergedError, FolderError: what ended it; the run was told.
@@ -176,7 +176,7 @@ class OwnEnd:
 
 
 def follow_first_rank(process: RoleProcess) -> None:
-    """Learn with the other ranks until they are to end; rank 0 publishes, and writes what is kept."""
+    """Learn with the other ranks until the end; rank 0 publishes, and writes checkpoints."""
     with ExitStack() as stack:
         keep_torch_out_of_tmp(process.run_dir, stack)
         group = join_ranks(process, stack)

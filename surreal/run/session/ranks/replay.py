@@ -1,4 +1,4 @@
-"""`RankReplay`: a rank's replay, which hands out a batch when all ranks have one.
+"""`RankReplay`: a rank's replay, which returns a batch when all ranks have one.
 
 Before each update the ranks tell each other in one short exchange what they must agree on: whether all have a batch,
 and, by the word of rank 0, the env steps of the run, the newest version, whether its state is to be taken over, and
@@ -124,7 +124,7 @@ class RankReplay:
         self._failure = error
 
     def end(self) -> None:
-        """Tell the other ranks, which are between two updates as this one is, that they are to end; for rank 0."""
+        """Tell the other ranks, which are between two updates as well, to end; for rank 0."""
         if self._is_over or self.ranks.is_broken:
             return
         self._is_over = True

@@ -144,7 +144,7 @@ def describe_numbers(view: RunView, elapsed_s: float, *, is_over: bool = False) 
 
 
 def describe_troubles(view: RunView, *, without: str = "") -> list[tuple[str, str]]:
-    """List what hangs and what is waited for, except `without`: ("waiting", "agent-0, agent-1: waiting for credit")."""
+    """List hanging loops and waits, except `without`: ("waiting", "agent-0, agent-1: waiting for credit")."""
     said: dict[tuple[str, str], list[str]] = {}
     for beat in view.alive:
         if beat.hangs_in:

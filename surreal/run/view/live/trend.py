@@ -157,7 +157,7 @@ class Bound(NamedTuple):
 
 
 def nearest_bound(limits: RunLimits, view: RunView, trend: Trend, elapsed_s: float) -> Bound | None:
-    """Find the limit that ends the run first; among limits without a known time, the one that is done most.
+    """Find the limit that ends the run first; without known times, the one with the largest completed share.
 
     The goal counts only in a run without limits, so that the displayed limit does not change with the curve.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from surreal.base.errors import SurrealError
 from surreal.plugins.recorded.listing import list_runs
-from surreal.plugins.sweep.trials import TrialFile
+from surreal.plugins.sweep.folder import TrialFile
 from surreal.run.process.finding import find_run
 from surreal.run.view.reader import run_status
 

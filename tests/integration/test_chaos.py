@@ -24,14 +24,13 @@ from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.distributed.experience.stream import Stream
 from surreal.distributed.telemetry.telemetry import Telemetry
-from surreal.plugins.chaos.audit import Audit
+from surreal.plugins.chaos.audit import Audit, ProcessBook, judge_blocks, judge_keys
 from surreal.plugins.chaos.command import only_possible
 from surreal.plugins.chaos.disturbances.processes import Guard, Kill, Kind, NotDoneError, Pause, find_process
 from surreal.plugins.chaos.disturbances.servers import Cut, Flush, Full
-from surreal.plugins.chaos.leftovers import ProcessBook, judge_blocks, judge_keys
 from surreal.plugins.chaos.observing import Life
 from surreal.plugins.chaos.plan import ChaosOptions
-from surreal.plugins.chaos.subjects.subject import Keeps, Server, Subject
+from surreal.plugins.chaos.subject import Keeps, Server, Subject
 from surreal.run.launch.servers import RunServers
 
 ROOT = Path(__file__).parents[2]

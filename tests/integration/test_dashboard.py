@@ -14,7 +14,7 @@ from surreal.base.errors import SurrealError
 from surreal.config import load_config
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.telemetry.heartbeats import Heartbeat
-from surreal.plugins.dashboard.serving import Addresses, serve
+from surreal.plugins.dashboard.serving import serve
 from surreal.plugins.dashboard.sources.live import LiveRun
 from surreal.run.process import registry
 from surreal.run.process.registry import Registrant
@@ -58,11 +58,11 @@ def folder(tmp_path: Path, run: RedisClient) -> Iterator[Path]:
 
 
 @pytest.fixture
-def addresses(folder: Path) -> Iterator[Addresses]:
-    ready, stop, found = threading.Event(), threading.Event(), list[Addresses]()
+def page_and_token(folder: Path) -> Iterator[tuple[str, str]]:
+    ready, stop, found = threading.Event(), threading.Event(), list[tuple[str, str]]()
 
-    def on_ready(addresses: Addresses) -> None:
-        found.append(addresses)
+    def on_ready(page: str, token: str) -> None:
+        found.append((page, token))
         ready.set()
 
     options: Any = {"redis": None, "host": "127.0.0.1", "port": 0, "token_file": None}
@@ -97,11 +97,12 @@ def test_a_server_that_is_away_is_said(tmp_path: Path) -> None:
 
 
 def test_the_page_shows_curves_settings_and_processes_and_stops_a_run(
-    addresses: Addresses, run: RedisClient, require_tool: Callable[..., str], tmp_path: Path
+    page_and_token: tuple[str, str], run: RedisClient, require_tool: Callable[..., str], tmp_path: Path
 ) -> None:
+    page, token = page_and_token
     program = require_tool("chromium", "chromium-browser", "google-chrome")
     with Browser(program, tmp_path / "profile") as browser:
-        browser.open(addresses.page)
+        browser.open(page)
         # A curve of each of the two configurations.
         browser.wait("document.querySelectorAll('.chart')[0]?.querySelectorAll('path.js-line').length === 2")
         shown = browser.evaluate("[...document.querySelectorAll('.chart h3')].map((title) => title.textContent)")
@@ -128,16 +129,15 @@ def test_the_page_shows_curves_settings_and_processes_and_stops_a_run(
 
         # Stopping asks first, and is refused without the token and with another one.
         browser.wait("!document.getElementById('stop-area').hidden")
-        for token, answer in ((None, "needs the token"), ("another", "needs the token")):
-            assert answer in stop(browser, token)
+        for wrong, answer in ((None, "needs the token"), ("another", "needs the token")):
+            assert answer in stop(browser, wrong)
             assert registry.stop_reason(run) == ""
-        token = addresses.with_token.partition("token=")[2]
         assert "was asked to stop" in stop(browser, token)
         assert registry.stop_reason(run) == "surreal dashboard"
         browser.wait("document.getElementById('run-facts').textContent.includes('surreal dashboard')")
 
         # Opened with the token, it needs to be asked for no more.
-        browser.open(addresses.with_token)
+        browser.open(f"{page}?token={token}")
         browser.wait("document.getElementById('token')")
         assert browser.evaluate("[location.search, document.getElementById('token').closest('[hidden]') !== null]") == [
             "",

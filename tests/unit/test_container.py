@@ -15,8 +15,8 @@ import yaml
 
 from surreal import __version__
 from surreal.config import load_config
+from surreal.plugins.clusters.kubernetes.manifest import read_base
 from surreal.plugins.clusters.kubernetes.redis import REDIS_USERS
-from surreal.plugins.clusters.kubernetes.source import read_base
 from surreal.run.process.arguments import parse
 from surreal.run.process.roles import ROLES
 from tests.dockerfile import Instruction, is_ignored, read_dockerfile

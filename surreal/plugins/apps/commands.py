@@ -14,10 +14,7 @@ if TYPE_CHECKING:
     from surreal.plugins.apps.creating import Change
 
 config_app = typer.Typer(
-    name="config",
-    help="An app's settings: list, explain, show, set and import them.",
-    invoke_without_command=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    name="config", help="An app's settings: list, explain, show, set and import them.", invoke_without_command=True
 )
 
 ConfigFile = Annotated[Path, typer.Option("--config", "-c", metavar="FILE", help="The app's settings.")]
@@ -59,23 +56,20 @@ def generate(
     config: ConfigFile = _APP,
 ) -> None:
     """Change an app's environment, or copy its algorithm's files to edit; replaced files are kept."""
-    from surreal.plugins.apps.creating import switch_algorithm, switch_environment
+    from surreal.plugins.apps.creating import switch_algorithm
     from surreal.plugins.apps.local_copy import copy_algorithm
 
     if algorithm is None and environment is None:
         raise ConfigError("name what to generate: -a ALGORITHM, -e ENVIRONMENT, or both")
     _import_from(config)
     if environment is not None:
-        change = switch_environment(config, environment, has_files=True)
-        typer.echo(f"the environment is {_described(change)}")
-        _say_needs(change)
-        _say_kept(change.kept)
+        _switch_environment(config, environment, has_files=True)
     if algorithm is not None:
         change = switch_algorithm(config, algorithm, keeps_settings=True)
         _say_warning(change)
         copied, kept = copy_algorithm(config, is_kept=bool(change.kept))
-        for file in copied:
-            typer.echo(f"{file.path}   copy of {file.module}")
+        for path, module in copied.items():
+            typer.echo(f"{path}   copy of {module}")
         typer.echo(f"{config} uses them; {config.parent / 'algorithm' / 'README.md'} explains when each is called")
         _say_kept([*change.kept, *kept])
 
@@ -103,15 +97,11 @@ def config(
     if algorithm is None and environment is None and local_algorithm is None:
         _list(config)
         return
-    from surreal.plugins.apps.creating import switch_algorithm, switch_environment, switch_local
+    from surreal.plugins.apps.creating import switch_algorithm, switch_local
 
     _import_from(config)
     if environment is not None:
-        change = switch_environment(config, environment, has_files=False)
-        typer.echo(f"the environment is {_described(change)}")
-        typer.echo("the program in environment/ is unchanged; `surreal generate -e` also replaces it")
-        _say_needs(change)
-        _say_kept(change.kept)
+        _switch_environment(config, environment, has_files=False)
     if algorithm is not None:
         change = switch_algorithm(config, algorithm)
         typer.echo(f"the algorithm's settings are {change.configuration.name}" if change.configuration else "")
@@ -144,8 +134,7 @@ def explain(
 def set_(
     context: typer.Context,
     settings: Annotated[
-        list[str],
-        typer.Argument(metavar="KEY VALUE ...", help="Settings and YAML values, such as learner.gamma 0.5."),
+        list[str], typer.Argument(metavar="KEY VALUE ...", help="Settings and YAML values, such as learner.gamma 0.5.")
     ],
     config: _OwnFile = None,
 ) -> None:
@@ -227,6 +216,17 @@ def _list(config: Path) -> None:
     for each in configurations():
         mark = "*" if each.family in fitting and each.algorithm else " "
         typer.echo(f"{mark} {each.name:28} {each.title()}")
+
+
+def _switch_environment(config: Path, environment: str, *, has_files: bool) -> None:
+    from surreal.plugins.apps.creating import switch_environment
+
+    change = switch_environment(config, environment, has_files=has_files)
+    typer.echo(f"the environment is {_described(change)}")
+    if not has_files:
+        typer.echo("the program in environment/ is unchanged; `surreal generate -e` also replaces it")
+    _say_needs(change)
+    _say_kept(change.kept)
 
 
 #: Summary of an app: the keys of its parts.

@@ -44,11 +44,7 @@ ALGORITHMS: dict[str, Algorithm] = {
 
 
 def find_algorithm(name: str) -> str:
-    """Return an algorithm's key in ALGORITHMS.
-
-    Raises:
-        ConfigError: the name is unknown; the message has the nearest one.
-    """
+    """Return an algorithm's key in ALGORITHMS."""
     wanted = name.lower().replace("_", "-")
     for own, algorithm in ALGORITHMS.items():
         if wanted in (own, *algorithm.others):
@@ -180,11 +176,7 @@ def families(template: Template, env_id: str) -> list[str]:
 
 
 def choose(algorithm: str, among: Sequence[str]) -> Configuration:
-    """Choose the settings of an algorithm from families of settings, the best first.
-
-    Raises:
-        ConfigError: none of the families has settings of this algorithm.
-    """
+    """Choose the settings of an algorithm from families of settings, the best first."""
     known = {each.name: each for each in configurations()}
     for family in among:
         if f"{family}-{algorithm}" in known:
@@ -201,11 +193,7 @@ def choose(algorithm: str, among: Sequence[str]) -> Configuration:
 
 
 def _by_spaces(env_id: str) -> Iterator[str]:
-    """Yield families by an environment's spaces, or by its package if it cannot be made here.
-
-    Raises:
-        EnvError: there is no such environment.
-    """
+    """Yield families by an environment's spaces, or by its package if it cannot be made here."""
     from surreal.envs import check_env_id, make_env  # imports gymnasium
     from surreal.envs.ids import extra_of
 

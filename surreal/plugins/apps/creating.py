@@ -73,11 +73,7 @@ def new_app(folder: Path, environment: str, algorithm: str | None) -> Change:
 
 
 def _choose_variant(template: Template, algorithm: str) -> tuple[Template, Configuration]:
-    """Choose an environment of the template that suits the algorithm, and the algorithm's settings.
-
-    Raises:
-        ConfigError: no environment suits it; the message is about the template's first one.
-    """
+    """Choose an environment of the template that suits the algorithm, and the algorithm's settings."""
     problem: ConfigError | None = None
     for variant in template.variants():
         try:
@@ -142,11 +138,7 @@ def _algorithm_of(document: Mapping[str, Any]) -> str | None:
 
 
 def switch_local(config: Path, *, to_local: bool) -> Change:
-    """Make an app.yaml use the files in its folder `algorithm`, or the package's.
-
-    Raises:
-        ConfigError: a class is missing.
-    """
+    """Make an app.yaml use the files in its folder `algorithm`, or the package's."""
     document = read_document(config)
     use_local(document, config.parent, is_local=to_local)
     return _saved(config, document)

@@ -25,11 +25,7 @@ _KEY = re.compile(r"([A-Za-z_][\w-]*)\s*:")
 
 
 def read_document(path: Path) -> CommentedMap:
-    """Read a file.
-
-    Raises:
-        ConfigError: it is missing, or not YAML, or not a mapping of sections.
-    """
+    """Read a file."""
     try:
         return parse_document(path.read_text(encoding="utf-8"), path.name)
     except FileNotFoundError as error:
@@ -39,11 +35,7 @@ def read_document(path: Path) -> CommentedMap:
 
 
 def parse_document(text: str, label: str) -> CommentedMap:
-    """Read a text; `label` is its name in messages.
-
-    Raises:
-        ConfigError: it is not YAML, or not a mapping of sections.
-    """
+    """Read a text; `label` is its name in messages."""
     parse(text, label)  # its errors name the line, and it is as strict as a run
     try:
         found = _yaml().load(text)
@@ -74,11 +66,7 @@ def save_text(path: Path, text: str, *, is_kept: bool = False) -> Path | None:
 
 
 def check_text(path: Path, text: str) -> None:
-    """Check a configuration before it is written to a file.
-
-    Raises:
-        ConfigError: a setting is wrong.
-    """
+    """Check a configuration before it is written to a file."""
     trial = path.with_name(f".{path.stem}.trial.yaml")
     try:
         trial.write_text(text, encoding="utf-8")
@@ -115,9 +103,6 @@ def set_value(document: CommentedMap, key: str, value: Any) -> None:
     """Set the value at a dotted key, and make missing sections.
 
     Lines below a section, such as an empty line, stay below its last setting.
-
-    Raises:
-        ConfigError: a part of the key is a value, which has no keys.
     """
     *sections, last = key.split(".")
     target = document

@@ -112,11 +112,7 @@ def templates() -> list[Template]:
 
 
 def find_template(name: str) -> Template:
-    """Find a template by its name, an alias or its pattern.
-
-    Raises:
-        ConfigError: no template has this name; the message has the nearest one.
-    """
+    """Find a template by its name, an alias or its pattern."""
     known = templates()
     wanted = name.lower().replace("_", "-")
     for template in known:

@@ -19,11 +19,7 @@ from surreal.plugins.apps.document import get_value
 
 
 def model_table(source: str) -> Table:
-    """Build the model of a preset or file for its environment, and list its layers.
-
-    Raises:
-        ConfigError, EnvError: model or environment cannot be made.
-    """
+    """Build the model of a preset or file for its environment, and list its layers."""
     from surreal.model import LazyModel
     from surreal.run.build.acting import build_model
     from surreal.run.build.environments import build_spaces
@@ -82,9 +78,6 @@ def explain(key: str, document: Mapping[str, Any]) -> Explanation:
     Args:
         key: dotted, such as `learner.gamma`; an option of a class is `learner.args.NAME` or `learner.NAME`.
         document: document of the app, with its classes and the current values; may be empty.
-
-    Raises:
-        ConfigError: there is no such setting; the message has the nearest one.
     """
     key = key.replace("-", "_")
     section, _, name = key.partition(".")

@@ -11,9 +11,9 @@ import importlib
 import inspect
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from ruamel.yaml.comments import CommentedMap
 
@@ -31,20 +31,10 @@ _LOSSES = re.compile(r"surreal\.learner\.(?:\w+\.)?\w*losses")
 _CLASSES = ("surreal.agent", "surreal.learner", "surreal.model")
 
 
-class Copied(NamedTuple):
-    """A copied file of an algorithm."""
-
-    path: Path  #: path of the copy
-    module: str  #: module that was copied
-
-
-def copy_algorithm(config: Path, *, is_kept: bool = False) -> tuple[list[Copied], list[Path]]:
+def copy_algorithm(config: Path, *, is_kept: bool = False) -> tuple[dict[Path, str], list[Path]]:
     """Copy the files of an app's algorithm into its folder, and make app.yaml use them.
 
-    Returns the copies, and the paths of earlier files; with `is_kept`, the earlier app.yaml is already one of them.
-
-    Raises:
-        ConfigError: a class of app.yaml is not from this package.
+    Returns the copies with the modules that were copied, and the paths of earlier files.
     """
     document = read_document(config)
     use_local(document, config.parent, is_local=False, only_if_there=True)
@@ -57,7 +47,12 @@ def copy_algorithm(config: Path, *, is_kept: bool = False) -> tuple[list[Copied]
     folder = config.parent / FOLDER
     kept = [back_up(folder)]
     folder.mkdir(parents=True, exist_ok=True)
-    copied = [_copy(folder, module, name, modules) for module, name in modules.items()]
+    copied: dict[Path, str] = {}
+    for module, name in modules.items():
+        source = _redirected(inspect.getsource(importlib.import_module(module)), modules)
+        head = f"# Copied from {module} of Surreal {__version__}; edit it freely.\n"
+        (folder / f"{name}.py").write_text(head + source, encoding="utf-8")
+        copied[folder / f"{name}.py"] = module
     (folder / "__init__.py").write_text(f'"""The algorithm of this app, copied from Surreal {__version__}."""\n')
     (folder / "README.md").write_text(_readme(document, copied), encoding="utf-8")
     use_local(document, config.parent, is_local=True)
@@ -69,9 +64,6 @@ def use_local(document: CommentedMap, folder: Path, *, is_local: bool, only_if_t
     """Make an app.yaml use the copies in the app's folder, or the package's classes.
 
     With `only_if_there`, a class that cannot be switched stays unchanged.
-
-    Raises:
-        ConfigError: there is no copy of a class, or the package has no class of this name.
     """
     for part in _PARTS:
         path = str(get_value(document, f"{part}.class") or "")
@@ -120,14 +112,6 @@ def _imported(module: str) -> Iterator[str]:
             yield node.module
 
 
-def _copy(folder: Path, module: str, name: str, modules: dict[str, str]) -> Copied:
-    source = _redirected(inspect.getsource(importlib.import_module(module)), modules)
-    path = folder / f"{name}.py"
-    head = f"# Copied from {module} of Surreal {__version__}; edit it freely.\n"
-    path.write_text(head + source, encoding="utf-8")
-    return Copied(path, module)
-
-
 def _redirected(source: str, modules: dict[str, str]) -> str:
     """Make a module import from the copies, also where it uses a package's public name."""
     lines = source.splitlines(keepends=True)
@@ -154,9 +138,9 @@ def _source_of(module: str, name: str, modules: dict[str, str]) -> str:
     return f"{FOLDER}.{modules[defining]}" if defining in modules else module
 
 
-def _readme(document: CommentedMap, copied: list[Copied]) -> str:
+def _readme(document: CommentedMap, copied: Mapping[Path, str]) -> str:
     values: dict[str, Any] = {part: str(get_value(document, f"{part}.class")).rpartition(".")[2] for part in _PARTS}
-    values["files"] = "\n".join(f"| `{each.path.name}` | `{each.module}` |" for each in copied)
+    values["files"] = "\n".join(f"| `{path.name}` | `{module}` |" for path, module in copied.items())
     text = (TEMPLATES / "common" / "algorithm.md").read_text(encoding="utf-8")
     for name, value in values.items():
         text = text.replace("{{" + name + "}}", value)

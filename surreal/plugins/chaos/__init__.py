@@ -2,13 +2,13 @@
 
 command.py      the whole test of a run, up to the report
 campaign.py     disturbs by a plan, watches, heals
-choosing.py     targets of planned disturbances
-plan.py         options, and times and kinds of disturbances, drawn from a seed
-audit.py        reads the run, and checks the invariants
-observing.py    snapshots of a run, read from Redis without its processes
-leftovers.py    processes and keys that must be gone
-report.py       the disturbances, and the invariants that held
-invariants/     the invariants, pure functions of snapshots
+plan.py         options, times, kinds and targets of disturbances, drawn from a seed
 disturbances/   ways to disturb
-subjects/       runs that are started or joined
+subject.py      the run, and joining one in progress
+starting.py     starting one
+audit.py        reads the run, and checks the invariants, and what must be gone
+observing.py    snapshots of a run, read from Redis without its processes
+experience.py   one shard: nothing is lost or doubled, the count of env steps is exact
+verdicts.py     verdicts on versions that rise, and on evaluation and learning that continue
+report.py       the disturbances, and the invariants that held
 """

@@ -17,12 +17,10 @@ import numpy as np
 
 from surreal.base.errors import SurrealError
 from surreal.plugins.chaos.audit import Audit
-from surreal.plugins.chaos.choosing import Chooser
 from surreal.plugins.chaos.disturbances.processes import Disturbance, Guard, Kind, NotDoneError
-from surreal.plugins.chaos.invariants.recovery import Recovery
-from surreal.plugins.chaos.invariants.verdict import Complaints, Verdict
-from surreal.plugins.chaos.plan import ROLES, ChaosOptions, Plan, Planned
-from surreal.plugins.chaos.subjects.subject import Subject
+from surreal.plugins.chaos.plan import ROLES, ChaosOptions, Chooser, Plan, Planned
+from surreal.plugins.chaos.subject import Subject
+from surreal.plugins.chaos.verdicts import Complaints, Recovery, Verdict
 
 logger = logging.getLogger(__name__)
 
@@ -70,11 +68,7 @@ class Campaign:
         return self._clock() - self._began_s
 
     def wait_until_whole(self) -> None:
-        """Wait until every process of the run is alive, acts and learns.
-
-        Raises:
-            SurrealError: the run ends before that, or takes too long.
-        """
+        """Wait until every process of the run is alive, acts and learns."""
         config = self._subject.config
         wanted = {role.process_name(number) for role in ROLES for number in range(role.count(config))}
         deadline_s = self._clock() + _WHOLE_WITHIN_S

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,16 +15,14 @@ from redis.exceptions import RedisError
 
 from surreal.base.errors import ConfigError, SurrealError
 from surreal.config import preset_names
+from surreal.plugins.chaos.audit import judge_blocks, judge_keys
 from surreal.plugins.chaos.campaign import Campaign
 from surreal.plugins.chaos.disturbances.processes import Guard, Kind
-from surreal.plugins.chaos.invariants.scores import judge_scores
-from surreal.plugins.chaos.invariants.verdict import Verdict
-from surreal.plugins.chaos.leftovers import judge_blocks, judge_keys
 from surreal.plugins.chaos.plan import ChaosOptions
 from surreal.plugins.chaos.report import Report
-from surreal.plugins.chaos.subjects.joining import join
-from surreal.plugins.chaos.subjects.starting import StartedRun
-from surreal.plugins.chaos.subjects.subject import Keeps, Subject
+from surreal.plugins.chaos.starting import StartedRun
+from surreal.plugins.chaos.subject import Keeps, Subject, join
+from surreal.plugins.chaos.verdicts import Verdict, judge_scores
 from surreal.run.build.checkpoints import round_lines
 from surreal.run.process import registry
 from surreal.run.process.ending import ExitCode
@@ -93,8 +91,11 @@ def _disturb_joined(subject: Subject, call: Call, guard: Guard) -> Report:
     campaign = _campaign(subject, call, guard, lambda: registry.stop_reason(subject.client))
     campaign.wait_until_whole()
     scores = _disturb(campaign, subject, call)
-    alive = [life.pid for life in campaign.audit.standing.alive().values() if life.is_here]
-    left = campaign.audit.processes.judge(spared=_families(alive), within_s=_GONE_S)
+    spared = {life.pid for life in campaign.audit.standing.alive().values() if life.is_here}
+    for pid in tuple(spared):  # with all their descendants
+        with suppress(psutil.Error):
+            spared |= {child.pid for child in psutil.Process(pid).children(recursive=True)}
+    left = campaign.audit.processes.judge(spared=spared, within_s=_GONE_S)
     blocks = judge_blocks(subject.replay.streams())
     reason = registry.stop_reason(subject.client)
     ending = f"the run has ended meanwhile: {reason}" if reason else "the run continues"
@@ -102,11 +103,7 @@ def _disturb_joined(subject: Subject, call: Call, guard: Guard) -> Report:
 
 
 def only_possible(subject: Subject, options: ChaosOptions, say: Callable[[str], object]) -> ChaosOptions:
-    """Leave out kinds of disturbance that are impossible with a joined run.
-
-    Raises:
-        ConfigError: such a kind was requested by name, or no kind is left.
-    """
+    """Leave out kinds of disturbance that are impossible with a joined run."""
     kinds = []
     for kind in options.kinds:
         refusals = subject.refusals(kind)
@@ -178,15 +175,6 @@ def _end(run: StartedRun, campaign: Campaign, call: Call) -> Verdict:
         f"{result.get('restarts', 0)} restarts after {kills} kills"
     )
     return Verdict("the run ends in order", evidence, tuple(violations))
-
-
-def _families(pids: Iterable[int]) -> set[int]:
-    """Return processes with all their descendants."""
-    found = set(pids)
-    for pid in pids:
-        with suppress(psutil.Error):
-            found |= {child.pid for child in psutil.Process(pid).children(recursive=True)}
-    return found
 
 
 def _report(subject: Subject, call: Call, campaign: Campaign, verdicts: list[Verdict], ending: str) -> Report:

@@ -16,9 +16,8 @@ import numpy as np
 
 from surreal.base.errors import ConfigError, FolderError
 from surreal.base.system.files import write_whole
-from surreal.plugins.chaos.invariants.recovery import Downtime, Recovery
-from surreal.plugins.chaos.invariants.verdict import Verdict
 from surreal.plugins.chaos.plan import role_of
+from surreal.plugins.chaos.verdicts import Downtime, Recovery, Verdict
 from surreal.run.process.ending import ExitCode
 
 #: Formats of a report, by the ending of its name.
@@ -90,11 +89,7 @@ class Report:
         return "\n".join(lines) + "\n"
 
     def write(self, path: Path) -> None:
-        """Write it as Markdown or JSON, by the path's ending.
-
-        Raises:
-            FolderError: it cannot be written.
-        """
+        """Write it as Markdown or JSON, by the path's ending."""
         text = json.dumps(self.to_json(), indent=2) + "\n" if path.suffix == ".json" else self.to_markdown()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -119,11 +114,7 @@ class Report:
 
 
 def check_path(path: Path) -> None:
-    """Refuse a path whose ending is not that of a format.
-
-    Raises:
-        ConfigError: it has another ending.
-    """
+    """Refuse a path whose ending is not that of a format."""
     if path.suffix not in _SUFFIXES:
         raise ConfigError(f"--report is {path}; it must end with {' or '.join(_SUFFIXES)}", key="--report")
 
@@ -160,10 +151,7 @@ def _downtimes(recoveries: Sequence[Recovery]) -> list[str]:
         return []
     parts = [name.removesuffix("_s").replace("_", " ") for name in Downtime._fields]
     titles = ["killed", "how often", "the run", "the process", *parts]
-    lines = [
-        "",
-        "Seconds after a kill, median and 95th percentile: until the run recovered, until the process worked",
-    ]
+    lines = ["", "Seconds after a kill, median and 95th percentile: until the run recovered, until the process worked"]
     lines += ["again, and the parts of that time.", "", f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
     for role, found in sorted(by_role.items()):
         middles, highs = np.percentile(found, (50, 95), axis=0)

@@ -34,7 +34,7 @@ def dashboard(
     from rich.console import Console
 
     from surreal.cli.options import say
-    from surreal.plugins.dashboard.serving import Addresses, serve
+    from surreal.plugins.dashboard.serving import serve
     from surreal.run.process.arguments import REDIS_VARIABLE
     from surreal.run.process.finding import require_folder
     from surreal.run.process.run_folder import RUNS_FOLDER
@@ -42,12 +42,11 @@ def dashboard(
     shown = [folder if folder.is_dir() else require_folder(folder).path for folder in folders or ()]
     console = Console(soft_wrap=True)
 
-    def on_ready(addresses: Addresses) -> None:
-        say(console, f"dashboard at {addresses.page}; Ctrl-C ends it")
-        if token_file is None:
-            say(console, f"to stop runs from it, open {addresses.with_token}")
-        else:  # the output may be logged
-            say(console, f"to stop runs from it, open {addresses.page}?token=TOKEN with the token in {token_file}")
+    def on_ready(page: str, token: str) -> None:
+        say(console, f"dashboard at {page}; Ctrl-C ends it")
+        # The output may be logged, so it only has a token that is new each time.
+        shown = token if token_file is None else f"TOKEN with the token in {token_file}"
+        say(console, f"to stop runs from it, open {page}?token={shown}")
 
     serve(
         shown or [RUNS_FOLDER],

@@ -6,7 +6,6 @@ import socket
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from surreal.base.errors import ConfigError, SurrealError, describe_os_error
 from surreal.base.system.program import install_command
@@ -16,13 +15,6 @@ from surreal.run.process.interrupts import set_at_signals
 _IDLE_S = 60
 
 
-class Addresses(NamedTuple):
-    """Addresses of the page for the user."""
-
-    page: str  #: for looking
-    with_token: str  #: for stopping runs as well
-
-
 def serve(
     folders: Sequence[Path],
     *,
@@ -30,20 +22,14 @@ def serve(
     host: str,
     port: int,
     token_file: Path | None,
-    on_ready: Callable[[Addresses], None],
+    on_ready: Callable[[str, str], object],
     stop: threading.Event | None = None,
 ) -> None:
-    """Serve the runs of folders and of a Redis until a signal comes, or `stop` is set; port 0 is a free one.
-
-    Raises:
-        ConfigError: Dash is not installed, or a setting is wrong.
-        SurrealError: the address cannot be listened on.
-    """
+    """Serve the runs of folders and of a Redis until a signal comes, or `stop` is set; port 0 is a free one."""
     try:
         from werkzeug.serving import WSGIRequestHandler, make_server
 
-        from surreal.plugins.dashboard.app import make_app
-        from surreal.plugins.dashboard.guard import Guard, read_token
+        from surreal.plugins.dashboard.app import Guard, make_app, read_token
         from surreal.plugins.dashboard.sources.runs import Runs
     except ImportError as error:
         if (error.name or "").partition(".")[0] not in ("dash", "flask", "plotly", "werkzeug"):
@@ -73,7 +59,7 @@ def serve(
         thread.start()
         try:
             page = f"http://{f'[{host}]' if ':' in host else host}:{port}/"
-            on_ready(Addresses(page, f"{page}?token={token}"))
+            on_ready(page, token)
             stop.wait()
         finally:
             server.shutdown()

@@ -157,9 +157,7 @@ def _wire_settings(app: Dash, runs: Runs) -> None:
 
 def _wire_run(app: Dash, runs: Runs) -> None:
     @_callback(
-        app,
-        "run-facts-tree.data run-charts.children stop-area.hidden",
-        "tick.data run.value theme.data tab.value",
+        app, "run-facts-tree.data run-charts.children stop-area.hidden", "tick.data run.value theme.data tab.value"
     )
     def show_run(_: Any, key: str | None, theme: str, tab: str) -> Any:
         if tab != "run":

@@ -39,9 +39,6 @@ def check_alike(policy: Policy, module: PolicyModule, file: ExportedFile) -> int
     """Compare a file with its policy, and return the number of steps that were compared.
 
     The policy plays in its environment; where that exists only elsewhere, observations are drawn from its space.
-
-    Raises:
-        ExportError: they act differently.
     """
     fed, given, actions, state = list[Arrays](), list[Arrays](), list[Any](), None
     for step in _drawn(policy) if written_spaces(policy.config) else _played(policy, module.mask_width):

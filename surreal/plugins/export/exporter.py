@@ -1,4 +1,4 @@
-"""Exports a policy, after comparing the file with the policy: `surreal export`.
+"""Exports a policy as TorchScript or ONNX, after comparing the file with the policy: `surreal export`.
 
 The file carries one JSON text, its metadata:
 
@@ -14,10 +14,13 @@ config          the run's configuration, without addresses
 
 from __future__ import annotations
 
+import importlib.util
+import io
 import json
+import logging
 import os
 import tempfile
-from collections.abc import Callable
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,25 +28,20 @@ from typing import Any
 import numpy as np
 import torch
 from gymnasium import spaces
-from torch import Tensor
+from torch import Tensor, nn
 
 from surreal import __version__
-from surreal.agent.exported import FORMAT_VERSION, FORMATS, MASK, NEXT_STATE, STATE, ExportedFile
+from surreal.agent.exported import FORMAT_VERSION, FORMATS, MASK, METADATA, NEXT_STATE, STATE, ExportedFile
 from surreal.api import Policy, load
 from surreal.base import tree
 from surreal.base.errors import ConfigError, ExportError
 from surreal.base.specs import spaces_of
 from surreal.base.system.files import write_whole
+from surreal.base.system.program import install_command
 from surreal.plugins.export.checking import check_alike
-from surreal.plugins.export.formats import require_onnx, to_onnx, to_torchscript
 from surreal.plugins.export.module import PolicyModule
 from surreal.run.build.environments import wrapper_specs
 from surreal.run.process.registry import plain_config
-
-_WRITERS: dict[str, Callable[[PolicyModule, dict[str, Tensor], str], bytes]] = {
-    "torchscript": to_torchscript,
-    "onnx": to_onnx,
-}
 
 
 @dataclass(frozen=True)
@@ -58,11 +56,7 @@ class Exported:
 
 
 def export_policy(
-    source: str | os.PathLike[str],
-    path: Path | None = None,
-    *,
-    file_format: str | None = None,
-    trust: bool = False,
+    source: str | os.PathLike[str], path: Path | None = None, *, file_format: str | None = None, trust: bool = False
 ) -> Exported:
     """Export a policy with its filters and its mapping to the environment's actions.
 
@@ -92,7 +86,8 @@ def export_policy(
     target = path or folder / Path(place.rpartition("/")[2]).with_suffix(ending)
     module = PolicyModule(policy.agent, policy.obs_spec, policy.action_space).cpu().eval().requires_grad_(False)
     metadata = describe_export(policy, module, chosen)
-    data = _WRITERS[chosen](module, module.example(), json.dumps(metadata))
+    write = to_onnx if chosen == "onnx" else to_torchscript
+    data = write(module, module.example(), json.dumps(metadata))
     with tempfile.TemporaryDirectory() as temporary:
         trial = Path(temporary) / f"policy{ending}"
         trial.write_bytes(data)
@@ -103,8 +98,8 @@ def export_policy(
 
 
 def _choose_format(path: Path | None, asked: str | None) -> str:
-    if asked is not None and asked not in _WRITERS:
-        raise ConfigError(f"--format is {asked!r}; it must be {' or '.join(_WRITERS)}", key="--format")
+    if asked is not None and asked not in FORMATS.values():
+        raise ConfigError(f"--format is {asked!r}; it must be {' or '.join(FORMATS.values())}", key="--format")
     if path is None:
         return asked or "torchscript"
     found = FORMATS.get(path.suffix)
@@ -166,3 +161,93 @@ def _bound(values: Any) -> Any:
     if values.size and (values == values.flat[0]).all():
         return values.flat[0].item() if np.isfinite(values.flat[0]) else None
     return np.where(np.isfinite(values), values.astype(object), np.array(None)).tolist()
+
+
+_NEEDED = ("onnx", "onnxscript", "onnxruntime")
+
+
+class _WithoutMask(nn.Module):
+    """Lets callers leave out the mask, which a trace alone would require. It is compiled, so it is in TorchScript."""
+
+    def __init__(self, core: Any, mask: str, width: int, obs_name: str) -> None:
+        super().__init__()
+        self.core = core
+        self.mask = mask
+        self.width = width
+        self.obs_name = obs_name
+
+    def forward(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        if self.mask not in inputs:
+            inputs = inputs.copy()
+            count = inputs[self.obs_name].shape[0]
+            inputs[self.mask] = torch.ones([count, self.width], dtype=torch.bool)
+        return self.core(inputs)  # type: ignore[no-any-return]
+
+
+def to_torchscript(module: PolicyModule, example: dict[str, Tensor], about: str) -> bytes:
+    """Trace a policy with the inputs of two rows; `about` is the file's metadata."""
+    with warnings.catch_warnings(), torch.no_grad():
+        # TorchScript is deprecated, and a trace warns about each comparison of shapes.
+        warnings.simplefilter("ignore")
+        try:
+            traced: Any = torch.jit.trace(module, (example,), strict=False, check_trace=False)  # type: ignore[no-untyped-call]
+        except Exception as error:
+            name = type(module.model).__qualname__
+            raise ExportError(f"{name} cannot be traced for TorchScript: {_first_line(error)}") from error
+        if module.mask_width:
+            wrapped = _WithoutMask(traced, MASK, module.mask_width, module.obs_names[0])
+            traced = torch.jit.script(wrapped)
+        buffer = io.BytesIO()
+        torch.jit.save(traced, buffer, _extra_files={f"{METADATA}.json": about})
+    return buffer.getvalue()
+
+
+def _first_line(error: BaseException) -> str:
+    """Return an error's first line with text, for a message."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0][:300] if lines else type(error).__name__
+
+
+def require_onnx() -> None:
+    """Check that the packages that write and run ONNX are installed."""
+    missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ExportError(f"ONNX needs {' and '.join(missing)}; run: {install_command('onnx')}")
+
+
+def to_onnx(module: PolicyModule, example: dict[str, Tensor], about: str) -> bytes:
+    """Translate a policy with the inputs of two rows or more; `about` is the file's metadata."""
+    batch = torch.export.Dim("batch")
+    exporters = logging.getLogger("torch.onnx")
+    level = exporters.level
+    exporters.setLevel(logging.ERROR)  # it warns about packages that are not needed here
+    try:
+        with warnings.catch_warnings(), torch.no_grad():
+            warnings.simplefilter("ignore")
+            program: Any = torch.onnx.export(
+                module,
+                kwargs={"inputs": example},
+                dynamo=True,
+                dynamic_shapes={"inputs": {name: {0: batch} for name in example}},
+                input_names=module.input_names,
+                output_names=module.output_names,
+                verbose=False,
+            )
+    except Exception as error:
+        cause = error.__cause__ or error
+        raise ExportError(
+            f"{type(module.model).__qualname__} cannot be translated to ONNX: {_first_line(cause)}"
+        ) from error
+    finally:
+        exporters.setLevel(level)
+    proto = program.model_proto
+    proto.metadata_props.add(key=METADATA, value=about)
+    if module.mask_width:
+        from onnx import numpy_helper
+
+        # Its default is one row, which applies to all rows of a batch.
+        proto.graph.initializer.append(numpy_helper.from_array(np.ones((1, module.mask_width), np.bool_), MASK))
+        shape = next(each for each in proto.graph.input if each.name == MASK).type.tensor_type.shape
+        shape.dim[0].dim_param = f"{MASK}_rows"
+    data: bytes = proto.SerializeToString()
+    return data

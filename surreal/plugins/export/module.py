@@ -27,11 +27,7 @@ _DTYPES: dict[np.dtype[Any], torch.dtype] = {
 
 
 class ActionMapping(nn.Module):
-    """Clips a Box to its bounds, shifts discrete actions to the space's start, and unfolds nested spaces.
-
-    Raises:
-        ExportError: a nested space mixes choices and numbers.
-    """
+    """Clips a Box to its bounds, shifts discrete actions to the space's start, and unfolds nested spaces."""
 
     def __init__(self, space: gymnasium.Space[Any]) -> None:
         super().__init__()
@@ -84,11 +80,7 @@ Choice = Callable[[Any, Tensor | None], Tensor]
 
 
 def greedy_choice(agent: Agent) -> Choice:
-    """Return the function that chooses as an agent does.
-
-    Raises:
-        ExportError: its class overrides how actions are chosen.
-    """
+    """Return the function that chooses as an agent does."""
     for known, choice in _CHOICES.items():
         if type(agent)._act is known._act and type(agent).compute is Agent.compute:
             return choice
@@ -122,26 +114,16 @@ _CHOICES: dict[type[Agent], Choice] = {
 
 
 class PolicyModule(nn.Module):
-    """Filters, network, greedy choice, and the mapping to the environment's actions.
-
-    Attributes:
-        obs_names: the inputs that make an observation: `obs`, or `obs.KEY` of a nested one.
-        mask_width: width of the input `action_mask`; 0: there is none.
-        state_shape: shape of a recurrent policy's input `state` and output `next_state`; None: there are none.
-        actions: the outputs that make an action: `action`, or `action.KEY` of a nested one.
-
-    Raises:
-        ExportError: the agent's class overrides how actions are chosen.
-    """
+    """Filters, network, greedy choice, and the mapping to the environment's actions."""
 
     def __init__(self, agent: Agent, obs_spec: ObsSpec, action_space: gymnasium.Space[Any]) -> None:
         super().__init__()
         self.model = copy.deepcopy(agent.model)  # exporters change the module that they trace
-        self.actions = ActionMapping(action_space)
+        self.actions = ActionMapping(action_space)  # its leaves are the outputs `action`, or `action.KEY`
         self.obs_spec = obs_spec
         self.obs_names = [f"obs.{leaf.name}" if leaf.name else "obs" for leaf in obs_spec.leaves]
-        self.mask_width = mask_width(ActionAdapter(action_space).space)
-        self.state_shape = agent.model.state_shape
+        self.mask_width = mask_width(ActionAdapter(action_space).space)  # of the input `action_mask`; 0: there is none
+        self.state_shape = agent.model.state_shape  # of the input `state` and output `next_state`; None: there are none
         self._choice = greedy_choice(agent)
 
     @property

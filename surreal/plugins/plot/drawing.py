@@ -9,7 +9,6 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,6 +16,7 @@ import numpy as np
 
 from surreal.base.errors import ConfigError, FolderError, describe_os_error
 from surreal.base.system.program import install_command
+from surreal.plugins.plot.options import PlotOptions
 from surreal.plugins.recorded.curves import COLORS, Axis, Band, Line, color, group_band, run_line
 from surreal.plugins.recorded.files import RunHistory
 from surreal.plugins.recorded.history import RETURN
@@ -39,20 +39,6 @@ _STYLE: Any = {
     "svg.hashsalt": "surreal",  # the same curves make the same file
     "svg.fonttype": "none",
 }
-
-
-@dataclass(frozen=True)
-class PlotOptions:
-    """Metrics to draw, and how."""
-
-    metrics: tuple[str, ...] = (RETURN,)
-    axis: Axis = Axis.STEPS
-    smoothing: float = 0.0  #: 0 to below 1; raising it smooths more
-    by: tuple[str, ...] | None = None  #: settings that separate groups; None: all
-    confidence: float = 0.95  #: confidence level of the bands, above 0 and below 1
-    shows_runs: bool = False  #: whether each run is also drawn
-    title: str = ""
-    is_log: bool = False
 
 
 class Drawn(NamedTuple):
@@ -80,11 +66,7 @@ class Curve(NamedTuple):
 
 
 class Histories:
-    """The histories of the runs that have a folder.
-
-    Raises:
-        FolderError: a file cannot be read.
-    """
+    """The histories of the runs that have a folder."""
 
     def __init__(self, runs: Sequence[ListedRun]) -> None:
         self.runs = [run for run in runs if run.folder is not None]
@@ -117,34 +99,29 @@ class Histories:
 
 
 def plot(histories: Histories, options: PlotOptions, path: Path, rng: np.random.Generator) -> list[Drawn]:
-    """Draw curves into the file `path`, which is replaced; `rng` draws the bootstrap's samples.
-
-    Raises:
-        ConfigError: no run has such a metric or setting, the file's ending is unknown, or matplotlib is not installed.
-        FolderError: the file cannot be written.
-    """
+    """Draw curves into the file `path`, which is replaced; `rng` draws the bootstrap's samples."""
     if path.suffix.lower().lstrip(".") not in FORMATS:
         raise ConfigError(f"{path} must end with .{', .'.join(FORMATS[:-1])} or .{FORMATS[-1]}", key="-o")
     settings = [read_settings(run.folder or Path()) for run in histories.runs]
     groups = group_runs([run.name or run.label for run in histories.runs], settings, options.by)
     panels: dict[str, list[Curve]] = {}
-    for metric in options.metrics:
+    for metric in options.metrics or (RETURN,):
         curves = [_curve(histories, group, metric, options, rng) for group in groups]
         curves = [curve for curve in curves if len(curve.band.x)]
         if not curves:
-            raise ConfigError(_missing(metric, histories, options.axis), key="--metric")
+            raise ConfigError(_missing(metric, histories, Axis(options.axis)), key="--metric")
         panels[metric] = curves
     _write_picture(panels, options, path)
     return [
         Drawn(metric, label, *(float(column[-1]) for column in (band.runs, band.x, band.middle, band.low, band.high)))
-        for metric in options.metrics
-        for label, band, _ in panels[metric]
+        for metric, curves in panels.items()
+        for label, band, _ in curves
     ]
 
 
 def _curve(histories: Histories, group: Group, metric: str, options: PlotOptions, rng: np.random.Generator) -> Curve:
     members = [histories.histories[i] for i in group.members]
-    lines = [run_line(each.curves(metric), metric, options.axis, each.started) for each in members]
+    lines = [run_line(each.curves(metric), metric, Axis(options.axis), each.started) for each in members]
     band = group_band(lines, group.strata, rng, smoothing=options.smoothing, confidence=options.confidence)
     count = sum(len(line.x) > 0 for line in lines)
     label = f"{group.label} ({count} runs)" if count > 1 else group.label
@@ -173,7 +150,7 @@ def _write_picture(panels: Mapping[str, Sequence[Curve]], options: PlotOptions, 
         for axes, (metric, curves) in zip(every, panels.items(), strict=True):
             axes.set_ylabel(metric)
             _draw_panel(axes, curves, options.is_log)
-        every[-1].set_xlabel(options.axis.label)
+        every[-1].set_xlabel(Axis(options.axis).label)
         if options.title:
             figure.suptitle(options.title)
         try:

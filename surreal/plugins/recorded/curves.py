@@ -183,7 +183,10 @@ def group_band(
     if not lines:
         nothing = np.empty(0)
         return Band(nothing, nothing, nothing, nothing, np.empty(0, np.int64))
-    grid = _grid(lines)
+    if len(lines) == 1 and len(lines[0].x) <= GRID_POINTS:
+        grid = lines[0].x
+    else:
+        grid = np.linspace(min(line.x[0] for line in lines), max(line.x[-1] for line in lines), GRID_POINTS)
     values = np.stack([smooth(on_grid(line, grid), smoothing) for line in lines])
     is_there = np.isfinite(values)
     runs = is_there.sum(axis=0)
@@ -198,10 +201,3 @@ def group_band(
             low[points], high[points] = bootstrap_interval(of_tasks, rng, confidence=confidence, resamples=resamples)
     is_known = np.isfinite(middle)
     return Band(grid[is_known], middle[is_known], low[is_known], high[is_known], runs[is_known])
-
-
-def _grid(lines: Sequence[Line]) -> Floats:
-    """Places between the first and last point of all runs; the points themselves if there are few, of one run."""
-    if len(lines) == 1 and len(lines[0].x) <= GRID_POINTS:
-        return lines[0].x
-    return np.linspace(min(line.x[0] for line in lines), max(line.x[-1] for line in lines), GRID_POINTS)

@@ -45,11 +45,7 @@ class LineReader:
         self._is_inside_long_line = False
 
     def read(self) -> Portion:
-        """Read the next block.
-
-        Raises:
-            OSError: the file cannot be read.
-        """
+        """Read the next block."""
         try:
             file = self.path.open("rb")
         except FileNotFoundError:
@@ -170,12 +166,7 @@ def log_names(folder: Path) -> list[str]:
 
 
 def tail_logs(
-    folder: Path,
-    *,
-    processes: Collection[str] = (),
-    level: str = "DEBUG",
-    contains: str = "",
-    limit: int = 500,
+    folder: Path, *, processes: Collection[str] = (), level: str = "DEBUG", contains: str = "", limit: int = 500
 ) -> list[LogRecord]:
     """Read the newest records of a run, oldest first: of some processes or all, from a level on, with a text."""
     wanted = set(LEVELS[LEVELS.index(level) :])

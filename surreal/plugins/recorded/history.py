@@ -24,10 +24,7 @@ _FRESH = 64
 class Series:
     """Rows of numbers in order, each the mean of `stride` added rows; `stride` grows so that memory stays bounded.
 
-    Args:
-        width: numbers in a row.
-        points: smallest number of rows that remain after thinning; at most twice as many are kept. Raising it keeps
-            finer curves.
+    At least `points` rows remain after thinning, and at most twice as many are kept.
     """
 
     __slots__ = ("_fresh", "_fresh_limit", "_points", "_thinned", "_width", "stride")
@@ -98,21 +95,12 @@ class History:
     """Metrics of one run; one thread may add while others read.
 
     `RunHistory` fills it from a run's folder, the dashboard from heartbeats.
-
-    Args:
-        points: see `Series`.
-
-    Attributes:
-        not_finite: count of values that are in no curve because they were NaN, infinite or too large, by metric.
-        dropped: count of values beyond the maximum number of curves.
-        started: time of the first report, s since 1970; 0 if there was none.
-        version: grows with each addition.
     """
 
     def __init__(self, points: int = POINTS) -> None:
         self._points = points
         self._lock = threading.RLock()
-        self.version = 0
+        self.version = 0  # grows with each addition
         self.clear()
 
     def clear(self) -> None:
@@ -120,9 +108,9 @@ class History:
         with self._lock:
             self._curves: dict[tuple[str, str], Series] = {}
             self._rounds: Series | None = None
-            self.not_finite: Counter[str] = Counter()
-            self.dropped = 0
-            self.started = 0.0
+            self.not_finite: Counter[str] = Counter()  # NaN, infinite or too large values, by metric: in no curve
+            self.dropped = 0  # values beyond the maximum number of curves
+            self.started = 0.0  # time of the first report, s since 1970; 0 if there was none
 
     def add(self, process: str, time_s: float, step: float, metrics: Mapping[str, Any]) -> None:
         """Add the metrics that a process reported at one time.

@@ -95,7 +95,10 @@ def find_runs(names: Sequence[str], runs: Path = RUNS_FOLDER) -> list[ListedRun]
     for name in names:
         below = list_runs(_folders_of(name, runs))
         if not below:
-            raise ConfigError(f"{name} is not a run{_nearest(name, runs)}", key="RUN")
+            known = [run.label for run in list_runs([runs])]
+            near = difflib.get_close_matches(Path(name).name, known, 1, 0.4)
+            hint = f"; {runs} has {', '.join(known[-3:])}" if known else f", and there is none in {runs.absolute()}"
+            raise ConfigError(f"{name} is not a run{f'; did you mean {near[0]}?' if near else hint}", key="RUN")
         found.update((run.folder, run) for run in below)
     return list(found.values())
 
@@ -112,14 +115,6 @@ def _folders_of(name: str, runs: Path) -> list[Path]:
         if matches:
             return matches
     return []
-
-
-def _nearest(name: str, runs: Path) -> str:
-    known = [run.label for run in list_runs([runs])]
-    near = difflib.get_close_matches(Path(name).name, known, 1, 0.4)
-    if near:
-        return f"; did you mean {near[0]}?"
-    return f"; {runs} has {', '.join(known[-3:])}" if known else f", and there is none in {runs.absolute()}"
 
 
 def runs_in_redis(address: str) -> list[ListedRun]:

@@ -14,7 +14,7 @@ from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.keys import run_pattern
 from surreal.distributed.telemetry.heartbeats import live_processes
 from surreal.plugins.recorded.listing import ListedRun
-from surreal.plugins.runs.comparing import settings_of
+from surreal.plugins.runs.choosing import settings_of
 from surreal.run.process.finding import open_client
 from surreal.run.process.run_folder import RunFolder
 
@@ -26,11 +26,7 @@ _REDIS_SETTINGS = ("address", "replay_address", "parameter_address")
 
 
 def require_dead(runs: Sequence[ListedRun]) -> None:
-    """Refuse to delete anything while one of the runs is alive.
-
-    Raises:
-        BusyError: one is.
-    """
+    """Refuse to delete anything while one of the runs is alive."""
     if alive := [run.label for run in runs if run.is_alive]:
         raise BusyError(f"{', '.join(alive)} is alive; `surreal stop` ends a run, then it can be deleted")
 
@@ -67,12 +63,7 @@ def delete(run: ListedRun, address: str | None = None) -> None:
 
 
 def delete_run(client: RedisClient) -> int:
-    """Remove a run's keys from one server; returns their number.
-
-    Raises:
-        BusyError: the run is alive.
-        ConfigError: this server has nothing of it.
-    """
+    """Remove a run's keys from one server; returns their number."""
     alive = [beat.name for beat in live_processes(client)]
     if alive:
         raise BusyError(f"run {client.run} is alive ({', '.join(alive)}); stop it first, then delete it")

@@ -16,17 +16,13 @@ from rich.table import Table
 from rich.text import Text
 
 from surreal.base.errors import ConfigError
-from surreal.cli.options import Panel, say
+from surreal.cli.options import say
 
 if TYPE_CHECKING:
     from surreal.plugins.recorded.listing import ListedRun
-    from surreal.plugins.runs.comparing import Comparison
+    from surreal.plugins.runs.choosing import Comparison
 
-runs_app = typer.Typer(
-    name="runs",
-    help="List, compare and delete runs in folders and in Redis.",
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+runs_app = typer.Typer(name="runs", help="List, compare and delete runs in folders and in Redis.")
 
 Folders = Annotated[
     list[Path] | None, typer.Option("--folder", metavar="DIR", help="Folder of runs or of a sweep; may be repeated.")
@@ -43,11 +39,6 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmat
 #: Width of a terminal that shows all columns.
 _WIDE = 100
 Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="Runs, by folder or id; patterns in quotes.")]
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add `runs` and its subcommands."""
-    app.add_typer(runs_app, rich_help_panel=Panel.MANY)
 
 
 @runs_app.callback(invoke_without_command=True)
@@ -84,7 +75,7 @@ def list_(
 def compare(names: Names, folders: Folders = None, redis: RedisOption = None, as_json: AsJson = False) -> None:
     """Show settings that differ, and results, side by side."""
     from surreal.plugins.runs.choosing import choose
-    from surreal.plugins.runs.comparing import compare as put_side_by_side
+    from surreal.plugins.runs.choosing import compare as put_side_by_side
 
     found = put_side_by_side(choose(_all(folders, redis, names), names), redis)
     if as_json:

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from surreal.base.errors import ConfigError
 from surreal.cli.completion import run_names
-from surreal.cli.options import Panel, RunDir, RunName
+from surreal.cli.options import RunDir, RunName
 
 if TYPE_CHECKING:
     from surreal.distributed.connection.client import RedisClient
@@ -23,10 +23,7 @@ if TYPE_CHECKING:
     from surreal.replay.stream.info import ReplayInfo
 
 replay_app = typer.Typer(
-    name="replay",
-    help="Look at a run's replay, export it to files, and import it.",
-    no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    name="replay", help="Look at a run's replay, export it to files, and import it.", no_args_is_help=True
 )
 
 RedisOption = Annotated[
@@ -40,11 +37,6 @@ RedisOption = Annotated[
 Shards = Annotated[
     int | None, typer.Option(min=1, help="Shards of the replay; default: as in the run, else one for each server.")
 ]
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add `replay` and its subcommands."""
-    app.add_typer(replay_app, rich_help_panel=Panel.LOOK)
 
 
 @replay_app.command()
@@ -111,9 +103,14 @@ def import_(
 ) -> None:
     """Import an archive into a run's replay, each chunk once; repeat it to continue after an interruption."""
     from surreal.replay.archive import import_replay
+    from surreal.run.process.arguments import DEFAULT_REDIS
+    from surreal.run.process.finding import make_client
+    from surreal.run.process.run_folder import RUNS_FOLDER, RunFolder
 
     with ExitStack() as stack:
-        clients = [stack.enter_context(client) for client in _targets(run, redis, run_dir)]
+        found = RunFolder(run_dir or RUNS_FOLDER / run).read_address()  # the run may not exist yet
+        named = _split(redis) or [DEFAULT_REDIS if found is None else found[0]]
+        clients = [stack.enter_context(make_client(address, run)) for address in named]
         for client in clients:
             client.check_server(timeout_s=5.0)
         result = import_replay(_shards(stack, clients, shards), path, timeout_s=timeout)
@@ -135,17 +132,6 @@ def _find(
         clients.append(stack.enter_context(client))
         run = client.run
     return _shards(stack, clients, num_shards)
-
-
-def _targets(run: str, addresses: str | None, run_dir: Path | None) -> list[RedisClient]:
-    """Make clients of a run that may not exist yet."""
-    from surreal.run.process.arguments import DEFAULT_REDIS
-    from surreal.run.process.finding import make_client
-    from surreal.run.process.run_folder import RUNS_FOLDER, RunFolder
-
-    found = RunFolder(run_dir or RUNS_FOLDER / run).read_address()
-    named = _split(addresses) or [DEFAULT_REDIS if found is None else found[0]]
-    return [make_client(address, run) for address in named]
 
 
 def _shards(stack: ExitStack, clients: list[RedisClient], num_shards: int | None) -> ReplayShards:

@@ -60,11 +60,7 @@ class Top:
         self._progress = Display(client.run, console, follower.limits(), trend=follower.trend(clock()), clock=clock)
 
     def print_once(self) -> None:
-        """Print the current state of the run.
-
-        Raises:
-            RedisUnavailableError: no answer.
-        """
+        """Print the current state of the run."""
         if not self._look():
             raise RedisUnavailableError(f"Redis at {self._address} does not answer", address=self._address)
         self._progress.print_frame()
@@ -109,7 +105,7 @@ class Top:
         return False
 
 
-class Follower:
+class Follower(RunTracker):
     """Follows a run from outside, with one round trip for each update.
 
     Attributes:
@@ -120,19 +116,14 @@ class Follower:
         self.stop_reason = ""
         self._client = client
         self._reader = RunReader(client)
-        self._tracker = RunTracker(self._read)
+        super().__init__(self._read_run)
         self._was_alive = False
         self._has_processes = False
         self._is_away = False
 
-    @property
-    def view(self) -> RunView:
-        """The newest view."""
-        return self._tracker.view
-
     def look(self) -> bool:
         """Look at the run; returns whether Redis answered."""
-        self._is_away = not self._tracker.look()
+        self._is_away = not super().look()
         return not self._is_away
 
     @property
@@ -176,7 +167,7 @@ class Follower:
                 trend.add_round(mean_return, number + 1, now_s - (seconds - time_s))
         return trend
 
-    def _read(self) -> RunView:
+    def _read_run(self) -> RunView:
         view = self._reader.read()
         self.stop_reason = view.stop_reason or ("" if view.alive else self.stop_reason)
         self._was_alive |= bool(view.alive)

@@ -2,8 +2,7 @@
 
 schema.py          the settings in FILE
 definition.py      reads FILE, and checks it like a configuration
-trials.py          the trials of a sweep and their file, from which an interrupted sweep continues
-folder.py          the sweep's folder: its files, its lock, the folders of its runs
+folder.py          the sweep's folder: its files, its lock, its runs, and its trials, from which it continues
 proposing.py       the settings of the next trial: from a grid, or from Optuna
 judging.py         the score of a trial, and whether it has ended
 processes.py       one `surreal run`: starting, watching and ending it; how many fit at once

@@ -20,11 +20,10 @@ from surreal.config.classes import add_python_path
 from surreal.distributed.server.embedded import EmbeddedRedis
 from surreal.distributed.server.owners import Keeper
 from surreal.plugins.sweep.definition import Definition, check_settings, load_definition
-from surreal.plugins.sweep.folder import OPTUNA_NAME, SWEEPS_FOLDER, SweepFolder
+from surreal.plugins.sweep.folder import OPTUNA_NAME, SWEEPS_FOLDER, SweepFolder, Trial
 from surreal.plugins.sweep.processes import Launching, Room, need_of, num_at_once, room_here
 from surreal.plugins.sweep.proposing import Grid, OptunaSearch, Proposer, require_optuna
 from surreal.plugins.sweep.sweeping import Sweeping
-from surreal.plugins.sweep.trials import Trial
 from surreal.plugins.sweep.view import SweepView, describe_end, ranking
 from surreal.run.process.ending import Ending, ExitCode
 from surreal.run.process.finding import open_client
@@ -65,11 +64,7 @@ class SweepOutcome:
 
 
 def check_sweep(file: Path) -> str:
-    """Check a sweep without starting or writing anything, and describe it in a sentence.
-
-    Raises:
-        SurrealError: the sweep cannot run.
-    """
+    """Check a sweep without starting or writing anything, and describe it in a sentence."""
     from surreal.run.lockstep.check import check_run
 
     definition = load_definition(file)

@@ -9,10 +9,9 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from surreal.plugins.recorded.listing import ListedRun, read_run
-from surreal.plugins.sweep.folder import SweepFolder
+from surreal.plugins.sweep.folder import End, SweepFolder, Trial
 from surreal.plugins.sweep.proposing import Proposer
 from surreal.plugins.sweep.schema import SweepConfig
-from surreal.plugins.sweep.trials import End, Trial
 from surreal.run.build.checkpoints import round_lines
 
 Rounds = Sequence[Mapping[str, Any]]

@@ -11,15 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from surreal.base.errors import ConfigError, FolderError
 from surreal.base.system.program import install_command
 from surreal.plugins.sweep.definition import Definition
-from surreal.plugins.sweep.schema import (
-    Choice,
-    Dimension,
-    HalvingPruner,
-    MedianPruner,
-    SearchConfig,
-    combinations,
-)
-from surreal.plugins.sweep.trials import Trial
+from surreal.plugins.sweep.folder import Trial
+from surreal.plugins.sweep.schema import Choice, Dimension, HalvingPruner, MedianPruner, SearchConfig, combinations
 
 if TYPE_CHECKING:
     import optuna
@@ -56,12 +49,7 @@ class Grid:
 
 
 class OptunaSearch:
-    """Proposes settings that depend on the results of earlier trials; the file of Optuna's storage is replaced.
-
-    Raises:
-        ConfigError: Optuna is not installed.
-        FolderError: the storage cannot be written.
-    """
+    """Proposes settings that depend on the results of earlier trials; the file of Optuna's storage is replaced."""
 
     def __init__(self, definition: Definition, trials: Sequence[Trial], journal: Path) -> None:
         optuna = require_optuna()
@@ -137,11 +125,7 @@ class OptunaSearch:
 
 
 def require_optuna() -> Any:
-    """Return Optuna.
-
-    Raises:
-        ConfigError: it is not installed.
-    """
+    """Import Optuna, which may be missing."""
     try:
         import optuna
     except ImportError as error:

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from surreal.plugins.recorded.listing import ListedRun
-from surreal.plugins.sweep.trials import Trial
+from surreal.plugins.sweep.folder import Trial
 
 _LINE_INTERVAL_S = 30.0
 

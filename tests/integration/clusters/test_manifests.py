@@ -17,7 +17,7 @@ import yaml
 
 from surreal.base.system.probe import PROBES
 from surreal.config import load_config
-from surreal.plugins.clusters.kubernetes.source import overlay_names, read_base
+from surreal.plugins.clusters.kubernetes.manifest import overlay_names, read_base
 from surreal.run.process.arguments import parse
 from surreal.run.process.roles import ROLES
 from tests.manifests import BASE, K8S, OVERLAYS, ROOT, build, containers, find, pods

@@ -14,9 +14,9 @@ import yaml
 
 from surreal.base.errors import ConfigError
 from surreal.config import load_config, preset_path
+from surreal.plugins.clusters.kubernetes.manifest import copy_manifests, read_base, write_manifests
 from surreal.plugins.clusters.kubernetes.redis import REDIS_USERS, make_secrets
 from surreal.plugins.clusters.kubernetes.rendering import Request, render
-from surreal.plugins.clusters.kubernetes.source import copy_manifests, read_base, write_manifests
 from surreal.run.process.arguments import parse
 from surreal.run.process.roles import ROLES
 from tests.manifests import K8S, containers, find, pods

@@ -37,11 +37,11 @@ def test_copies_are_the_packages_own_files_and_run_unchanged(pair: str, tmp_path
     new_app(tmp_path / "app", environment, algorithm)
     path = tmp_path / "app" / "app.yaml"
     copied, kept = copy_algorithm(path)
-    assert [each.path.name for each in copied][:3] == ["agent.py", "learner.py", "model.py"]
+    assert [path.name for path in copied][:3] == ["agent.py", "learner.py", "model.py"]
     assert kept == [path.with_name("app.yaml.~1~")]
-    for file in copied:
-        original = Path(str(sys.modules[file.module].__file__)).read_text()
-        ours = file.path.read_text().partition("\n")[2].replace(f"from {FOLDER}.", "from ")
+    for file, module in copied.items():
+        original = Path(str(sys.modules[module].__file__)).read_text()
+        ours = file.read_text().partition("\n")[2].replace(f"from {FOLDER}.", "from ")
         changed = [line for line in ours.splitlines() if line not in original.splitlines()]
         assert all(line.startswith("from ") for line in changed)
     config = load(path)
@@ -56,7 +56,7 @@ def test_an_edit_of_a_loss_acts_in_the_learner(tmp_path: Path) -> None:
     new_app(tmp_path / "app", "bandit", "ppo")
     path = tmp_path / "app" / "app.yaml"
     copied, _ = copy_algorithm(path)
-    losses = next(each.path for each in copied if each.path.name == "policy_losses.py")
+    losses = next(file for file in copied if file.name == "policy_losses.py")
     losses.write_text(losses.read_text() + "\n\ndef clipped_policy_loss(*_):\n    return 'edited'\n")
     config = load(path)
     learner = build_learner(config, build_model(config, build_spaces(config)), None)

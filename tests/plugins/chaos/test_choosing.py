@@ -10,15 +10,14 @@ import pytest
 
 from surreal.base.errors import ConfigError
 from surreal.config import load_config
-from surreal.plugins.chaos import choosing as module
-from surreal.plugins.chaos.choosing import Chooser
+from surreal.plugins.chaos import plan as module
+from surreal.plugins.chaos.audit import ProcessBook, judge_keys
 from surreal.plugins.chaos.command import only_possible
 from surreal.plugins.chaos.disturbances.processes import Kill, Kind, NotDoneError, Pause
 from surreal.plugins.chaos.disturbances.servers import Cut, Flush, Full, Restart
-from surreal.plugins.chaos.leftovers import ProcessBook, judge_keys
 from surreal.plugins.chaos.observing import Life, Standing
-from surreal.plugins.chaos.plan import ChaosOptions, Planned
-from surreal.plugins.chaos.subjects.subject import Keeps, Server, Subject
+from surreal.plugins.chaos.plan import ChaosOptions, Chooser, Planned
+from surreal.plugins.chaos.subject import Keeps, Server, Subject
 
 MIB = 1 << 20
 ALL = frozenset({"agent", "learner", "eval"})

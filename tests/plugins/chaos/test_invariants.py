@@ -8,11 +8,9 @@ from typing import Any
 import pytest
 
 from surreal.base.system.health import StartParts
-from surreal.plugins.chaos.invariants.experience import ShardLedger
-from surreal.plugins.chaos.invariants.recovery import Recovery
-from surreal.plugins.chaos.invariants.scores import Versions, judge_scores
-from surreal.plugins.chaos.invariants.verdict import Acknowledgements, Complaints
+from surreal.plugins.chaos.experience import ShardLedger
 from surreal.plugins.chaos.observing import Entry, Life, PolicySight, Segment, ShardSight, Standing
+from surreal.plugins.chaos.verdicts import Acknowledgements, Complaints, Recovery, Versions, judge_scores
 
 
 class Shard:
@@ -314,7 +312,7 @@ def test_run_is_itself_again_when_the_killed_one_is_back_acts_and_learns() -> No
 
 
 def test_downtime_of_the_killed_is_split_once_its_next_life_works(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("surreal.plugins.chaos.invariants.recovery.process_age_s", lambda pid: 3.0)
+    monkeypatch.setattr("surreal.plugins.chaos.verdicts.process_age_s", lambda pid: 3.0)
     recovery = Recovery(1, "kill", "agent-0", began_s=1.0, killed="1")
     recovery.end(1.0, Standing(100, 5, (life(),)))
     parts = StartParts(0.5, 1.0, 0.25)

@@ -12,11 +12,10 @@ import pytest
 from surreal.base.errors import ConfigError
 from surreal.plugins.chaos.command import is_configuration
 from surreal.plugins.chaos.disturbances.processes import Kind
-from surreal.plugins.chaos.invariants.recovery import Downtime, Recovery
-from surreal.plugins.chaos.invariants.verdict import Verdict
 from surreal.plugins.chaos.observing import Standing
 from surreal.plugins.chaos.plan import Plan, Planned, pick, read_kinds, role_of
 from surreal.plugins.chaos.report import Report, check_path
+from surreal.plugins.chaos.verdicts import Downtime, Recovery, Verdict
 from surreal.run.process.ending import ExitCode
 
 

@@ -14,8 +14,7 @@ from flask.testing import FlaskClient
 
 from surreal.base.system.program import install_command
 from surreal.cli.program import main
-from surreal.plugins.dashboard.app import make_app
-from surreal.plugins.dashboard.guard import TOKEN_HEADER, Guard
+from surreal.plugins.dashboard.app import TOKEN_HEADER, Guard, make_app
 from surreal.plugins.dashboard.sources import runs as module
 from surreal.plugins.dashboard.sources.runs import Runs, key_of
 from surreal.plugins.recorded.listing import ListedRun, list_runs, read_run

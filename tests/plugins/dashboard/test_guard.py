@@ -9,7 +9,7 @@ from flask import Flask, request
 from flask.testing import FlaskClient
 
 from surreal.base.errors import ConfigError
-from surreal.plugins.dashboard.guard import TOKEN_HEADER, Guard, is_local, read_token
+from surreal.plugins.dashboard.app import TOKEN_HEADER, Guard, is_local, read_token
 
 TOKEN = "a-token-of-the-test"
 HERE = {"Origin": "http://localhost:8600", "Host": "localhost:8600"}

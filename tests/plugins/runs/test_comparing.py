@@ -9,7 +9,7 @@ import pytest
 from surreal.base.errors import ConfigError
 from surreal.config import load_config
 from surreal.plugins.recorded.listing import ListedRun, read_run
-from surreal.plugins.runs.comparing import compare, flattened
+from surreal.plugins.runs.choosing import compare, flattened
 from surreal.run.process.ending import Counts, Ending, result_of
 from surreal.run.process.run_folder import RunFolder
 

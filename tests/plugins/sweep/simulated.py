@@ -17,11 +17,10 @@ from typing import Any
 from rich.console import Console
 
 from surreal.plugins.sweep.definition import Definition, load_definition
-from surreal.plugins.sweep.folder import SweepFolder
+from surreal.plugins.sweep.folder import SweepFolder, TrialFile
 from surreal.plugins.sweep.processes import Room
 from surreal.plugins.sweep.proposing import Grid, OptunaSearch
 from surreal.plugins.sweep.sweeping import Sweeping
-from surreal.plugins.sweep.trials import TrialFile
 from surreal.plugins.sweep.view import SweepView
 
 #: Rounds of a run's evaluation, 100 env steps apart.

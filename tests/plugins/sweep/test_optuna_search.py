@@ -12,8 +12,8 @@ import pytest
 from surreal.base.errors import ConfigError
 from surreal.base.system.program import install_command
 from surreal.plugins.sweep.definition import Definition, load_definition
+from surreal.plugins.sweep.folder import End, Trial, TrialFile
 from surreal.plugins.sweep.proposing import OptunaSearch, require_optuna
-from surreal.plugins.sweep.trials import End, Trial, TrialFile
 
 optuna = pytest.importorskip("optuna")
 

@@ -10,7 +10,7 @@ import pytest
 
 from surreal.config import load_config
 from surreal.plugins.sweep import definition as loading
-from surreal.plugins.sweep.trials import Trial, TrialFile
+from surreal.plugins.sweep.folder import Trial, TrialFile
 from surreal.run.process.interrupts import Interrupts
 from tests.examples import share
 from tests.plugins.sweep.simulated import SimulatedRun, SimulatedRunner, SimulatedSweep

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from surreal.base.errors import FolderError
-from surreal.plugins.sweep.trials import End, TrialFile
+from surreal.plugins.sweep.folder import End, TrialFile
 
 
 def written(path: Path) -> TrialFile:

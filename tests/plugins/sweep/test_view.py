@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Console
 
 from surreal.plugins.recorded.listing import ListedRun
-from surreal.plugins.sweep.trials import End, Trial
+from surreal.plugins.sweep.folder import End, Trial
 from surreal.plugins.sweep.view import SweepView, ranking, result_table, short_names
 
 RATE, SIZES = "learner.args.initial_learning_rate", "model.args.hidden_sizes"

@@ -64,11 +64,7 @@ def read_tables() -> dict[str, Any]:
 
 
 def convert(data: dict[str, Any], *, name: str) -> Draft:
-    """Convert the content of a file; `name` is the app's name if the file has none.
-
-    Raises:
-        ConfigError: the file has no algorithm, or an unknown one.
-    """
+    """Convert the content of a file; `name` is the app's name if the file has none."""
     data = _plain_keys(data)
     given = data.get("algorithm")
     if not isinstance(given, dict):

@@ -15,25 +15,15 @@ from surreal.rlx.client.transport import parse_address
 
 @dataclass
 class Draft:
-    """The settings of Surreal so far.
+    """The settings of Surreal so far."""
 
-    Attributes:
-        name: name of the app.
-        algorithm: RELAAX's name of the algorithm.
-        given: section of the algorithm, with underscores in its keys.
-        settings: settings by dotted key, in the order of the file.
-        left_out: keys of the file that were not converted, with the reasons.
-        taken: number of converted keys.
-        finishing: functions to call when all keys were read.
-    """
-
-    name: str
-    algorithm: str
-    given: Mapping[str, Any]
-    settings: dict[str, Any] = field(default_factory=dict)
-    left_out: list[tuple[str, str]] = field(default_factory=list)
-    taken: int = 0
-    finishing: list[Callable[[], None]] = field(default_factory=list)
+    name: str  #: name of the app
+    algorithm: str  #: RELAAX's name
+    given: Mapping[str, Any]  #: section of the algorithm, with underscores in its keys
+    settings: dict[str, Any] = field(default_factory=dict)  #: by dotted key, in the order of the file
+    left_out: list[tuple[str, str]] = field(default_factory=list)  #: keys that were not converted, with the reasons
+    taken: int = 0  #: number of converted keys
+    finishing: list[Callable[[], None]] = field(default_factory=list)  #: functions to call when all keys were read
 
     def take(self, key: str, value: Any) -> None:
         """Set a setting from a key of the file."""

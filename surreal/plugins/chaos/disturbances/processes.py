@@ -169,11 +169,7 @@ class Pause(Disturbance):
 
 
 def find_process(life: Life) -> psutil.Process:
-    """Find the process of a life.
-
-    Raises:
-        NotDoneError: it is gone, on another machine, or another user's.
-    """
+    """Find the process of a life on this machine; it must not be another user's."""
     if not life.is_here or life.pid == os.getpid():
         raise NotDoneError(f"{life.name} is not a process of this machine")
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from importlib.resources import files
 from typing import Any
 
 import psutil
@@ -22,17 +23,6 @@ MOST_BALLAST_BYTES = 4 << 30
 #: Bytes beyond the server's limit, which make it refuse writes, and time that ballast outlives a killed chaos.
 _OVERFLOW_BYTES = 1 << 20
 _SPARE_S = 5.0
-
-_EMPTY = """
-local removed = 0
-for i = 2, #ARGV do
-  for _, key in ipairs(redis.call('KEYS', ARGV[i])) do
-    removed = removed + redis.call('UNLINK', key)
-  end
-end
-redis.call('HDEL', KEYS[1], ARGV[1])
-return removed
-"""
 
 
 @contextmanager
@@ -84,7 +74,7 @@ class Flush(Disturbance):
         run = self.client.run
 
         def empty(pipeline: Pipeline) -> None:
-            pipeline.eval(_EMPTY, 1, RUNS, run, *run_pattern(run))
+            pipeline.eval(files(__package__).joinpath("empty.lua").read_text(), 1, RUNS, run, *run_pattern(run))
             pipeline.script_flush()
 
         with _needing_redis():
@@ -168,21 +158,14 @@ class Cut(Disturbance):
             for kind in ("normal", "pubsub"):
                 self.number += int(self.client.execute("CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes"))
         else:
-            addresses = _local_ports(self.pids())
+            addresses = set()  # of the connections of processes, as Redis lists them
+            for pid in self.pids():
+                with suppress(psutil.Error):
+                    found = psutil.Process(pid).net_connections(kind="tcp")
+                    addresses |= {f"{each.laddr.ip}:{each.laddr.port}" for each in found if each.raddr}
             text: Any = self.client.execute("CLIENT", "LIST")
             for line in text.decode(errors="replace").splitlines():
                 fields = dict(word.split("=", 1) for word in line.split(" ") if "=" in word)
                 if fields.get("addr") in addresses:
                     self.number += int(self.client.execute("CLIENT", "KILL", "ID", fields["id"]))
         self.detail = f"{self.number} connections"
-
-
-def _local_ports(pids: Iterable[int]) -> set[str]:
-    """Return the addresses of the connections of processes, as Redis lists them."""
-    found = set()
-    for pid in pids:
-        with suppress(psutil.Error):
-            for connection in psutil.Process(pid).net_connections(kind="tcp"):
-                if connection.raddr:
-                    found.add(f"{connection.laddr.ip}:{connection.laddr.port}")
-    return found

@@ -1,27 +1,109 @@
-"""A manifest as plain data: its parts, and the edits that a run needs."""
+"""Manifests: read from k8s/ of a clone or of the wheel, with kustomize for overlays, and edited as a run needs."""
 
 from __future__ import annotations
 
-import hashlib
 import re
+import shutil
+import subprocess
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import yaml
+
+import surreal
 from surreal.base.errors import ConfigError
-from surreal.plugins.clusters.kubernetes.source import Manifest
+
+#: An object of Kubernetes, as read from YAML.
+Manifest = dict[str, Any]
+
+_TIMEOUT_S = 60.0
+
+
+def manifests_folder() -> Path:
+    """Find k8s/: inside the package, or next to it in a clone."""
+    package = Path(surreal.__file__).resolve().parent
+    for folder in (Path(__file__).parent / "manifests", package.parent / "k8s"):
+        if (folder / "base" / "kustomization.yaml").is_file():
+            return folder
+    raise ConfigError("the manifests are not installed; they are in k8s/ of the source")
+
+
+def overlay_names() -> list[str]:
+    """List the overlays of k8s/."""
+    return sorted(path.parent.name for path in manifests_folder().glob("overlays/*/kustomization.yaml"))
+
+
+def read_base() -> list[Manifest]:
+    """Read the manifests of the base, without those that kustomize generates from files."""
+    folder = manifests_folder() / "base"
+    names = yaml.safe_load((folder / "kustomization.yaml").read_text(encoding="utf-8"))["resources"]
+    return [found for name in names for found in _parse((folder / name).read_text(encoding="utf-8"))]
+
+
+def read_overlay(overlay: str) -> list[Manifest]:
+    """Build an overlay with kustomize: one of `overlay_names`, or the user's folder."""
+    given = Path(overlay)
+    folder = given if len(given.parts) > 1 or given.is_absolute() else manifests_folder() / "overlays" / overlay
+    if not (folder / "kustomization.yaml").is_file():
+        known = ", ".join(overlay_names())
+        message = f"--overlay {overlay}: {folder} has no kustomization.yaml; use {known}, or a folder: ./NAME"
+        raise ConfigError(message, key="--overlay")
+    kubectl = shutil.which("kubectl")
+    if kubectl is None:
+        raise ConfigError(
+            "--overlay needs kubectl, which contains kustomize, but it is not on PATH; install it, or omit --overlay",
+            key="--overlay",
+        )
+    try:
+        command = [kubectl, "kustomize", str(folder)]
+        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        raise ConfigError(f"kubectl kustomize {folder} took longer than {_TIMEOUT_S:.0f} s", key="--overlay") from None
+    if done.returncode:
+        raise ConfigError(f"kubectl kustomize {folder} failed: {done.stderr.strip()}", key="--overlay")
+    return _parse(done.stdout)
+
+
+def copy_manifests(folder: Path) -> None:
+    """Copy k8s/ into a new folder."""
+    try:
+        shutil.copytree(manifests_folder(), folder, ignore=shutil.ignore_patterns("__pycache__", "__init__.py"))
+    except FileExistsError:
+        raise ConfigError(f"{folder} already exists; name a new folder") from None
+    except OSError as error:
+        raise ConfigError(f"{folder} cannot be written: {error.strerror or error}") from error
+
+
+def write_manifests(manifests: list[Manifest]) -> str:
+    """Write manifests as one YAML text, in which texts of several lines stay readable."""
+    return yaml.dump_all(manifests, Dumper=_Dumper, sort_keys=False, width=120, allow_unicode=True)
+
+
+def _parse(text: str) -> list[Manifest]:
+    return [found for found in yaml.safe_load_all(text) if found]
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes texts of several lines as blocks, and no aliases."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        return True
+
+
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Dumper.add_representer(str, _represent_text)
+
 
 #: Label with the kind of pod that a manifest makes or concerns.
 NAME_LABEL = "app.kubernetes.io/name"
 PART_LABEL = "app.kubernetes.io/part-of"
 #: Label with the run.
 RUN_LABEL = "app.kubernetes.io/instance"
-CHECKSUM = "surreal/app-checksum"
-#: Image of all containers in k8s/.
-_IMAGE = "surreal:"
-_GPU = "nvidia.com/gpu"
-#: Path of the configuration in containers; the settings that override it follow it in the arguments.
-CONFIG_PATH = "/etc/surreal/app.yaml"
 _NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _MIB = 2**20
 
@@ -38,27 +120,19 @@ def find(manifests: Sequence[Manifest], kind: str, name: str) -> Manifest | None
 
 def pod_template(manifest: Manifest) -> Manifest | None:
     """Return the template of a manifest's pods; None if it makes none."""
-    return manifest["spec"].get("template") if "containers" in _pod_spec(manifest) else None
+    template = manifest.get("spec", {}).get("template")
+    return template if isinstance(template, dict) and "containers" in template.get("spec", {}) else None
 
 
 def containers(manifest: Manifest) -> Iterator[dict[str, Any]]:
     """Yield the containers of a manifest's pods."""
-    spec = _pod_spec(manifest)
-    yield from spec.get("initContainers", ())
-    yield from spec.get("containers", ())
-
-
-def _pod_spec(manifest: Manifest) -> dict[str, Any]:
-    template = manifest.get("spec", {}).get("template") or {}
-    return dict(template.get("spec", {})) if isinstance(template, dict) else {}
+    if (template := pod_template(manifest)) is not None:
+        yield from template["spec"].get("initContainers", ())
+        yield from template["spec"]["containers"]
 
 
 def check_namespace(name: str, key: str) -> str:
-    """Return a name that is valid for a namespace; `key` is the option that it comes from.
-
-    Raises:
-        ConfigError: the name is not valid.
-    """
+    """Return a name that is valid for a namespace; `key` is the option that it comes from."""
     if not _NAMESPACE.fullmatch(name):
         rule = "at most 63 lowercase letters, digits and -, with no - at the ends"
         raise ConfigError(f"{name!r} cannot be the name of a namespace: {rule}; give another {key}", key=key)
@@ -71,47 +145,11 @@ def config_map(name: str, data: Mapping[str, str]) -> Manifest:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": dict(data)}
 
 
-def put_into(manifest: Manifest, namespace: str, run: str, checksum: str) -> None:
-    """Label a manifest and its pods with their run; pods restart when the checksum changes."""
-    metadata = manifest["metadata"]
-    metadata["name" if manifest["kind"] == "Namespace" else "namespace"] = namespace
-    metadata.setdefault("labels", {})[RUN_LABEL] = run
-    if (template := pod_template(manifest)) is not None:
-        template["metadata"].setdefault("labels", {})[RUN_LABEL] = run
-        template["metadata"].setdefault("annotations", {})[CHECKSUM] = checksum
-
-
-def checksum_of(*texts: str) -> str:
-    """Compute a short checksum of texts."""
-    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16]
-
-
-def set_image(manifest: Manifest, image: str, gpu_image: str) -> None:
-    """Replace the image of k8s/ by `image`, or by `gpu_image` in containers with GPUs."""
-    for container in containers(manifest):
-        if container["image"].startswith(_IMAGE):
-            has_gpu = _GPU in container.get("resources", {}).get("limits", {})
-            container["image"] = gpu_image if has_gpu else image
-
-
-def add_settings(manifest: Manifest, settings: Sequence[str]) -> None:
-    """Override settings in each container that reads the configuration."""
-    for container in containers(manifest):
-        if CONFIG_PATH in container.get("args", ()):
-            container["args"] += [f"--set={setting}" for setting in settings]
-
-
 def set_argument(manifest: Manifest, option: str, value: str) -> None:
     """Change an option's value in each command that has it."""
     for container in containers(manifest):
         args = container.get("args", [])
         container["args"] = [f"{option}={value}" if word.startswith(f"{option}=") else word for word in args]
-
-
-def add_arguments(manifest: Manifest, words: Sequence[str]) -> None:
-    """Add words to the command of a manifest's only container."""
-    (container,) = containers(manifest)
-    container["args"] = [*container["args"], *words]
 
 
 def mount(manifest: Manifest, name: str, volume: Mapping[str, Any], path: str) -> None:
@@ -140,11 +178,7 @@ def scale(manifest: Manifest, namespace: str, run: str, *, most: int | None, pro
 
 
 def use_s3(manifests: Sequence[Manifest], endpoint: str) -> dict[str, str]:
-    """Allow connections to an S3 service, and return the environment variables that processes need.
-
-    Raises:
-        ConfigError: the endpoint is not a URL, or contains a secret.
-    """
+    """Allow connections to an S3 service, and return the environment variables that processes need."""
     parts = urlsplit(endpoint)
     if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
         raise ConfigError(

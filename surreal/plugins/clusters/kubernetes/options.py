@@ -32,8 +32,7 @@ class Request:
     run: Annotated[str | None, typer.Option(metavar="RUN", help="The run's id; default: its name.")] = None
     namespace: Namespace = None
     overlay: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="local, gpu, cluster, autoscale, or your folder; needs kubectl."),
+        str | None, typer.Option(metavar="NAME", help="local, gpu, cluster, autoscale, or your folder; needs kubectl.")
     ] = None
     gpu_image: Annotated[
         str | None, typer.Option(metavar="IMAGE", help="Image of processes on GPUs; default: --image.")

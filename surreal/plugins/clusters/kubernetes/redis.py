@@ -15,7 +15,7 @@ from surreal.distributed.server.certificates import make_certificates
 from surreal.plugins.clusters.kubernetes.manifest import (
     PART_LABEL,
     RUN_LABEL,
-    add_arguments,
+    Manifest,
     check_namespace,
     config_map,
     containers,
@@ -23,7 +23,6 @@ from surreal.plugins.clusters.kubernetes.manifest import (
     mount,
     pod_name,
 )
-from surreal.plugins.clusters.kubernetes.source import Manifest
 
 #: Users of Redis: those that `surreal redis --acl` makes.
 REDIS_USERS = (*(user.name for user in USERS), ADMINISTRATOR)
@@ -36,9 +35,6 @@ def make_secrets(run: str, namespace: str | None = None, *, has_tls: bool = Fals
     """Make the Secrets of a run: a password for each user of Redis, the token of RLX clients, perhaps certificates.
 
     Without a namespace, they are in `surreal-RUN`.
-
-    Raises:
-        ConfigError: the namespace's name is not valid, or openssl is missing.
     """
     space = check_namespace(namespace or f"surreal-{run}", "--namespace" if namespace else "RUN")
     labels = {PART_LABEL: "surreal", RUN_LABEL: run}
@@ -93,7 +89,8 @@ def use_tls(manifests: list[Manifest]) -> dict[str, str]:
     if servers is None:
         raise ConfigError("--tls needs the StatefulSet redis, which the overlay leaves out", key="--tls")
     mount(servers, "redis-tls", {"secret": {"secretName": TLS_SECRET, "defaultMode": 0o440}}, _TLS_FOLDER)
-    add_arguments(servers, [f"--tls-cert={_TLS_FOLDER}/tls.crt", f"--tls-key={_TLS_FOLDER}/tls.key"])
+    (server,) = containers(servers)
+    server["args"] = [*server["args"], f"--tls-cert={_TLS_FOLDER}/tls.crt", f"--tls-key={_TLS_FOLDER}/tls.key"]
     items = [{"key": _CA_FILE, "path": _CA_FILE}]
     return _trust(manifests, {"secret": {"secretName": TLS_SECRET, "defaultMode": 0o440, "items": items}})
 
@@ -102,9 +99,6 @@ def use_other(manifests: list[Manifest], address: str, user: str | None) -> list
     """Remove the run's Redis server, and allow connections to another one.
 
     With a `user`, all processes are this user of Redis, whose password the Secret has under its name.
-
-    Raises:
-        ConfigError: a pod cannot reach the address, or it contains a secret.
     """
     parts = urlsplit(address if "://" in address else f"redis://{address}")
     if parts.scheme == "unix":
@@ -131,11 +125,7 @@ def use_other(manifests: list[Manifest], address: str, user: str | None) -> list
 
 
 def trust_file(manifests: list[Manifest], path: Path, address: str) -> dict[str, str]:
-    """Make all processes trust a certificate authority, and return the environment variables that they need.
-
-    Raises:
-        ConfigError: the file cannot be read, or the address does not use TLS.
-    """
+    """Make all processes trust a certificate authority, and return the environment variables that they need."""
     if not address.startswith("rediss"):
         raise ConfigError(f"--redis-ca is for TLS, but --redis is {address}; write rediss://", key="--redis-ca")
     try:

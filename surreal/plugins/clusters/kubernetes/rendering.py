@@ -6,35 +6,41 @@ environment of its processes.
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from surreal.base.errors import ConfigError
 from surreal.config import Config, load_config, preset_path
 from surreal.plugins.clusters.kubernetes.manifest import (
-    add_settings,
+    RUN_LABEL,
+    Manifest,
     check_namespace,
-    checksum_of,
     config_map,
     containers,
     find,
     pod_name,
     pod_template,
-    put_into,
+    read_base,
+    read_overlay,
     scale,
     set_argument,
-    set_image,
     set_redis_memory,
     use_s3,
 )
 from surreal.plugins.clusters.kubernetes.options import Request
 from surreal.plugins.clusters.kubernetes.redis import own_address, own_shards, trust_file, use_other, use_tls
-from surreal.plugins.clusters.kubernetes.source import Manifest, read_base, read_overlay
 from surreal.run.process.ending import ExitCode
 from surreal.run.process.roles import AGENT, EVAL, LEARNER, PARAMETER_SERVER, RLX_SERVER
 
+CHECKSUM = "surreal/app-checksum"
+#: Image of all containers in k8s/.
+_IMAGE = "surreal:"
+_GPU = "nvidia.com/gpu"
+#: Path of the configuration in containers; the settings that override it follow it in the arguments.
+CONFIG_PATH = "/etc/surreal/app.yaml"
 #: The ConfigMaps that are replaced: the configuration, and the environment variables of all processes.
 APP, RUN = "app", "run"
 #: Role of each kind of pod.
@@ -55,9 +61,7 @@ _ENDS_WITH_THE_RUN = {role.name for role in (AGENT, EVAL, LEARNER, RLX_SERVER)}
 def render(request: Request, warn: Callable[[str], object]) -> list[Manifest]:
     """Make the manifests of a run, in the order in which they must be applied.
 
-    Args:
-        request: arguments of the command; namespace None: `surreal-RUN`, which is also rendered.
-        warn: called with each part of the run that is not rendered.
+    `warn` gets a sentence on each part of the run that is not rendered.
 
     Raises:
         ConfigError: the configuration, a name or an address is wrong, or an overlay cannot be built.
@@ -97,11 +101,10 @@ def render(request: Request, warn: Callable[[str], object]) -> list[Manifest]:
     if request.namespace is not None:
         manifests = [each for each in manifests if each["kind"] != "Namespace"]
     manifests.sort(key=lambda each: _FIRST.get(each["kind"], len(_FIRST)))
-    checksum = checksum_of(text, *variables.values())
+    checksum = hashlib.sha256("\0".join([text, *variables.values()]).encode()).hexdigest()[:16]
     for manifest in manifests:
-        put_into(manifest, space, run, checksum)
-        set_image(manifest, request.image, request.gpu_image or request.image)
-        add_settings(manifest, settings)
+        _label(manifest, space, run, checksum)
+        _set_containers(manifest, request, settings)
         if manifest["kind"] == "ScaledObject":
             most = request.agents if pod_name(manifest) == "agent" else None
             scale(manifest, space, run, most=most, prometheus=request.prometheus)
@@ -110,6 +113,26 @@ def render(request: Request, warn: Callable[[str], object]) -> list[Manifest]:
     if request.has_jobs:
         make_jobs(manifests)
     return manifests
+
+
+def _label(manifest: Manifest, namespace: str, run: str, checksum: str) -> None:
+    """Label a manifest and its pods with their run; pods restart when the checksum changes."""
+    metadata = manifest["metadata"]
+    metadata["name" if manifest["kind"] == "Namespace" else "namespace"] = namespace
+    metadata.setdefault("labels", {})[RUN_LABEL] = run
+    if (template := pod_template(manifest)) is not None:
+        template["metadata"].setdefault("labels", {})[RUN_LABEL] = run
+        template["metadata"].setdefault("annotations", {})[CHECKSUM] = checksum
+
+
+def _set_containers(manifest: Manifest, request: Request, settings: Sequence[str]) -> None:
+    """Set the image of the containers, and override settings where the configuration is read."""
+    for container in containers(manifest):
+        if container["image"].startswith(_IMAGE):
+            has_gpu = _GPU in container.get("resources", {}).get("limits", {})
+            container["image"] = (has_gpu and request.gpu_image) or request.image
+        if CONFIG_PATH in container.get("args", ()):
+            container["args"] += [f"--set={setting}" for setting in settings]
 
 
 def _counted(manifests: list[Manifest], config: Config) -> list[Manifest]:
@@ -138,9 +161,6 @@ def make_jobs(manifests: list[Manifest]) -> None:
 
     A pod that its node or a signal has ended is made again. A learner that fails fails its Job. PodDisruptionBudgets of
     these pods are removed: `maxUnavailable` needs a controller that can be scaled, so it would forbid every eviction.
-
-    Raises:
-        ConfigError: the Deployments are scaled, or the run has parameter servers.
     """
     for manifest in manifests:
         if manifest["kind"] == "ScaledObject":

@@ -99,12 +99,7 @@ def serve(
 
 
 def prepare_access(options: AccessOptions, bind: str, say: Callable[[str], object]) -> ServerAccess:
-    """Make missing files of users and certificates; `say` shows a sentence for each, `bind` is the server's address.
-
-    Raises:
-        ConfigError: options contradict each other, or a file is missing or cannot be made.
-        RedisUnavailableError: there is no redis-server.
-    """
+    """Make missing files of users and certificates; `say` shows a sentence for each, `bind` is the server's address."""
     try:
         users = _prepare_users(options, say)
         tls = _prepare_tls(options, bind, say) if options.uses_tls or options.certificate else None

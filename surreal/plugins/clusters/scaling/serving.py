@@ -80,11 +80,7 @@ class RunCollector(Collector):
 
 
 def open_reader(address: str, run: str | None) -> RunReader:
-    """Prepare to read one run of a Redis, or all of them; the server need not answer yet.
-
-    Raises:
-        ConfigError: the address or the run's name is not valid.
-    """
+    """Prepare to read one run of a Redis, or all of them; the server need not answer yet."""
     try:
         client = RedisClient(address, run=run or "default", timeout_s=_TIMEOUT_S)
         return RunReader(client, reads_all=run is None)
@@ -93,11 +89,7 @@ def open_reader(address: str, run: str | None) -> RunReader:
 
 
 def page(reader: RunReader) -> str:
-    """Return the metrics as a scrape would get them now.
-
-    Raises:
-        RedisUnavailableError: Redis does not answer.
-    """
+    """Return the metrics as a scrape would get them now."""
     registry, collector = CollectorRegistry(), RunCollector(reader)
     registry.register(collector)
     text = generate_latest(registry).decode()
@@ -107,12 +99,7 @@ def page(reader: RunReader) -> str:
 
 
 def serve(
-    reader: RunReader,
-    *,
-    host: str,
-    port: int,
-    on_ready: Callable[[str], object],
-    stop: threading.Event | None = None,
+    reader: RunReader, *, host: str, port: int, on_ready: Callable[[str], object], stop: threading.Event | None = None
 ) -> None:
     """Serve until `stop` is set or a signal comes, then close the reader.
 

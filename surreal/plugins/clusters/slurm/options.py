@@ -33,11 +33,7 @@ _NODE, _QUEUE, _AGENTS = "The first node", "The queue", "The agents' nodes"
 
 @dataclass(frozen=True)
 class JobOptions:
-    """Options of a job; None leaves a value to the cluster.
-
-    Raises:
-        ConfigError: a value is out of range, or cannot be written into a script.
-    """
+    """Options of a job; None leaves a value to the cluster."""
 
     run: Annotated[
         str | None,
@@ -93,8 +89,7 @@ class JobOptions:
         str, typer.Option(metavar="SIZE", help="Memory for each CPU of an agent.", rich_help_panel=_AGENTS)
     ] = "2G"
     agent_nodes: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Number of nodes; default: Slurm's choice.", rich_help_panel=_AGENTS),
+        int | None, typer.Option(metavar="N", help="Number of nodes; default: Slurm's choice.", rich_help_panel=_AGENTS)
     ] = None
     has_array: Annotated[
         bool,

@@ -37,11 +37,6 @@ def serve(run: str, run_dir: Path, *, maxmemory: str, keeps_experience: bool, in
     """Serve until a signal comes; a server that dies is restarted at the same address.
 
     If it keeps experience, it loads and keeps its data in an append-only file in the run's folder.
-
-    Raises:
-        ConfigError: the interface or the size is not valid.
-        RedisUnavailableError: it does not start, or dies too often.
-        BusyError: another server has its data in the run's folder.
     """
     bind = _ALL_INTERFACES if interface is None else address_of(interface)
     try:
@@ -75,11 +70,7 @@ def serve(run: str, run_dir: Path, *, maxmemory: str, keeps_experience: bool, in
 
 
 def address_of(interface: str) -> str:
-    """Return the address of one of this machine's network interfaces, IPv4 if it has one.
-
-    Raises:
-        ConfigError: there is no such interface, or it has no address.
-    """
+    """Return the address of one of this machine's network interfaces, IPv4 if it has one."""
     known = psutil.net_if_addrs()
     if interface not in known:
         names = ", ".join(sorted(known))

@@ -29,14 +29,9 @@ _SECRET = re.compile(r"://[^/@\s]*:[^/@\s]+@|[?&]password=")
 def render(
     source: str, overrides: Sequence[str], agents: int | None, options: JobOptions, *, is_tried: bool = False
 ) -> str:
-    """Write the script.
+    """Write the script; `agents` and the overrides change the configuration.
 
-    Args:
-        source: preset or file of the configuration.
-        overrides: overrides of the configuration.
-        agents: number of agents, >= 1; None: as in the configuration.
-        options: options of the job.
-        is_tried: whether to make classes and environment now, to find their errors.
+    If it is tried, classes and environment are made now, to find their errors.
 
     Raises:
         ConfigError: the configuration is wrong, or Slurm cannot run it.

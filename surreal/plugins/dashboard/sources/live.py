@@ -42,10 +42,7 @@ class LiveRun:
     """
 
     def __init__(self, address: str, run: str, *, title: str, started: float, folder: Path | None) -> None:
-        self.address = address
-        self._title = title
-        self._started = started
-        self._folder = folder
+        self.address, self._title, self._started, self._folder = address, title, started, folder
         try:
             self._client = self._connect(address, run)
         except ValueError as error:
@@ -56,11 +53,7 @@ class LiveRun:
         self._parameters: RedisClient | None = None
 
     def look(self) -> Live:
-        """Read the run.
-
-        Raises:
-            SurrealError: its Redis does not answer.
-        """
+        """Read the run."""
         try:
             if self._config is None:
                 self._find_servers()
@@ -81,11 +74,7 @@ class LiveRun:
         return Live(view, age_s, tuple(shard for shard in shards if shard.epoch), self._config)
 
     def stop(self, reason: str) -> bool:
-        """Ask the run to end, and return whether this was the first request.
-
-        Raises:
-            SurrealError: its Redis does not answer.
-        """
+        """Ask the run to end, and return whether this was the first request."""
         return self._client.retry(lambda: registry.request_stop(self._client, reason), what="ask the run to stop")
 
     def close(self) -> None:

@@ -116,11 +116,7 @@ class WatchedRun:
         return self._settings.get()
 
     def stop(self, reason: str) -> bool:
-        """Ask it to end, and return whether this was the first request.
-
-        Raises:
-            SurrealError: it is over, or its Redis does not answer.
-        """
+        """Ask it to end, and return whether this was the first request."""
         with self._guard:
             opened = self._open()
             if opened is None:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.peers import Requirement, find_python
+from surreal.plugins.clusters.kubernetes.manifest import write_manifests
 from surreal.plugins.clusters.kubernetes.rendering import Request, render
-from surreal.plugins.clusters.kubernetes.source import write_manifests
 from tests.manifests import BASE, K8S, OVERLAYS, build
 
 CHECKOV = Requirement("checkov", ["checkov==3.3.30"])

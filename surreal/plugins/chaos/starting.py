@@ -21,24 +21,16 @@ from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.distributed.server.embedded import EmbeddedRedis
 from surreal.plugins.chaos.disturbances.processes import Guard
-from surreal.plugins.chaos.subjects.subject import Keeps, Server, Subject
+from surreal.plugins.chaos.subject import Keeps, Server, Subject
 from surreal.run.launch.supervise import last_error_line
 from surreal.run.process.run_folder import RESULT_NAME, RUNS_FOLDER, new_run_id
 
 #: The run ends only when chaos does, and survives any number of deaths. The caller's settings override these.
-_SETTINGS = (
-    "run.max_env_steps=1000000000",
-    "run.stop_at_return=null",
-    "run.restart_limit=1000000",
-)
+_SETTINGS = ("run.max_env_steps=1000000000", "run.stop_at_return=null", "run.restart_limit=1000000")
 
 
 class StartedRun:
-    """`surreal run` of a preset or file, in a separate process.
-
-    Raises:
-        ConfigError: the configuration is wrong, or names its own servers.
-    """
+    """`surreal run` of a preset or file, in a separate process."""
 
     def __init__(self, source: str, overrides: Sequence[str], run_dir: Path | None, guard: Guard) -> None:
         self._overrides = (*_SETTINGS, *overrides)

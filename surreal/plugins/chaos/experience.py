@@ -10,48 +10,33 @@ counted, and are not violations.
 
 from __future__ import annotations
 
-from surreal.plugins.chaos.invariants.verdict import Complaints
+from dataclasses import dataclass
+
 from surreal.plugins.chaos.observing import Entry, ShardSight
+from surreal.plugins.chaos.verdicts import Complaints
 
 
+@dataclass
 class ShardLedger:
-    """One shard, look by look.
+    """One shard, look by look; what it counts is over all epochs."""
 
-    Args:
-        shard: its number.
-        is_new: whether the run began while it is watched; the earlier history of another run is not checked.
-        is_gapless: whether senders of this run leave no number out: none drops chunks, or moves them to other shards.
-        has_lanes: whether every step of an environment is recorded, so that those of a chunk must follow each other.
-        counts_chunks: whether all env steps come in chunks; gradients are counted without.
+    shard: int = 0
+    is_new: bool = True  #: whether the run began while it is watched; earlier history is not checked
+    is_gapless: bool = True  #: whether senders leave no number out: none drops chunks, or moves them to other shards
+    has_lanes: bool = True  #: whether all steps of an environment are recorded, so that chunks must follow each other
+    counts_chunks: bool = True  #: whether all env steps come in chunks; gradients are counted without
 
-    Attributes:
-        looks: at a shard that has an epoch.
-        counted: env steps by which the counter grew.
-        chunks, steps: seen, over all epochs.
-        unseen_chunks, unseen_steps: evicted before they could be looked at; what Redis counted of them.
-        repeated: chunks that came again after Redis was emptied.
-        carried: for each time it was emptied, the env steps that it had counted and those that the owner brought back.
-        rolled_back: chunks that a restarted Redis had lost, where its append-only file may lose the last second.
-    """
-
-    def __init__(
-        self,
-        shard: int = 0,
-        *,
-        is_new: bool = True,
-        is_gapless: bool = True,
-        has_lanes: bool = True,
-        counts_chunks: bool = True,
-    ) -> None:
+    def __post_init__(self) -> None:
         self.lost, self.doubled, self.inexact = Complaints(), Complaints(), Complaints()
-        self.looks = self.counted = self.chunks = self.steps = self.unseen_chunks = self.unseen_steps = 0
-        self.repeated = self.rolled_back = 0
+        self.looks = 0  # at a shard that has an epoch
+        self.counted = 0  # env steps by which the counter grew
+        self.chunks = self.steps = 0  # seen
+        self.unseen_chunks = self.unseen_steps = 0  # evicted before they could be looked at, as Redis counted them
+        self.repeated = 0  # chunks that came again after Redis was emptied
+        self.rolled_back = 0  # chunks that a restarted Redis had lost: its append-only file may lose the last second
+        # For each time that Redis was emptied: the env steps that it had counted, and those that the owner brought back
         self.carried: list[tuple[int, int | None]] = []
-        self._where = f"shard {shard}: " if shard else ""
-        self._is_new = is_new
-        self._is_gapless = is_gapless
-        self._has_lanes = has_lanes
-        self._counts_chunks = counts_chunks
+        self._where = f"shard {self.shard}: " if self.shard else ""
         self._epoch = ""
         self._may_be_emptied = self._may_roll_back = False
         self._base_chunks = self._base_steps = 0
@@ -96,7 +81,7 @@ class ShardLedger:
     def _enter(self, sight: ShardSight) -> None:
         is_first = not self._epoch
         self._base_chunks = self._base_steps = 0
-        if is_first and not self._is_new:
+        if is_first and not self.is_new:
             self._base_chunks = sight.chunks - len(sight.entries)
             self._base_steps = sight.steps - sum(entry.own_steps for entry in sight.entries)
         elif not is_first:
@@ -107,7 +92,7 @@ class ShardLedger:
                 )
             self.carried.append((self._total, None))
         self._total = self._base_steps
-        self._is_counted = sight.is_counted and is_first and not self._is_new
+        self._is_counted = sight.is_counted and is_first and not self.is_new
         self._epoch, self._may_be_emptied = sight.epoch, False
         self._epoch_chunks = self._epoch_steps = 0
         self._forget_numbers()
@@ -141,11 +126,11 @@ class ShardLedger:
             return
         if before is not None and entry.sequence <= before:
             self.repeated += 1
-        gap = entry.sequence - (highest or 0) - 1 if is_known or self._is_new else 0
+        gap = entry.sequence - (highest or 0) - 1 if is_known or self.is_new else 0
         if gap > 0:
             self._missing += gap
         self._highest[entry.sender] = entry.sequence
-        if self._has_lanes:
+        if self.has_lanes:
             self._follow_lanes(entry, is_known=is_known and gap <= 0)
 
     def _follow_lanes(self, entry: Entry, *, is_known: bool) -> None:
@@ -162,7 +147,7 @@ class ShardLedger:
     def _compare(self, sight: ShardSight) -> None:
         unseen = sight.chunks - self._base_chunks - self._epoch_chunks
         if sight.is_counted and not self._is_counted:
-            self._take_over(sight, is_blurred=unseen > 0 or not self._counts_chunks)
+            self._take_over(sight, is_blurred=unseen > 0 or not self.counts_chunks)
         if unseen > 0:
             self.unseen_chunks += unseen
             self._epoch_chunks += unseen
@@ -170,14 +155,14 @@ class ShardLedger:
             self.inexact.add(f"{self._where}the stream holds {-unseen} chunks that were never counted")
             self._base_chunks += unseen
         more = sight.steps - self._base_steps - self._epoch_steps
-        if more and (unseen > 0 or not self._counts_chunks) and more > 0:
+        if more and (unseen > 0 or not self.counts_chunks) and more > 0:
             self.unseen_steps += more
             self._epoch_steps += more
         elif more:
             counted, held = sight.steps - self._base_steps, self._epoch_steps
             self.inexact.add(f"{self._where}the global step counts {counted} env steps where the chunks hold {held}")
             self._base_steps += more
-        if self._is_gapless and self._missing > self.unseen_chunks:
+        if self.is_gapless and self._missing > self.unseen_chunks:
             gone = self._missing - self.unseen_chunks
             self.lost.add(f"{self._where}{gone} chunks are missing between others of the same sender")
             self._missing = self.unseen_chunks
@@ -187,9 +172,7 @@ class ShardLedger:
     def _take_over(self, sight: ShardSight, *, is_blurred: bool) -> None:
         """Account for the env steps that the owner has added from before Redis was emptied, or from a checkpoint.
 
-        Args:
-            sight: the snapshot with these steps.
-            is_blurred: whether it may also have steps of chunks that were not seen.
+        If the snapshot is blurred, it may also have steps of chunks that were not seen.
         """
         self._is_counted = True
         brought = sight.steps - self._epoch_steps

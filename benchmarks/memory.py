@@ -28,6 +28,8 @@ from surreal.run.process.finding import find_run
 from surreal.run.view.reader import run_status
 
 _UPDATES = 20  #: before memory is measured
+#: Processes that live shorter, such as the check of a configuration, do not count, s.
+_SETTLED_S = 2.0
 _MANY = 100
 _DEADLINE_S = 300.0
 _BARE = "import torch; print('ready', flush=True); input()"
@@ -69,12 +71,17 @@ def measure_run(agents: int) -> tuple[dict[str, Memory], float]:
         run = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         try:
             names = _wait_for_updates(run, run_dir, agents)
-            root = psutil.Process(run.pid)
-            found = {process.pid: memory_of(process.pid) for process in (root, *root.children(recursive=True))}
+            before = _processes(run.pid)
+            time.sleep(_SETTLED_S)
+            found = {pid: memory_of(pid) for pid in before & _processes(run.pid)}
         finally:
             run.send_signal(signal.SIGINT)
             run.wait()
     return {name: found[pid] for pid, name in names.items()}, sum(memory.pss for memory in found.values())
+
+
+def _processes(pid: int) -> set[int]:
+    return {pid, *(process.pid for process in psutil.Process(pid).children(recursive=True))}
 
 
 def _wait_for_updates(run: subprocess.Popen[bytes], run_dir: Path, agents: int) -> dict[int, str]:

@@ -28,7 +28,7 @@ from surreal.distributed.experience.sender import ExpSender
 from surreal.distributed.gradients.group import ServerGroup
 from surreal.distributed.gradients.queue import GradientQueue
 from surreal.distributed.gradients.sender import GradientSender
-from surreal.distributed.parameters.published import PolicyPart
+from surreal.distributed.parameters.parts import PolicyPart
 from surreal.distributed.telemetry.collector import Collector
 from surreal.distributed.telemetry.telemetry import Telemetry
 from surreal.plugins.doctor.run.look import read_records

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from surreal.base.types import Obs
+from surreal.base.types import Action, Obs, StepBatch
 
 
 def map_leaves(function: Callable[[Any], Any], tree: Obs) -> Obs:
@@ -28,6 +28,22 @@ def map_leaves(function: Callable[[Any], Any], tree: Obs) -> Obs:
 def take(tree: Obs, index: Any) -> Obs:
     """Index every leaf of a batch: one row, a slice, or the rows of a mask."""
     return tree[index] if isinstance(tree, np.ndarray) else map_leaves(lambda leaf: leaf[index], tree)
+
+
+def take_rows(batch: StepBatch, keep: Any) -> StepBatch:
+    """Select rows of a pool's batch by a mask [N] bool."""
+    columns = ("kind", "env_ids", "reward", "terminated", "truncated", "explore", "record")
+    return batch._replace(
+        **{name: getattr(batch, name)[keep] for name in columns},
+        obs=take(batch.obs, keep),
+        info={name: column[keep] for name, column in batch.info.items()},
+        num_last=int(np.count_nonzero(keep[: batch.num_last])),
+    )
+
+
+def take_actions(action: Action, keep: Any) -> Action:
+    """Select the actions of some acting rows by a mask [N] bool."""
+    return Action(action.actions[keep], {name: column[keep] for name, column in action.extras.items()}, action.version)
 
 
 def leaves(tree: Obs) -> list[Any]:

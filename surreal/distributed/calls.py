@@ -8,14 +8,12 @@ Only methods that are marked can be called:
             self.total += reward
             return self.total
 
-A value of a call is None, a bool, a number, a string, a list or tuple (which arrives as a list), a mapping with string
-keys, a NumPy array or a tensor. It travels as JSON, with tensors and arrays as safetensors. Nothing in it is code.
+`surreal.distributed.connection.call_values` lists the possible values. Nothing in a call is code.
 """
 
 from __future__ import annotations
 
 import inspect
-import json
 import logging
 import threading
 import time
@@ -26,26 +24,17 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
-import numpy as np
-import torch
-from torch import Tensor
-
 from surreal.base.errors import CallError, CodecError, StoppedError
 from surreal.base.ranges import Positive, checked
+from surreal.distributed.connection.call_values import decode, encode
 from surreal.distributed.connection.client import RedisClient
-from surreal.distributed.connection.tensor_bytes import Format, read_tensors, tensor_pieces
 
 logger = logging.getLogger(__name__)
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
-#: Largest request or answer, bytes. Parameters travel in other ways.
-MAX_BYTES = 64 << 20
-FORMAT = Format("surreal-call", "1", "a call is", max_header_bytes=MAX_BYTES)
 #: Most requests that may wait for a server.
 MAX_WAITING = 1000
-_ARRAY, _TENSOR, _MAPPING = "__array__", "__tensor__", "__mapping__"
-_MARKS = {_ARRAY, _TENSOR, _MAPPING}
 _REMOTE_MARK = "__surreal_remote__"
 _READ_AT_ONCE = 16
 #: Lifetime of an answer, ms.
@@ -191,7 +180,7 @@ class RemoteServer:
 
         Args:
             method: its name.
-            args: see the module for possible values.
+            args: see `call_values` for possible values.
             timeout_s: how long to wait, s; None: the constructor's.
             options: arguments by name.
 
@@ -296,71 +285,3 @@ def _fits(value: Any, wanted: Any) -> bool:
     if plain is float:
         return isinstance(value, int | float)
     return isinstance(value, list if plain is tuple else plain)  # a tuple travels as a list
-
-
-def encode(value: Any) -> bytes:
-    """Encode a value.
-
-    Raises:
-        TypeError: a part of it cannot be transported.
-        ValueError: it is too large.
-    """
-    tensors: dict[str, Tensor] = {}
-    plain = json.dumps(_flatten(value, tensors))
-    data = b"".join(tensor_pieces(tensors, FORMAT, value=plain))
-    if len(data) > MAX_BYTES:
-        raise ValueError(f"a call carries {len(data)} bytes; it may carry {MAX_BYTES}")
-    return data
-
-
-def decode(data: bytes) -> Any:
-    """Decode a value.
-
-    Raises:
-        CodecError: cut off, corrupted, or of another format.
-    """
-    if len(data) > MAX_BYTES:
-        raise CodecError(f"a call carries {len(data)} bytes; it may carry {MAX_BYTES}")
-    tensors, metadata = read_tensors(data, FORMAT)
-    try:
-        return _restore(json.loads(metadata["value"]), tensors)
-    except Exception as error:  # any error of a parser on arbitrary bytes
-        raise CodecError(f"a call is cut off or corrupted ({len(data)} bytes)") from error
-
-
-def _flatten(value: Any, tensors: dict[str, Tensor]) -> Any:
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, list | tuple):
-        return [_flatten(item, tensors) for item in value]
-    if isinstance(value, Mapping):
-        if not all(isinstance(key, str) for key in value):
-            raise TypeError("a mapping in a call has keys that are not strings")
-        plain = {key: _flatten(item, tensors) for key, item in value.items()}
-        return {_MAPPING: plain} if _MARKS & plain.keys() else plain
-    if isinstance(value, np.ndarray | Tensor):
-        mark = _TENSOR if isinstance(value, Tensor) else _ARRAY
-        # A copy: arrays may be read-only or have strides that torch does not support.
-        tensor = value.detach().cpu() if isinstance(value, Tensor) else torch.from_numpy(np.array(value, order="C"))
-        name = str(len(tensors))
-        tensors[name] = tensor.contiguous()
-        return {mark: name}
-    raise TypeError(f"a {type(value).__name__} is not transported in a call")
-
-
-def _restore(value: Any, tensors: Mapping[str, Tensor]) -> Any:
-    if isinstance(value, list):
-        return [_restore(item, tensors) for item in value]
-    if not isinstance(value, dict):
-        return value
-    if len(value) == 1:
-        ((mark, content),) = value.items()
-        if mark == _TENSOR:
-            return tensors[content]
-        if mark == _ARRAY:
-            return tensors[content].numpy()
-        if mark == _MAPPING:
-            value = content
-    return {key: _restore(item, tensors) for key, item in value.items()}

@@ -80,7 +80,8 @@ def take_turn(replay: ReplayHooks[B], state: ReplayState[B], timeout_s: float) -
     if not state.has_begun and state.pointer_queue.has_caught_up.is_set() and not len(state.pointer_queue):
         state.has_begun = True
         if size < replay.start_size or not state.owner.is_owner:
-            is_complete = state.owner.is_owner and not state.pointer_queue.lost_chunks
+            has_lost = state.pointer_queue.refused_chunks or state.pointer_queue.gone_chunks
+            is_complete = state.owner.is_owner and not has_lost
             state.owner.rebase(None if is_complete else size)
     elif state.has_begun and size >= replay.start_size and not replay.start_sample_condition():
         # The replay waits for something else, such as lanes that are long enough for a sequence. The band begins with

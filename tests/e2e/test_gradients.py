@@ -15,7 +15,8 @@ import yaml
 from surreal.config.preset_files import preset_path
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.gradients.queue import GradientQueue
-from surreal.distributed.parameters.published import PublishedReader, part_keys
+from surreal.distributed.parameters.parts import part_keys
+from surreal.distributed.parameters.published import PublishedReader
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Command, Workplace

@@ -32,10 +32,11 @@ from surreal.base.errors import (
 from surreal.base.pytorch import Module
 from surreal.config import load_config
 from surreal.distributed import RedisClient, TorchBroadcaster, TorchListener
+from surreal.distributed.connection.direct import PART_BYTES, DirectConnection, Memory
 from surreal.distributed.connection.holders import make_token
-from surreal.distributed.connection.wire import DirectConnection, Memory, ScriptChannel
-from surreal.distributed.parameters.parts import PART_BYTES, fetch_parts, part_names, upload_parts
-from surreal.distributed.parameters.published import encode_parameters
+from surreal.distributed.connection.wire import ScriptChannel
+from surreal.distributed.parameters.parts import upload_parts
+from surreal.distributed.parameters.published import encode_parameters, fetch_parts, part_names
 from surreal.run.process.progress import write_progress
 from surreal.run.session.publishing import Publishing
 
@@ -546,7 +547,7 @@ def test_a_broadcast_that_failed_leaves_no_wait_for_the_next(
     for _ in range(2):
         with pytest.raises(StoppedError):
             late.broadcast()
-        assert late._notice._began_s is None
+        assert late._wait.notice._began_s is None
     stop.clear()
     holder.close()
     assert late.broadcast() == 2

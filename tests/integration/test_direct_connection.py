@@ -21,7 +21,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from surreal.base.errors import CodecError
 from surreal.distributed import RedisClient
-from surreal.distributed.connection.wire import SMALL_BYTES, DirectConnection
+from surreal.distributed.connection.direct import SMALL_BYTES, DirectConnection
 
 LARGE = bytes(range(256)) * 4000
 

@@ -12,7 +12,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 
 from surreal.base.errors import QueueFullError, StoppedError
 from surreal.distributed import RedisClient
-from surreal.distributed.connection.wire import DirectConnection
+from surreal.distributed.connection.direct import DirectConnection
 from surreal.distributed.gradients.encoding import cut, encode
 from surreal.distributed.gradients.queue import GradientQueue
 from surreal.distributed.gradients.sender import GradientSender

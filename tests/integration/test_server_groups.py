@@ -17,7 +17,7 @@ from surreal.distributed.gradients.group import Formation, ServerGroup
 from surreal.distributed.gradients.queue import Gradient, GradientQueue
 from surreal.distributed.gradients.sender import GradientSender
 from surreal.distributed.gradients.store import GradientHead, GradientStore
-from surreal.distributed.parameters.published import PolicyPart
+from surreal.distributed.parameters.parts import PolicyPart
 from surreal.learner import GradientLearner
 from surreal.learner.parameter_server.server import ParameterServer
 from surreal.model import QFunction

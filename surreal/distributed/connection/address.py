@@ -30,6 +30,11 @@ TLS_VARIABLES = {
 }
 #: Variables that hide the user and the password from a child process.
 WITHOUT_SECRETS = dict.fromkeys((USER_VARIABLE, SECRETS_VARIABLE, PASSWORD_VARIABLE, PASSWORD_VARIABLE + FILE), "")
+_ADVICE = "check user, password, certificates"
+_WITHHELD = (
+    "a file names this address, and the password of the environment goes only to hosts that you name: "
+    "if you trust it, name it with --redis or $SURREAL_REDIS"
+)
 _SCHEMES = ("redis://", "rediss://", "unix://")
 _CLUSTER = "+cluster://"
 #: Query arguments that are never shown.
@@ -105,6 +110,36 @@ class RedisAddress:
         if issubclass(self.connection_class, SSLConnection):
             given |= credentials.tls
         return replace(self, options={**given, **self.options})
+
+
+def resolve_address(
+    text: str, environ: Mapping[str, str], run: str, *, username: str | None = None, password: str | None = None
+) -> tuple[RedisAddress, str]:
+    """Parse an address, and add the credentials of the environment unless access is restricted otherwise.
+
+    Args:
+        text: see `parse_address`.
+        environ: variables of this process.
+        run: id of the run; its users come before those of all runs.
+        username: ACL user; wins over the one in the address.
+        password: wins over the one in the address.
+
+    Returns:
+        The address, and advice for a server that refuses this process.
+
+    Raises:
+        ValueError: the address is not valid, or a file with a secret cannot be read.
+    """
+    parsed = parse_address(text, username=username, password=password)
+    if not parsed.is_open:
+        return parsed, _ADVICE
+    credentials, advice = read_credentials(environ, run), _ADVICE
+    if isinstance(text, FoundAddress):
+        named = {host for each in text.named(environ) for host in parse_address(each).hosts}
+        if not parsed.hosts <= named:
+            advice = _WITHHELD if credentials.password else _ADVICE
+            credentials = Credentials(tls=credentials.tls)
+    return parsed.with_credentials(credentials), advice
 
 
 def parse_address(text: str, *, username: str | None = None, password: str | None = None) -> RedisAddress:

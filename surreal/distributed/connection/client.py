@@ -24,22 +24,9 @@ from redis.retry import Retry
 
 from surreal.base.errors import RedisUnavailableError, StoppedError
 from surreal.base.ranges import Positive, checked
-from surreal.distributed.connection.address import (
-    Credentials,
-    FoundAddress,
-    RedisAddress,
-    parse_address,
-    read_credentials,
-)
+from surreal.distributed.connection.address import resolve_address
 from surreal.distributed.connection.cluster import ClusterMap
-from surreal.distributed.connection.keys import (
-    RUNS,
-    RUNS_HASH_SLOT,
-    PolicyKeys,
-    RunKeys,
-    ShardKeys,
-    run_pattern,
-)
+from surreal.distributed.connection.keys import RUNS, RUNS_HASH_SLOT, PolicyKeys, RunKeys, ShardKeys, run_pattern
 from surreal.distributed.connection.retry import RetryPolicy
 from surreal.distributed.connection.wire import ScriptArg, connection_class, load_script
 
@@ -54,11 +41,6 @@ SOCKET_READ_SIZE = 256 << 10
 HEALTH_CHECK_INTERVAL_S = 15
 #: No limit: each thread uses the connections it needs, and the server limits its clients. redis-py's default is 100.
 _MAX_CONNECTIONS = 2**31
-#: Advice for a server that refuses a process without a password.
-_WITHHELD = (
-    "a file names this address, and the password of the environment goes only to hosts that you name: "
-    "if you trust it, name it with --redis or $SURREAL_REDIS"
-)
 _STOPPED = threading.Event()
 _STOPPED.set()
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
@@ -100,15 +82,7 @@ class RedisClient:
         self._given = partial(RedisClient, address, run=run, password=password, username=username, timeout_s=timeout_s)
         self.retry_timeout_s = retry_timeout_s
         self.run_keys = RunKeys(self.run)
-        parsed = parse_address(address, username=username, password=password)
-        advice = "check user, password, certificates"
-        if parsed.is_open:
-            credentials = read_credentials(os.environ, run)
-            if isinstance(address, FoundAddress) and not _is_named(parsed, address):
-                if credentials.password:
-                    advice = _WITHHELD
-                credentials = Credentials(tls=credentials.tls)
-            parsed = parsed.with_credentials(credentials)
+        parsed, advice = resolve_address(address, os.environ, run, username=username, password=password)
         self.address = parsed.shown
         options: dict[str, Any] = {
             "socket_timeout": timeout_s,
@@ -301,10 +275,6 @@ class RedisClient:
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
-
-
-def _is_named(parsed: RedisAddress, address: FoundAddress) -> bool:
-    return parsed.hosts <= {host for each in address.named(os.environ) for host in parse_address(each).hosts}
 
 
 def check_name(name: str, what: str) -> str:

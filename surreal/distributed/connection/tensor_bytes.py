@@ -117,6 +117,12 @@ def read_tensors(
     return tensors, dict(layout.metadata)
 
 
+def split(blob: bytes | bytearray, part_bytes: int) -> list[memoryview]:
+    """Cut `blob` into parts of at most `part_bytes` (>= 1), without copying."""
+    view = memoryview(blob)
+    return [view[start : start + part_bytes] for start in range(0, len(blob), part_bytes)]
+
+
 class _Place(NamedTuple):
     """Position of a tensor's bytes, after the header."""
 

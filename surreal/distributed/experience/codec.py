@@ -34,50 +34,16 @@ from numpy.typing import NDArray
 
 from surreal.base.errors import BadValueError, CodecError
 from surreal.base.values import MAX_VERSION, are_within, describe_unsound
-from surreal.distributed.experience.data_contract import (
-    EXTRA_PREFIX,
-    FORMAT_VERSION,
-    MAX_STACK,
-    PRIORITY_COLUMN,
-    Contract,
-)
-from surreal.distributed.experience.payload import (
-    read_block,
-    read_table,
-    stored_bytes,
-    write_block,
-    write_table,
-)
-
-__all__ = [
-    "FORMAT_VERSION",
-    "MAX_CHUNK_BYTES",
-    "MAX_ROWS",
-    "MAX_SEGMENTS",
-    "MAX_STACK",
-    "Chunk",
-    "Contract",
-    "EncodedChunk",
-    "Head",
-    "decode",
-    "encode",
-    "read_head",
-    "segments_of",
-    "split",
-    "stored_bytes",
-]
+from surreal.distributed.experience.data_contract import EXTRA_PREFIX, FORMAT_VERSION, PRIORITY_COLUMN
+from surreal.distributed.experience.data_contract import Contract as Contract  # part of this interface
+from surreal.distributed.experience.payload import read_block, read_table, stored_bytes, write_block, write_table
 
 T = TypeVar("T", bound=np.generic)
 
-MAX_ROWS = 1 << 22
-MAX_SEGMENTS = (1 << 16) - 1
-MAX_CHUNK_BYTES = 256 << 20
-
+MAX_ROWS, MAX_SEGMENTS, MAX_CHUNK_BYTES = 1 << 22, (1 << 16) - 1, 256 << 20
 _MAGIC = b"SRLC"
 _HEAD = struct.Struct("<4sHHIIIIQQ")  # magic, version, segments, rows, steps, own, table, block, contract
-_SEGMENT_DTYPE = np.dtype("<i4")
-_SEGMENT_FIELDS = 5
-_SIZE_DTYPE = np.dtype("<u4")
+_SEGMENT, _SEGMENT_DTYPE, _SIZE_DTYPE = struct.Struct("<5i"), np.dtype("<i4"), np.dtype("<u4")
 _FLAGS_MAX = 3
 
 
@@ -135,8 +101,8 @@ class Chunk:
     @cached_property
     def obs_row(self) -> NDArray[np.int64]:
         """[n_steps] observation row of each step; the next row is the next observation."""
-        history = self.segments[:, 4].astype(np.int64)
-        return np.arange(len(self.columns["reward"])) + self._per_step(np.cumsum(history + 1) - 1)
+        rows_before = np.cumsum(self.segments[:, 4] + 1, dtype=np.int64) - 1
+        return np.arange(len(self.columns["reward"])) + self._per_step(rows_before)
 
     @cached_property
     def depth(self) -> NDArray[np.int64]:
@@ -153,8 +119,7 @@ class Chunk:
     @cached_property
     def within(self) -> NDArray[np.int64]:
         """[n_steps] number of each step in its segment."""
-        steps = self._steps
-        return np.arange(len(self.columns["reward"])) - self._per_step(np.cumsum(steps) - steps)
+        return np.arange(len(self.columns["reward"])) - self._per_step(np.cumsum(self._steps) - self._steps)
 
     @cached_property
     def env_slot(self) -> NDArray[np.int32]:
@@ -248,10 +213,9 @@ def segments_of(head: bytes) -> list[tuple[int, ...]]:
         CodecError: as `read_head`, or the head is too short for them.
     """
     number = read_head(head).segments
-    size = number * _SEGMENT_FIELDS * _SEGMENT_DTYPE.itemsize
-    if len(head) < _HEAD.size + size:
+    if len(head) < _HEAD.size + number * _SEGMENT.size:
         raise CodecError(f"a head of {len(head)} bytes cannot describe {number} segments")
-    return list(struct.iter_unpack(f"<{_SEGMENT_FIELDS}i", head[_HEAD.size : _HEAD.size + size]))
+    return list(_SEGMENT.iter_unpack(head[_HEAD.size : _HEAD.size + number * _SEGMENT.size]))
 
 
 def split(head: bytes, content: bytes) -> tuple[memoryview, memoryview]:
@@ -262,21 +226,14 @@ def split(head: bytes, content: bytes) -> tuple[memoryview, memoryview]:
     """
     found = read_head(head)
     if len(content) != _content_bytes(found.block_bytes, found.table_bytes):
-        raise CodecError(
-            f"the content has {len(content)} bytes; its head says {found.block_bytes} and {found.table_bytes}"
-        )
+        declared = f"{found.block_bytes} and {found.table_bytes}"
+        raise CodecError(f"the content has {len(content)} bytes; its head says {declared}")
     view = memoryview(content)
     return view[len(content) - found.table_bytes :], view[: found.block_bytes]
 
 
 def decode(contract: Contract, head: bytes, table: bytes | memoryview, block: bytes | memoryview | None) -> Chunk:
-    """Decode one chunk; arrays are views on `table` and `block`.
-
-    Args:
-        contract: the stream's contract.
-        head: the chunk's head.
-        table: the chunk's table.
-        block: its observations; None: they stay in Redis, and the chunk has no leaves.
+    """Decode one chunk; arrays are views on `table` and `block`. Without a block, the chunk has no leaves.
 
     Raises:
         CodecError: a sender with this contract would not have written these bytes.
@@ -314,11 +271,9 @@ def decode(contract: Contract, head: bytes, table: bytes | memoryview, block: by
 
 
 def _describe_unsound(contract: Contract, columns: Mapping[str, NDArray[Any]], leaves: Sequence[NDArray[Any]]) -> str:
-    named = {
-        f"observation {leaf.name}".rstrip(): array for leaf, array in zip(contract.obs.leaves, leaves, strict=False)
-    }
     judged = {name: column for name, column in columns.items() if name != EXTRA_PREFIX + PRIORITY_COLUMN}
-    return describe_unsound({**judged, **named})
+    named = zip(contract.obs.leaves, leaves, strict=False)
+    return describe_unsound(judged | {f"observation {leaf.name}".rstrip(): array for leaf, array in named})
 
 
 def _content_bytes(block_bytes: int, in_table: int) -> int:
@@ -328,20 +283,18 @@ def _content_bytes(block_bytes: int, in_table: int) -> int:
 def _read_segments(contract: Contract, head: bytes, found: Head) -> tuple[NDArray[np.int32], list[int]]:
     """Return the segments, and the compressed sizes of the leaves after them ([] without compression)."""
     number = found.segments
-    end = _HEAD.size + _SEGMENT_FIELDS * _SEGMENT_DTYPE.itemsize * number
+    end = _HEAD.size + number * _SEGMENT.size
     num_sizes = 0 if contract.compression is None else len(contract.obs.leaves)
     if len(head) != end + num_sizes * _SIZE_DTYPE.itemsize:
         raise CodecError(f"a head of {len(head)} bytes cannot describe {number} segments")
     if not 0 < found.rows <= MAX_ROWS or number == 0:
         raise CodecError(f"a chunk of {found.rows} observation rows in {number} segments is not possible")
-    flat = np.frombuffer(head, _SEGMENT_DTYPE, _SEGMENT_FIELDS * number, _HEAD.size)
-    segments = flat.reshape(number, _SEGMENT_FIELDS)
+    segments = np.frombuffer(head[_HEAD.size : end], _SEGMENT_DTYPE).reshape(number, -1)
     rows, own = segments[:, 0].astype(np.int64), segments[:, 1].astype(np.int64)
     steps = rows - 1 - segments[:, 4]
     if segments.min() < 0 or steps.min() < 1 or (own > steps).any():
         raise CodecError("a segment must have a step, no more own steps than steps, and no negative number")
     if rows.sum() != found.rows or steps.sum() != found.steps or int(own.sum()) != found.own_steps:
-        raise CodecError(
-            f"the segments do not add up to {found.rows} rows, {found.steps} steps, {found.own_steps} own steps"
-        )
+        counts = f"{found.rows} rows, {found.steps} steps, {found.own_steps} own steps"
+        raise CodecError(f"the segments do not add up to {counts}")
     return segments, np.frombuffer(head, _SIZE_DTYPE, num_sizes, end).tolist()

@@ -145,6 +145,7 @@ def frame_spec(stacked: ObsSpec, stack: int) -> ObsSpec:
     return ObsSpec(leaves, stacked.structure)
 
 
-def extra_specs(extras: Mapping[str, NDArray[Any]]) -> tuple[ArraySpec, ...]:
-    """Return the specs of the columns that an agent adds, from one batch of them [N, ...]."""
-    return tuple(ArraySpec(name, column.shape[1:], column.dtype) for name, column in sorted(extras.items()))
+def extra_specs(extras: Mapping[str, NDArray[Any]], mask: NDArray[Any] | None = None) -> tuple[ArraySpec, ...]:
+    """Return the specs of the columns that an agent adds, and of action masks, from one batch of them [N, ...]."""
+    columns = dict(extras) if mask is None else {**extras, MASK_COLUMN: mask, NEXT_MASK_COLUMN: mask}
+    return tuple(ArraySpec(name, column.shape[1:], column.dtype) for name, column in sorted(columns.items()))

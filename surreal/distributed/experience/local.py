@@ -98,9 +98,6 @@ class LocalStream(Stream):
     def counts(self) -> StreamCounts:
         return StreamCounts(self._epoch, self._steps, self._live_steps, self._live_bytes)
 
-    def epoch(self) -> str:
-        return self._epoch
-
     def end(self) -> tuple[str, bytes]:
         return self._epoch, self._end
 

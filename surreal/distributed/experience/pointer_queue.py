@@ -68,8 +68,7 @@ class PointerQueue:
         self.stream = stream
         self.contract: Contract | None = None
         self.epoch = ""
-        self.refused_chunks = 0
-        self.gone_chunks = 0
+        self.refused_chunks = self.gone_chunks = 0
         self.has_caught_up = threading.Event()
         self._queue: queue.Queue[Chunk] = queue.Queue(max_chunks)
         self._read_count = read_count
@@ -81,7 +80,6 @@ class PointerQueue:
         self._may_read = may_read
         self._cursor = _START
         self._read_last: deque[StreamEntry] = deque(maxlen=_REMEMBERED)  # without their heads
-        self._has_warned = False
 
     def enqueue_step(self, *, waits: bool = True) -> int:
         """Read new chunks, waiting a moment for them, and queue them; return how many. The enqueue thread's body.
@@ -179,14 +177,11 @@ class PointerQueue:
             return None
         try:
             contract = self._contract_of(entry.head)
-            if self._fetches_blocks:
-                chunk = decode(contract, entry.head, *split(entry.head, content))
-            else:
-                chunk = decode(contract, entry.head, content, None)
+            table, block = split(entry.head, content) if self._fetches_blocks else (content, None)
+            chunk = decode(contract, entry.head, table, block)
         except CodecError as error:
             self.refused_chunks += 1
-            if not self._has_warned:
-                self._has_warned = True
+            if self.refused_chunks == 1:
                 logger.warning("chunk %s was refused (further ones are only counted): %s", entry.chunk_id, error)
             return None
         chunk.entry_id, chunk.chunk_id, chunk.epoch = entry.entry_id, entry.chunk_id, self.epoch
@@ -209,12 +204,11 @@ class PointerQueue:
 
     def _put(self, chunk: Chunk) -> None:
         while True:
-            try:
+            with suppress(queue.Full):
                 self._queue.put(chunk, timeout=0.2)
                 break
-            except queue.Full:
-                if self._stop.is_set():
-                    raise StoppedError("the queue was stopped while it was full") from None
+            if self._stop.is_set():
+                raise StoppedError("the queue was stopped while it was full")
         self._on_ready()
 
 
@@ -293,11 +287,6 @@ class ShardedPointerQueue:
     def gone_chunks(self) -> int:
         """Number of chunks that were evicted before they were downloaded."""
         return sum(queue.gone_chunks for queue in self.queues)
-
-    @property
-    def lost_chunks(self) -> int:
-        """Number of chunks that were in the streams, but were never dequeued."""
-        return self.refused_chunks + self.gone_chunks
 
     def __len__(self) -> int:
         return sum(map(len, self.queues))

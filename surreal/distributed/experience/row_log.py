@@ -32,13 +32,8 @@ from surreal.distributed.experience.data_contract import EXTRA_PREFIX, MASK_COLU
 #: A row's `code` holds its StepKind in the low two bits, and flags above them: two for its outcome; one for a FIRST row
 #: that was closed before an action was taken from it (it became LAST, but still begins a segment); and one for a row
 #: whose step has already left, which serves the stacks of the rows after it.
-KIND_MASK = 3
-TERMINATED = 4
-TRUNCATED = 8
-_BEGINS = 16
-_HISTORY = 32
-_FLAGS = 3
-_FLAG_SHIFT = 2
+KIND_MASK, TERMINATED, TRUNCATED, _BEGINS, _HISTORY = 3, 4, 8, 16, 32
+_FLAGS, _FLAG_SHIFT = 3, 2  # of an outcome
 _LAST = int(StepKind.LAST)
 
 
@@ -65,22 +60,20 @@ class RowLog:
     def __init__(self, contract: Contract, capacity: int, *, mask_width: int = 0) -> None:
         self.contract = contract
         self._mask_width = mask_width
-        self.length = 0
-        self.carried = 0  # rows at the front that an earlier chunk already contained
-        #: Shape of a row, if an observation is one plain array.
-        self.array_shape = contract.obs.leaves[0].shape if contract.obs.is_array and contract.stack == 1 else None
-        #: Its dtype, if it is a vector of a few floats.
-        self.vector_dtype = _short_vector_dtype(self.array_shape, contract.obs.leaves[0].dtype)
+        self.length = self.carried = 0  # rows, and those at the front that an earlier chunk already contained
+        shape, dtype = contract.obs.leaves[0].shape, contract.obs.leaves[0].dtype
+        #: Shape of a row, if an observation is one plain array; and its dtype, if that is a vector of a few floats.
+        self.array_shape = shape if contract.obs.is_array and contract.stack == 1 else None
+        is_vector = self.array_shape is not None and len(shape) == 1 and shape[0] <= FEW and dtype.kind == "f"
+        self.vector_dtype = dtype if is_vector else None
         self._allocate(max(capacity, 16))
 
     def _allocate(self, capacity: int) -> None:
         contract = self.contract
         self.capacity = capacity
-        self.env_slot = np.zeros(capacity, np.int32)
-        self.code = np.zeros(capacity, np.uint8)
+        self.env_slot, self.version = np.zeros((2, capacity), np.int32)
         self.step = np.zeros(capacity, np.int32)  # known for carried rows only
-        self.reward = np.zeros(capacity, np.float32)
-        self.version = np.zeros(capacity, np.int32)
+        self.code, self.reward = np.zeros(capacity, np.uint8), np.zeros(capacity, np.float32)
         self.action = _column(contract.action, capacity)
         self.leaves = [_column(leaf, capacity) for leaf in contract.obs.leaves]
         self.mask = np.ones((capacity, self._mask_width), np.bool_)
@@ -96,18 +89,13 @@ class RowLog:
             new_column[:length] = old_column[:length]
 
     def append_batch(self, batch: StepBatch, action: Action | None) -> None:
-        """Copy the rows of a pool's batch; actions and extras belong to its rows after the LAST ones.
-
-        Args:
-            batch: the pool's batch.
-            action: the actions; None: `set_actions` adds them later.
+        """Copy a pool's rows, and the actions in those after the LAST ones (None: `set_actions` adds them).
 
         Raises:
             ValueError: shapes do not fit the contract.
         """
-        begin, rows = self.length, len(batch.kind)
-        self.reserve(rows)
-        end = begin + rows
+        begin, end = self.length, self.length + len(batch.kind)
+        self.reserve(end - begin)
         self.env_slot[begin:end] = batch.env_ids
         self.reward[begin:end] = batch.reward
         self.code[begin:end] = batch.kind
@@ -119,73 +107,52 @@ class RowLog:
             outcome += batch.terminated[: batch.num_last] * np.uint8(TERMINATED)
             outcome += batch.truncated[: batch.num_last] * np.uint8(TRUNCATED)
         obs = self.contract.obs
-        if obs.is_array and type(batch.obs) is np.ndarray:
-            _copy_rows(self.leaves[0], begin, end, batch.obs if self.contract.stack == 1 else self._newest(batch.obs))
-        else:
-            for column, leaf in zip(self.leaves, obs.flatten(batch.obs), strict=True):
-                _copy_rows(column, begin, end, leaf if self.contract.stack == 1 else self._newest(leaf))
+        leaves = [batch.obs] if obs.is_array and type(batch.obs) is np.ndarray else obs.flatten(batch.obs)
+        for column, leaf in zip(self.leaves, leaves, strict=True):
+            _copy_rows(column, begin, end, leaf if self.contract.stack == 1 else self._newest(leaf))
         if acting < end and action is not None:
-            _copy_rows(self.action, acting, end, action.actions)
             self.version[acting:end] = action.version
-            self._check_extras(action)
-            for name, column in self.extras.items():
-                _copy_rows(column, acting, end, action.extras[name])
+            for column, values in self._columns_of(action):
+                _copy_rows(column, acting, end, values)
         self.length = end
 
     def set_actions(self, env_slots: NDArray[np.int64], action: Action) -> None:
-        """Set the actions taken in the last row of each of these environments.
-
-        Raises:
-            ValueError: shapes do not fit the contract.
-        """
-        self._check_extras(action)
+        """Set the actions taken in the last row of each of these environments; raises as `append_batch`."""
+        columns = self._columns_of(action)
         slots = self.env_slot[: self.length]
         last = np.zeros(int(slots.max(initial=0)) + 1, np.int64)
         last[slots] = np.arange(self.length)  # among equal slots, the last one wins
         rows = last[env_slots]
         self.version[rows] = action.version
-        columns = [(self.action, action.actions)]
-        columns += [(column, action.extras[name]) for name, column in self.extras.items()]
         for column, values in columns:
-            if values.shape != (len(rows), *column.shape[1:]):
-                wanted = (len(rows), *column.shape[1:])
-                raise ValueError(f"rows of shape {values.shape} where {wanted} is agreed on")
+            _check_shape(values, (len(rows), *column.shape[1:]))
             column[rows] = values
 
-    def _check_extras(self, action: Action) -> None:
+    def _columns_of(self, action: Action) -> list[tuple[NDArray[Any], NDArray[Any]]]:
+        """Pair the columns that actions fill with their values."""
         if action.extras.keys() != self.extras.keys():
-            agreed = sorted(self.extras)
-            raise ValueError(f"extras have columns {sorted(action.extras)} where {agreed} are agreed on")
+            raise ValueError(f"extras have columns {sorted(action.extras)} where {sorted(self.extras)} are agreed on")
+        return [(self.action, action.actions), *((self.extras[name], action.extras[name]) for name in self.extras)]
 
     def _newest(self, stacks: NDArray[Any]) -> NDArray[Any]:
         """Return the newest frame of each stack [N, stack, ...]."""
         if stacks.ndim < 2 or stacks.shape[1] != self.contract.stack:
             raise ValueError(f"observations of shape {stacks.shape} are not stacks of {self.contract.stack} frames")
-        newest: NDArray[Any] = stacks[:, -1]
-        return newest
+        return np.asarray(stacks[:, -1])
 
-    def close_slots(self, env_slots: NDArray[np.int64]) -> None:
-        """End the open segments of environments that ended without a final observation.
-
-        The last complete step becomes truncated; the action in flight is dropped.
-        """
+    def close_slots(self, env_slots: NDArray[np.integer[Any]]) -> None:
+        """End the open segments of environments that ended without a LAST row: their last step becomes truncated."""
         for env_slot in env_slots:
-            rows = np.flatnonzero(self.env_slot[: self.length] == env_slot)
-            if len(rows):
-                self._close_row(int(rows[-1]))
+            for row in np.flatnonzero(self.env_slot[: self.length] == env_slot)[-1:]:
+                kind = self.code[row] & KIND_MASK
+                if kind == StepKind.FIRST:
+                    self.code[row] = _LAST | _BEGINS
+                elif kind != _LAST:
+                    self.code[row] = _LAST | TRUNCATED
 
     def close_open_rows(self) -> None:
         """End every open segment, as `close_slots` does."""
-        _, last = np.unique(self.env_slot[: self.length][::-1], return_index=True)
-        for row in self.length - 1 - last:
-            self._close_row(int(row))
-
-    def _close_row(self, row: int) -> None:
-        kind = self.code[row] & KIND_MASK
-        if kind == StepKind.FIRST:
-            self.code[row] = _LAST | _BEGINS
-        elif kind != _LAST:
-            self.code[row] = _LAST | TRUNCATED
+        self.close_slots(np.unique(self.env_slot[: self.length]))
 
     def cut(self, max_bytes: int) -> list[EncodedChunk]:
         """Encode all steps that may leave, and keep the rows that the next chunk needs.
@@ -237,30 +204,26 @@ class RowLog:
         return Segments(order, start, end, is_closed, history, own)
 
     def _groups(self, segments: Segments, leaving: NDArray[np.int64], max_bytes: int) -> list[NDArray[np.int64]]:
-        if not len(leaving):
-            return []
+        """Divide segments into those of one chunk each."""
         sizes = (segments.end[leaving] - segments.start[leaving] + 1) * self.contract.row_bytes
         max_bytes -= self.contract.table_head_bytes
-        if sizes.sum() <= max_bytes and len(leaving) <= MAX_SEGMENTS:
+        if 0 < len(leaving) <= MAX_SEGMENTS and sizes.sum() <= max_bytes:
             return [leaving]
-        groups, group, filled = [], [leaving[0]], int(sizes[0])
-        for segment, size in zip(leaving[1:], sizes[1:].tolist(), strict=True):
-            if filled + size > max_bytes or len(group) == MAX_SEGMENTS:
-                groups.append(np.array(group))
-                group, filled = [], 0
-            group.append(segment)
+        groups, filled = list[list[int]](), 0
+        for segment, size in zip(leaving.tolist(), sizes.tolist(), strict=True):
+            if not groups or filled + size > max_bytes or len(groups[-1]) == MAX_SEGMENTS:
+                groups.append([])
+                filled = 0
+            groups[-1].append(segment)
             filled += size
-        return [*groups, np.array(group)]
+        return [np.array(group) for group in groups]
 
     def _encode(self, segments: Segments, group: NDArray[np.int64]) -> EncodedChunk:
-        start, end, own = segments.start[group], segments.end[group], segments.own[group]
-        history = segments.history[group]
-        sizes = end - start + 1
-        if len(group) == len(segments.start):
-            order = segments.order
-        else:
-            begin = np.cumsum(sizes) - sizes
-            order = segments.order[np.repeat(start - begin, sizes) + np.arange(int(sizes.sum()))]
+        start, own, history = segments.start[group], segments.own[group], segments.history[group]
+        sizes = segments.end[group] - start + 1
+        order = segments.order
+        if len(group) != len(segments.start):
+            order = order[np.repeat(start - np.cumsum(sizes) + sizes, sizes) + np.arange(int(sizes.sum()))]
         last = np.cumsum(sizes) - 1  # the last row of each segment begins no step, the first row ends none
         is_step = np.ones(len(order), np.bool_)
         is_step[last] = False
@@ -273,21 +236,15 @@ class RowLog:
         cut = segments.is_closed[group] & ((self.code[order[last]] & KIND_MASK) != _LAST)
         if cut.any():
             flags[(np.cumsum(sizes - 1 - history) - 1)[cut]] |= TRUNCATED >> _FLAG_SHIFT
-        columns: dict[str, NDArray[Any]] = {
-            "action": self.action.take(acted, axis=0),
-            "reward": self.reward.take(came),
-            "flags": flags,
-            "version": self.version.take(acted),
-        }
+        columns = {"action": self.action.take(acted, axis=0), "reward": self.reward.take(came), "flags": flags}
+        columns["version"] = self.version.take(acted)
         columns |= {EXTRA_PREFIX + name: column.take(acted, axis=0) for name, column in self.extras.items()}
-        if self._mask_width:
-            columns[EXTRA_PREFIX + MASK_COLUMN] = self.mask.take(acted, axis=0)
-            columns[EXTRA_PREFIX + NEXT_MASK_COLUMN] = self.mask.take(came, axis=0)
-        leaves = [column.take(order, axis=0) for column in self.leaves]
+        for name, rows in ((MASK_COLUMN, acted), (NEXT_MASK_COLUMN, came)) if self._mask_width else ():
+            columns[EXTRA_PREFIX + name] = self.mask.take(rows, axis=0)
         first_step = self._first_steps(segments.order[start]) + history
         env_slots = self.env_slot[segments.order[start]]
         table = np.stack([sizes, own, env_slots, first_step, history], axis=1).astype(np.int32)
-        return encode(self.contract, table, columns, leaves)
+        return encode(self.contract, table, columns, [column.take(order, axis=0) for column in self.leaves])
 
     def _first_steps(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the step numbers of rows at these log positions, each the first of its segment."""
@@ -296,23 +253,20 @@ class RowLog:
 
     def _keep(self, segments: Segments) -> None:
         """Move the rows that open segments still need to the front."""
-        is_open = ~segments.is_closed
-        start, own, end = segments.start[is_open], segments.own[is_open], segments.end[is_open]
-        history = segments.history[is_open]
+        columns = (segments.start, segments.end, segments.own, segments.history)
+        start, end, own, history = (column[~segments.is_closed] for column in columns)
         # The first row of the next chunk follows the steps that left; the frames of its stack come before it.
         kept_history = np.minimum(history + own, self.contract.stack - 1)
         begin = start + history + own - kept_history
         first_step = self._first_steps(segments.order[start]) + begin - start
         sizes = end - begin + 1
-        offset = np.cumsum(sizes) - sizes
         total = int(sizes.sum())
-        within = np.arange(total) - np.repeat(offset, sizes)
+        within = np.arange(total) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         positions = segments.order[np.repeat(begin, sizes) + within]
-        steps = np.repeat(first_step, sizes) + within
         # Stable arrival order is not needed across environments: rows of one segment stay in order.
         for column in self._columns():
             column[:total] = column[positions]
-        self.step[:total] = steps
+        self.step[:total] = np.repeat(first_step, sizes) + within
         if self.contract.stack > 1:
             self.code[:total] &= ~np.uint8(_HISTORY)
             self.code[:total] |= (within < np.repeat(kept_history, sizes)) * np.uint8(_HISTORY)
@@ -330,22 +284,17 @@ class RowLog:
         fixed: list[NDArray[Any]] = [self.env_slot, self.code, self.step, self.reward, self.version, self.action]
         return [*fixed, self.mask, *self.leaves, *self.extras.values()]
 
-    @property
-    def pending_rows(self) -> int:
-        """Number of rows that no chunk has contained yet."""
-        return self.length - self.carried
-
 
 def _column(spec: ArraySpec, capacity: int) -> NDArray[Any]:
     return np.zeros((capacity, *spec.shape), spec.dtype)
 
 
 def _copy_rows(column: NDArray[Any], begin: int, end: int, rows: Any) -> None:
-    # Without the check NumPy would silently broadcast a wrong shape.
-    if rows.shape[1:] != column.shape[1:] or len(rows) != end - begin:
-        raise ValueError(f"rows of shape {rows.shape} where {(end - begin, *column.shape[1:])} is agreed on")
+    _check_shape(rows, (end - begin, *column.shape[1:]))
     column[begin:end] = rows
 
 
-def _short_vector_dtype(shape: tuple[int, ...] | None, dtype: np.dtype[Any]) -> np.dtype[Any] | None:
-    return dtype if shape is not None and len(shape) == 1 and shape[0] <= FEW and dtype.kind == "f" else None
+def _check_shape(rows: Any, wanted: tuple[int, ...]) -> None:
+    # NumPy would silently broadcast a wrong shape.
+    if rows.shape != wanted:
+        raise ValueError(f"rows of shape {rows.shape} where {wanted} is agreed on")

@@ -22,13 +22,12 @@ from surreal.base.errors import BadValueError, ContractError, RedisUnavailableEr
 from surreal.base.ranges import NonNegativeInt, PositiveInt, checked
 from surreal.base.specs import ArraySpec, ObsSpec
 from surreal.base.system.process import least_new_rows
-from surreal.base.tree import take
+from surreal.base.tree import take, take_actions, take_rows
 from surreal.base.types import Action, Obs, StepBatch
 from surreal.distributed.connection.client import RedisClient
-from surreal.distributed.experience.codec import MAX_STACK, Contract
-from surreal.distributed.experience.data_contract import MASK_COLUMN, NEXT_MASK_COLUMN, extra_specs, frame_spec
-from surreal.distributed.experience.outbox import make_outbox
+from surreal.distributed.experience.data_contract import MASK_COLUMN, MAX_STACK, Contract, extra_specs, frame_spec
 from surreal.distributed.experience.row_log import RowLog
+from surreal.distributed.experience.sharded_outbox import make_outbox
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.distributed.experience.single_steps import SingleSteps
 
@@ -84,18 +83,14 @@ class ExpSender:
         shard: int = 0,
         stop: threading.Event | None = None,
     ) -> None:
-        self.outbox = make_outbox(
-            ReplayShards.of(client), shard, drops_when_full=on_full == "drop", max_stream_bytes=max_stream_bytes
-        )
+        shards, drops = ReplayShards.of(client), on_full == "drop"
+        self.outbox = make_outbox(shards, shard, drops_when_full=drops, max_stream_bytes=max_stream_bytes)
         self._push = partial(self.outbox.push, timeout_s=wait_timeout_s, is_limited=is_limited, stop=stop)
         self._chunk_steps = chunk_steps
         self._chunk_max_bytes = chunk_max_bytes
         self._max_delay_s = max_delay_s
-        self._lookahead = lookahead
-        self._frame_stack = frame_stack
-        self._compression = compression
-        self._obs_spec = obs_spec
-        self._action_spec = action_spec
+        self._lookahead, self._frame_stack, self._compression = lookahead, frame_stack, compression
+        self._obs_spec, self._action_spec = obs_spec, action_spec
         self._log: RowLog | None = None
         self._flush_length = 0  # length of the log at which a chunk leaves
         self._fitting_rows = 0  # rows that fit into a chunk
@@ -114,9 +109,8 @@ class ExpSender:
             ContractError: the stream holds experience of another kind.
             StoppedError: `stop` was set during a wait.
         """
-        if np.count_nonzero(batch.record) != len(batch.record):
-            action = _select_actions(action, batch.record[batch.num_last :])
-        self._record(batch, action)
+        is_whole = np.count_nonzero(batch.record) == len(batch.record)
+        self._record(batch, action if is_whole else take_actions(action, batch.record[batch.num_last :]))
 
     def send_outcomes(self, batch: StepBatch) -> None:
         """Record the rows of a pool before actions are taken in them, which `send_actions` adds; raises as above.
@@ -134,18 +128,17 @@ class ExpSender:
             action: actions in these rows.
         """
         if self._log is not None and record.any():
-            self._log.set_actions(env_ids[record], action if record.all() else _select_actions(action, record))
+            self._log.set_actions(env_ids[record], action if record.all() else take_actions(action, record))
 
     def _record(self, batch: StepBatch, action: Action | None) -> None:
         if batch.closed_ids.size and self._log is not None:
             self._log.close_slots(batch.closed_ids)
         if np.count_nonzero(batch.record) != len(batch.record):
-            batch = _select_rows(batch)
+            batch = take_rows(batch, batch.record)
         if not len(batch.kind):
             self.flush_due()
             return
-        log = self._log
-        if log is None:
+        if (log := self._log) is None:
             if action is None:
                 raise ValueError("send_outcomes comes before send_batch: what an action is, is not known yet")
             log = self._open(batch, action)
@@ -202,19 +195,14 @@ class ExpSender:
 
     def flush_due(self) -> None:
         """Send steps that are older than `max_delay_s`; called when no steps come."""
-        log = self._log
-        if log is not None and log.pending_rows and time.monotonic() - self._oldest_s >= self._max_delay_s:
+        has_rows = self._log is not None and self._log.length > self._log.carried
+        if has_rows and time.monotonic() - self._oldest_s >= self._max_delay_s:
             self._leave()
         elif self.outbox.has_answer:
             self._push(waits_for_last=False)
 
     def flush(self) -> None:
-        """Send all complete steps, and wait for the acknowledgment; a running episode's last row stays.
-
-        Raises:
-            ReplayFullError, RedisUnavailableError, ContractError, StoppedError: as in `send_batch`; the next call
-                sends the chunk again.
-        """
+        """Send all complete steps, and wait; a running episode's last row stays. A call that failed can be repeated."""
         self._leave(waits_for_last=True)
 
     def _leave(self, *, waits_for_last: bool = False) -> None:
@@ -262,7 +250,6 @@ class ExpSender:
         self.close()
 
     def metrics(self) -> dict[str, float]:
-        """Return counts since the start: steps, chunks and bytes acknowledged, waits, drops."""
         return self.outbox.metrics()
 
     @property
@@ -276,34 +263,26 @@ class ExpSender:
         return self.outbox.global_step
 
     def _open(self, batch: StepBatch, action: Action) -> RowLog:
-        if self._obs_spec is None:
-            self._obs_spec = ObsSpec.from_obs(take(batch.obs, 0))
-        if self._action_spec is None:
-            actions = np.asarray(action.actions)
-            self._action_spec = ArraySpec("action", actions.shape[1:], actions.dtype)
-        mask = batch.info.get("action_mask")
-        if mask is None or MASK_COLUMN in action.extras:
-            return self._make_log(extra_specs(action.extras))
-        extras = extra_specs({**action.extras, MASK_COLUMN: mask, NEXT_MASK_COLUMN: mask})
-        return self._make_log(extras, mask_width=mask.shape[1])
+        actions = np.asarray(action.actions)
+        mask = None if MASK_COLUMN in action.extras else batch.info.get("action_mask")
+        spec, extras = ArraySpec("action", actions.shape[1:], actions.dtype), extra_specs(action.extras, mask)
+        return self._make_log(take(batch.obs, 0), spec, extras, mask_width=0 if mask is None else mask.shape[1])
 
     def _open_single(self, obs: Obs, action: Any, extras: Mapping[str, Any], info: Mapping[str, Any] | None) -> RowLog:
-        if self._obs_spec is None:
-            self._obs_spec = ObsSpec.from_obs(obs)
         frames = info.get("frames") if info else None
         if self._frame_stack == 1 and isinstance(frames, tuple) and 1 < len(frames) <= MAX_STACK:
             self._frame_stack = len(frames)
-        if self._action_spec is None:
-            array = np.asarray(action)
-            dtype = np.dtype(np.float32) if array.dtype == np.float64 else array.dtype
-            self._action_spec = ArraySpec("action", array.shape, dtype)
-        return self._make_log(extra_specs({name: np.asarray(value)[None] for name, value in extras.items()}))
+        array = np.asarray(action)
+        spec = ArraySpec("action", array.shape, np.dtype(np.float32) if array.dtype == np.float64 else array.dtype)
+        return self._make_log(obs, spec, extra_specs({name: np.asarray(value)[None] for name, value in extras.items()}))
 
-    def _make_log(self, extras: tuple[ArraySpec, ...], *, mask_width: int = 0) -> RowLog:
-        if self._obs_spec is None or self._action_spec is None:
-            raise ValueError("the observation and action specs are not known yet")
-        obs_spec = self._obs_spec if self._frame_stack == 1 else frame_spec(self._obs_spec, self._frame_stack)
-        contract = Contract(obs_spec, self._action_spec, extras, self._lookahead, self._frame_stack, self._compression)
+    def _make_log(self, obs: Obs, action: ArraySpec, extras: tuple[ArraySpec, ...], *, mask_width: int = 0) -> RowLog:
+        """Make the log for observations and actions like the first ones, unless their specs were given."""
+        obs_spec = self._obs_spec or ObsSpec.from_obs(obs)
+        if self._frame_stack > 1:
+            obs_spec = frame_spec(obs_spec, self._frame_stack)
+        lookahead, stack = self._lookahead, self._frame_stack
+        contract = Contract(obs_spec, self._action_spec or action, extras, lookahead, stack, self._compression)
         self._fitting_rows = (self._chunk_max_bytes - contract.table_head_bytes) // contract.row_bytes
         capacity = min(self._chunk_steps, max(self._fitting_rows, 0)) + 64
         self._log = log = RowLog(contract, capacity, mask_width=mask_width)
@@ -319,23 +298,3 @@ class ExpSender:
         fitting = max(self._fitting_rows - self._batch_rows + 1 - log.carried, least)
         steps = max(self._chunk_steps, least) if self._frame_stack > 1 else self._chunk_steps
         self._flush_length = log.carried + min(steps, fitting)
-
-
-def _select_rows(batch: StepBatch) -> StepBatch:
-    keep = batch.record
-    return batch._replace(
-        kind=batch.kind[keep],
-        env_ids=batch.env_ids[keep],
-        obs=take(batch.obs, keep),
-        reward=batch.reward[keep],
-        terminated=batch.terminated[keep],
-        truncated=batch.truncated[keep],
-        explore=batch.explore[keep],
-        record=keep[keep],
-        info={name: column[keep] for name, column in batch.info.items()},
-        num_last=int(np.count_nonzero(keep[: batch.num_last])),
-    )
-
-
-def _select_actions(action: Action, keep: NDArray[np.bool_]) -> Action:
-    return Action(action.actions[keep], {name: column[keep] for name, column in action.extras.items()}, action.version)

@@ -1,7 +1,7 @@
 """One shard of a run's replay in Redis: key names and commands, without state.
 
-Senders call `append`, the PointerQueue `read`, `fetch` and `epoch`, the replay that owns the stream `tick`. The
-scripts' texts (`lua/append.lua`, `lua/evict.lua`) explain their arguments.
+Senders call `append`, the PointerQueue `read` and `fetch`, the replay that owns the stream `tick`. The scripts' texts
+(`lua/append.lua`, `lua/evict.lua`) explain their arguments.
 """
 
 from __future__ import annotations
@@ -105,12 +105,9 @@ class Stream:
         keys: its key names; None: those of the run's only shard.
         server_share: this shard's share of the server's memory, > 0 .. 1.
         shard: its number.
-
-    Attributes:
-        is_local: whether it is in this process, so that an append is answered at once; see `local`.
     """
 
-    is_local: bool = False
+    is_local: bool = False  #: whether it is in this process, so that an append is answered at once; see `local`
 
     def __init__(
         self, client: RedisClient, keys: ShardKeys | None = None, *, server_share: float = 1.0, shard: int = 0
@@ -143,41 +140,25 @@ class Stream:
 
     def refusal(self, chunk: EncodedChunk, options: AppendOptions) -> Appended | None:
         """Ask whether a chunk has room and credit, without sending it; return "full", "credit", or None for both."""
-        keys = self.keys
         args = [chunk.own_steps, chunk.stored_bytes, options.default_bound_bytes, b"1" if options.is_limited else b""]
         try:
-            status = self.client.run_script("room", [keys.meta, keys.credit], args).decode()
+            status = self.client.run_script("room", [self.keys.meta, self.keys.credit], args).decode()
         except OutOfMemoryError:
             return _FULL
         return None if status == "ok" else Appended(status, "", 0, b"")
 
     def _append_call(self, chunk: EncodedChunk, options: AppendOptions) -> tuple[list[str], list[Any]]:
-        keys = self.keys
-        chunk_id = f"{options.sender}-{options.sequence}"
-        contract = options.contract
-        args: list[Any] = [
-            secrets.token_hex(8),  # a random epoch, if the shard has none: an emptied Redis must not go unnoticed
-            chunk_id,
-            options.sequence,
-            chunk.own_steps,
-            chunk.stored_bytes,
-            f"{contract.id:016x}",
-            contract.as_bytes if options.sends_contract else b"",
-            b"1" if options.is_limited else b"",
-            options.default_bound_bytes,
-            SEQUENCE_TTL_S,
-            chunk.head,
-        ]
-        staged = keys.staged(chunk_id)
-        return [keys.stream, keys.meta, keys.block(chunk_id), keys.seq(options.sender), keys.credit, staged], args
+        keys, contract, chunk_id = self.keys, options.contract, f"{options.sender}-{options.sequence}"
+        args: list[Any] = [_new_epoch(), chunk_id, options.sequence, chunk.own_steps, chunk.stored_bytes]
+        args += [f"{contract.id:016x}", contract.as_bytes if options.sends_contract else b""]
+        args += [b"1" if options.is_limited else b"", options.default_bound_bytes, SEQUENCE_TTL_S, chunk.head]
+        names = [keys.stream, keys.meta, keys.block(chunk_id), keys.seq(options.sender), keys.credit]
+        return [*names, keys.staged(chunk_id)], args
 
     def read(self, cursor: bytes, count: int, block_ms: int | None) -> list[StreamEntry]:
         """Read entries after the cursor, oldest first; wait up to `block_ms` (None: not at all) for the first."""
         entries = self.client.read_stream(self.keys.stream, cursor, count, block_ms)
-        return [
-            StreamEntry(entry_id, fields.get(b"id", b"").decode("ascii", "replace"), fields.get(b"head", b""))
-            for entry_id, fields in entries
-        ]
+        return [StreamEntry(entry, text_of(fields.get(b"id")), fields.get(b"head", b"")) for entry, fields in entries]
 
     def fetch(self, chunks: Sequence[tuple[str, int]]) -> tuple[str, list[bytes | None]]:
         """Read contents, or only their tables, in one round trip.
@@ -191,54 +172,42 @@ class Stream:
         pipeline = self.client.redis.pipeline(transaction=False)
         pipeline.hget(self.keys.meta, "epoch")
         for chunk_id, end_bytes in chunks:
-            if end_bytes:
-                pipeline.getrange(self.keys.block(chunk_id), -end_bytes, -1)
-            else:
-                pipeline.get(self.keys.block(chunk_id))
+            name = self.keys.block(chunk_id)
+            _ = pipeline.getrange(name, -end_bytes, -1) if end_bytes else pipeline.get(name)
         epoch, *contents = pipeline.execute()
         return text_of(epoch), [content or None for content in contents]
 
     def oldest(self) -> tuple[str, bytes | None]:
         """Return the shard's epoch, and the id of the oldest entry, None if there is none."""
-        pipeline = self.client.redis.pipeline(transaction=False)
-        pipeline.hget(self.keys.meta, "epoch")
-        pipeline.xrange(self.keys.stream, count=1)
-        epoch, entries = pipeline.execute()
+        pipeline: Any = self.client.redis.pipeline(transaction=False)
+        epoch, entries = pipeline.hget(self.keys.meta, "epoch").xrange(self.keys.stream, count=1).execute()
         return text_of(epoch), bytes(entries[0][0]) if entries else None
 
     def counts(self) -> StreamCounts:
-        fields = ["epoch", "steps", "live_steps", "live_bytes"]
-        answer: Any = self.client.redis.hmget(self.keys.meta, fields)
+        answer: Any = self.client.redis.hmget(self.keys.meta, "epoch", "steps", "live_steps", "live_bytes")
         epoch, *numbers = answer
         return StreamCounts(text_of(epoch), *map(number_of, numbers))
 
-    def epoch(self) -> str:
-        """Return the shard's epoch, "" if it has none (yet, or anymore)."""
-        value: Any = self.client.redis.hget(self.keys.meta, "epoch")
-        return text_of(value)
-
     def end(self) -> tuple[str, bytes]:
         """Return the shard's epoch ("" if it has none), and the largest entry id that it ever assigned."""
-        pipeline = self.client.redis.pipeline(transaction=False)
-        pipeline.hget(self.keys.meta, "epoch")
-        pipeline.xinfo_stream(self.keys.stream)
+        pipeline: Any = self.client.redis.pipeline(transaction=False)
+        pipeline.hget(self.keys.meta, "epoch").xinfo_stream(self.keys.stream)
         epoch, info = pipeline.execute(raise_on_error=False)
-        if isinstance(epoch, RedisError):
-            raise epoch
         if isinstance(info, ResponseError) and "no such key" in str(info):
-            return text_of(epoch), b"0-0"
-        if isinstance(info, RedisError):
-            raise info
+            info = {"last-generated-id": b"0-0"}
+        for answer in (epoch, info):
+            if isinstance(answer, RedisError):
+                raise answer
         return text_of(epoch), bytes(info["last-generated-id"])
 
     def which_exist(self, entries: Sequence[StreamEntry]) -> list[bool]:
-        """Look entries up in the stream; return a flag for each."""
+        """Return for each entry whether the stream has it."""
         pipeline = self.client.redis.pipeline(transaction=False)
         for entry in entries:
             pipeline.xrange(self.keys.stream, entry.entry_id, entry.entry_id)
         found = pipeline.execute()
-        chunk_ids = [there[0][1].get(b"id", b"") if there else None for there in found]
-        return [chunk_id == entry.chunk_id.encode() for chunk_id, entry in zip(chunk_ids, entries, strict=True)]
+        ids = [text_of(there[0][1].get(b"id")) if there else None for there in found]
+        return [chunk_id == entry.chunk_id for chunk_id, entry in zip(ids, entries, strict=True)]
 
     def contract(self) -> bytes | None:
         """Return the stored contract as JSON bytes; None if there is none, or another client has spoiled it."""
@@ -253,8 +222,9 @@ class Stream:
         """Replace a stored contract that is spoiled; return whether it was."""
         _, is_sound = self._stored_contract()
         if not is_sound:
-            fields: Any = {"contract_id": f"{contract.id:016x}", "contract": contract.as_bytes}
-            self.client.redis.hset(self.keys.meta, mapping=fields)
+            self.client.execute(
+                "HSET", self.keys.meta, "contract_id", f"{contract.id:016x}", "contract", contract.as_bytes
+            )
         return not is_sound
 
     def _stored_contract(self) -> tuple[bytes, bool]:
@@ -302,33 +272,26 @@ class Stream:
             ContractError: the stream's first owner has fixed another mode.
         """
         keys = self.keys
-        args: list[Any] = [
-            token,
-            lease_ms,
-            secrets.token_hex(8),  # a random epoch, if the shard has none: an emptied Redis must not go unnoticed
-            "" if credit_steps is None else credit_steps,
-            max(lease_ms, 1),
-            max_bytes,
-            "" if samples is None else samples,
-            recount_steps,
-            other_steps,
-            evict[0].epoch if evict else marks[0].epoch if marks else "",
-            mode,
-            len(marks),
-            void,
-        ]
+        args: list[Any] = [token, lease_ms, _new_epoch(), "" if credit_steps is None else credit_steps]
+        args += [max(lease_ms, 1), max_bytes, "" if samples is None else samples, recount_steps, other_steps]
+        args += [evict[0].epoch if evict else marks[0].epoch if marks else "", mode, len(marks), void]
         for mark in marks:
             args += [mark.entry_id, mark.done]
         for chunk in evict:
             args += [chunk.entry_id, chunk.steps, chunk.stored_bytes]
-        names = [keys.stream, keys.meta, keys.lease, keys.credit, *(keys.block(chunk.chunk_id) for chunk in evict)]
-        answer = self.client.run_script("evict", names, args)
+        blocks = [keys.block(chunk.chunk_id) for chunk in evict]
+        answer = self.client.run_script("evict", [keys.stream, keys.meta, keys.lease, keys.credit, *blocks], args)
         if answer[0] == b"mode":
             raise ContractError(
                 f"the replay of run {self.client.run} is of mode {text_of(answer[1])}, not {mode}: replays that consume"
                 " (FIFO) and those that keep a window cannot own the same stream; use another run"
             )
         return OwnerState(answer[0] == b"ok", text_of(answer[1]), *map(number_of, answer[2:]))
+
+
+def _new_epoch() -> str:
+    # For a shard without an epoch. It is random, because an emptied Redis must not go unnoticed.
+    return secrets.token_hex(8)
 
 
 def _appended(answer: Any) -> Appended:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 from surreal.base.errors import CodecError, GroupChangedError, StoppedError
 from surreal.base.system.logs import WaitNotice
 from surreal.distributed.connection.client import RedisClient
-from surreal.distributed.connection.wire import DirectConnection
+from surreal.distributed.connection.direct import DirectConnection
 from surreal.distributed.gradients.store import GROUP_CHANGED, GradientHead, GradientStore
 
 logger = logging.getLogger(__name__)

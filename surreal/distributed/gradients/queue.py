@@ -25,8 +25,8 @@ from torch import Tensor
 
 from surreal.base.errors import CodecError, GroupChangedError
 from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.connection.direct import DirectConnection
 from surreal.distributed.connection.retry import text_of
-from surreal.distributed.connection.wire import DirectConnection
 from surreal.distributed.gradients.encoding import Groups, assign_parameters, decode, flatten, unflatten
 from surreal.distributed.gradients.group import ServerGroup
 from surreal.distributed.gradients.store import GROUP_CHANGED, GradientHead, GradientStore, QueueEntry
@@ -240,7 +240,10 @@ class GradientQueue:
             return answer, None
         if size := head.size - sum(map(len, parts)):
             raise CodecError(f"a gradient is cut off: {size} of {head.size} bytes are missing")
-        is_in_place = all(isinstance(part, memoryview) for part in parts)
+        *first, last = parts
+        if isinstance(last, bytes):
+            buffer[head.size - len(last) :] = last
+        is_in_place = all(isinstance(part, memoryview) for part in first)
         return answer, buffer if is_in_place else bytearray().join(parts)
 
     def _remove(

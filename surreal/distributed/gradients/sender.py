@@ -26,17 +26,10 @@ from surreal.base.errors import QueueFullError
 from surreal.base.ranges import NonNegativeInt, PositiveInt, checked
 from surreal.base.system.logs import WaitNotice
 from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.connection.direct import MAX_PARTS, PART_BYTES
 from surreal.distributed.connection.retry import delays_s, pause
 from surreal.distributed.connection.wire import ScriptChannel
-from surreal.distributed.gradients.encoding import (
-    Groups,
-    are_finite,
-    assign_parameters,
-    cut,
-    encode,
-    flatten,
-    to_wire,
-)
+from surreal.distributed.gradients.encoding import Groups, are_finite, assign_parameters, cut, encode, flatten, to_wire
 from surreal.distributed.gradients.store import GradientHead, GradientPush, GradientStore, Pushed, PushLimits
 
 logger = logging.getLogger(__name__)
@@ -81,7 +74,7 @@ class GradientSender:
         max_staleness: NonNegativeInt | None = None,
         on_full: Literal["wait", "drop"] = "wait",
         wait_timeout_s: float = 300.0,
-        part_bytes: Annotated[int, Ge(1), Le(_MAX_PART_BYTES)] = 64 << 20,
+        part_bytes: Annotated[int, Ge(1), Le(_MAX_PART_BYTES)] = PART_BYTES,
         num_replay_shards: int = 1,
     ) -> None:
         if shards > 1 and parameters is None:
@@ -168,7 +161,8 @@ class GradientSender:
         shares = [tensors]
         if self._names is not None:
             shares = [{name: each for name, each in tensors.items() if name in names} for names in self._names]
-        return [cut(encode(share), self._part_bytes) for share in shares]
+        encoded = [encode(share) for share in shares]
+        return [cut(pieces, max(self._part_bytes, -(-_size([pieces]) // MAX_PARTS))) for pieces in encoded]
 
     def _send(self, push: GradientPush, stop: threading.Event | None) -> Pushed:
         started_s = time.monotonic()

@@ -11,14 +11,14 @@ from redis.exceptions import NoScriptError
 
 from surreal.base.errors import CodecError, GroupChangedError
 from surreal.distributed.connection.client import RedisClient, check_name
+from surreal.distributed.connection.direct import MAX_PARTS, PARTS_AHEAD, DirectConnection
 from surreal.distributed.connection.retry import number_of, text_of
-from surreal.distributed.connection.wire import DirectConnection, ScriptArg, ScriptChannel, load_script
+from surreal.distributed.connection.wire import ScriptArg, ScriptChannel, load_script
 
 #: Lifetime of the outcome of a sender's last push, s.
 OUTCOME_TTL_S = 3600
 #: Lifetime of a gradient after it was taken, s: longer than a server tries to read it.
 TAKEN_TTL_S = 600
-MAX_PARTS = 4096
 GROUP_CHANGED = "another parameter server of the group has restarted"
 _GATHER_TTL_S = 600
 _MAX_HEAD_BYTES = 4096
@@ -225,7 +225,7 @@ class GradientStore:
             return found
 
         try:
-            answer, *parts = connection.ask(call, *reads, into=place)
+            answer, *parts = connection.ask(call, *reads, into=place, most_ahead=1 + PARTS_AHEAD)
         except NoScriptError:
             self.client.run_script("take_gradient", keys, args)
             return self.take(connection, server, entry, head, token, formation, buffer=buffer)

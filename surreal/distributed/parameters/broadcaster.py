@@ -16,49 +16,36 @@ Parameters are stored under a key. Pub/sub carries only the version, so no slow 
 from __future__ import annotations
 
 import logging
+import math
 import secrets
 import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 from annotated_types import Ge, Le
 from redis.exceptions import RedisError
 
 from surreal.base.errors import ContractError, LeaseError, RedisUnavailableError
+from surreal.base.pytorch import Module
 from surreal.base.ranges import Positive, checked
 from surreal.base.system.logs import WaitNotice
 from surreal.base.values import MAX_VERSION
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.contract import register_model_contract
-from surreal.distributed.connection.holders import HolderWatch, holder_of, make_token
-from surreal.distributed.connection.retry import number_of, pause, text_of
-from surreal.distributed.connection.wire import Memory, ScriptArg, ScriptChannel
-from surreal.distributed.parameters.parts import INLINE_BYTES, PART_BYTES, STOPPED, part_names, split, upload_parts
-from surreal.distributed.parameters.published import (
-    PolicyPart,
-    PublishedReader,
-    PublishedState,
-    encode_parameters,
-    part_keys,
-)
-
-if TYPE_CHECKING:
-    from surreal.base.pytorch import Module
+from surreal.distributed.connection.direct import MAX_PARTS, PART_BYTES, Memory
+from surreal.distributed.connection.holders import make_token
+from surreal.distributed.connection.retry import number_of, text_of
+from surreal.distributed.connection.tensor_bytes import split
+from surreal.distributed.connection.wire import ScriptArg, ScriptChannel
+from surreal.distributed.parameters.parts import INLINE_BYTES, LeaseWait, PolicyPart, part_keys, upload_parts
+from surreal.distributed.parameters.published import PublishedReader, PublishedState, encode_parameters, part_names
 
 logger = logging.getLogger(__name__)
 
-_LEASE_POLL_S = 0.1
-_UPLOAD_ATTEMPTS = 3
-_MAX_PART_BYTES = 256 << 20
-
-
-class _Publication(NamedTuple):
-    blob: bytearray
-    message: str
+_UPLOAD_ATTEMPTS, _MAX_PART_BYTES = 3, 256 << 20
 
 
 class TorchBroadcaster:
@@ -94,35 +81,27 @@ class TorchBroadcaster:
         self.version = 0  #: last published
         self.message = ""  #: message of the parameters that `restore` loaded
         self.epoch = ""  #: epoch of the Redis that it was published in
-        self._part = part
+        self._part, self._part_bytes, self._stop = part, part_bytes, stop
         self._contract_key = client.policy_keys(policy).contract
         keys = part_keys(client, policy, part.servers if part else 1)
         self._keys = keys[part.server if part else 0]
         self._reader = PublishedReader(client, keys)
-        self._lease_s = lease_s
-        self._lease_ms = max(1, int(1000 * lease_s))
-        self._part_bytes = part_bytes
-        self._stop = stop
+        self._lease_s, self._lease_ms = lease_s, max(1, int(1000 * lease_s))
         self._token = make_token(lease_s)
-        self._watch = HolderWatch(lease_s)
-        self._notice = WaitNotice(logger)
-        self._lease_wait: tuple[float, float] | None = None  # its length, and its end on the monotonic clock, s
+        holder = f"the learner that published policy {policy} of run {client.run} last"
+        self._wait = LeaseWait(lease_s, holder, WaitNotice(logger), stop)
         self._proposed = 0
-        self._last: _Publication | None = None
+        self._last: bytearray | None = None  # the parameters last published, and their message
+        self._last_message = ""
         self._memory = Memory(sys.maxsize, is_reused=True)
         self._channel = ScriptChannel(client)
         self._removable = self._newest = ("", 0)  # id and parts of the last publication but one, and of the last
         self._contract: dict[str, dict[str, Any]] = {}
-        self._next_maintenance = 0.0
+        self._next_maintenance = self._seconds = 0.0
         self._broadcasts = self._republished = 0
-        self._bytes = 0
-        self._seconds = 0.0
 
     def propose(self, version: int) -> None:
-        """Make the next versions larger than `version`, such as that of a checkpoint or of a live agent.
-
-        One above `MAX_VERSION`, which no learner reaches, is reported and ignored.
-        """
+        """Make the next versions larger than `version` (<= `MAX_VERSION`), such as that of a checkpoint."""
         if version > MAX_VERSION:
             what = "policy %s of run %s: version %d is not used, the largest possible is %d; versions start over"
             logger.warning(what, self.policy, self.client.run, version, MAX_VERSION)
@@ -141,7 +120,6 @@ class TorchBroadcaster:
         Raises:
             ContractError: the broadcast is of another model.
             CodecError: Redis does not hold parameters there.
-            RedisUnavailableError, StoppedError: as `broadcast`.
         """
         published = self.client.retry(self._reader.newest, what="read the last broadcast", stop=self._stop)
         if published is None:
@@ -159,15 +137,13 @@ class TorchBroadcaster:
 
     def read_message(self) -> str:
         """Return the message of the last broadcast of this server's part; "" without one."""
-        read = partial(self.client.redis.hget, self._keys.params, "message")
-        found: Any = self.client.retry(read, what="read the last broadcast's message", stop=self._stop)
-        return text_of(found)
+        read = partial(self.client.execute, "HGET", self._keys.params, "message")
+        return text_of(self.client.retry(read, what="read the last broadcast's message", stop=self._stop))
 
     def newest_version(self) -> int:
         """Return the largest version that is known here or was published, for this server's part."""
-        read = partial(self.client.redis.hget, self._keys.params, "version")
-        found: Any = self.client.retry(read, what="read the version")
-        stored = number_of(found)
+        read = partial(self.client.execute, "HGET", self._keys.params, "version")
+        stored = number_of(self.client.retry(read, what="read the version"))
         return max(self._proposed, self.version, stored if stored <= MAX_VERSION else 0)
 
     def broadcast(self, model: Module | None = None, message: str = "") -> int:
@@ -199,15 +175,14 @@ class TorchBroadcaster:
         with model.lock:
             tensors = model.tensors() if self._part is None else self._part.of(model.tensors())
             blob = encode_parameters(tensors, model.header(), self._memory.free())
-        self._last = _Publication(blob, message)
+        self._last, self._last_message = blob, message
         try:
-            version = self._publish(self._last, max(self._proposed, self.version))
+            version = self._publish(blob, max(self._proposed, self.version))
         finally:
-            self._notice.end()
+            self._wait.notice.end()
         with model.lock:
             model.version = version
         self._broadcasts += 1
-        self._bytes = len(blob)
         self._seconds = time.monotonic() - start
         return version
 
@@ -218,11 +193,10 @@ class TorchBroadcaster:
 
         Raises:
             LeaseError: another broadcaster took over.
-            ContractError, RedisUnavailableError, StoppedError: as `broadcast`.
         """
         if self._last is None or time.monotonic() < self._next_maintenance:
             return
-        status, number, text = self._call("hold", [], [self._token, self._lease_ms, b"%d" % self.version])
+        status, number, text = self._call("hold", [], [self._token, self._lease_ms, b"%d" % self.version], {})
         if status in ("held", "fenced"):
             raise self._refused(status)
         if status == "empty" or text != self.epoch or number < self.version:
@@ -248,32 +222,31 @@ class TorchBroadcaster:
             "broadcast/version": float(self.version),
             "broadcast/broadcasts_total": float(self._broadcasts),
             "broadcast/republished_total": float(self._republished),
-            "broadcast/lease_wait_s_total": self._watch.waited_s,
-            "broadcast/size_bytes": float(self._bytes),
+            "broadcast/lease_wait_s_total": self._wait.watch.waited_s,
+            "broadcast/size_bytes": float(len(self._last or b"")),
             "broadcast/last_ms": 1000 * self._seconds,
         }
 
-    def _publish(self, publication: _Publication, above: int) -> int:
-        publication_id, blob = secrets.token_hex(8), publication.blob
+    def _publish(self, blob: bytearray, above: int) -> int:
+        publication_id, wait = secrets.token_hex(8), self._wait
         is_one_value, is_alone = len(blob) <= self._part_bytes, self._part is None
         is_small = is_alone and is_one_value and len(blob) <= INLINE_BYTES
-        inline, parts = (bytes(blob), []) if is_small else (b"", split(blob, min(PART_BYTES, self._part_bytes)))
+        part_bytes = max(min(PART_BYTES, self._part_bytes), -(-len(blob) // MAX_PARTS))
+        inline, parts = (bytes(blob), []) if is_small else (b"", split(blob, part_bytes))
         removable, refused, void, uploads, are_there = self._removable, list[str](), b"", 0, is_small
-        self._lease_wait = None
+        wait.deadline_s = math.inf
         while True:
             names = part_names(self._keys, publication_id, len(parts))
-            ahead: Mapping[str, Sequence[memoryview]] = {}
+            ahead: dict[str, list[memoryview]] = {}
             if not are_there:
                 uploads, are_there = uploads + 1, True
                 if is_one_value and uploads == 1:
                     ahead = {name: [part] for name, part in zip(names, parts, strict=True)}
                 else:
                     upload_parts(self.client, names, parts, self._stop)
-            args: list[ScriptArg] = [self._token, self._lease_ms, above]
-            args += [secrets.token_hex(8), publication_id, publication.message, len(names)]
-            args += [inline, self._keys.notice, self.version, removable[0].encode(), void]
-            asked_at = time.monotonic()
-            removed = part_names(self._keys, *removable)
+            args: list[ScriptArg] = [self._token, self._lease_ms, above, secrets.token_hex(8), publication_id]
+            args += [self._last_message, len(names), inline, self._keys.notice, self.version, removable[0], void]
+            removed, asked_at = part_names(self._keys, *removable), time.monotonic()
             status, number, text = self._call("publish", [*names, *removed, *refused], args, ahead)
             if status == "ok":
                 self.version, self.epoch = number, text
@@ -291,49 +264,22 @@ class TorchBroadcaster:
                     raise RedisUnavailableError(f"{expired}; is it too slow?", address=self.client.address)
                 are_there = False
             elif status == "held" and self.version == 0:
-                void = self._wait_for_lease(text, number, asked_at)
+                void = wait.until_void(text, number, asked_at, self._refused(status))
             else:
                 raise self._refused(status)
 
-    def _wait_for_lease(self, holder: str, left_ms: int, asked_at: float) -> bytes:
-        """Wait a moment for the holder of the lease; return its token if the lease is void, because it died."""
-        if self._watch.is_void(holder, left_ms):
-            return holder.encode()
-        if self._lease_wait is None:  # it may be longer than this one's
-            wait_s = max(self._lease_s, holder_of(holder, self._lease_s).lease_s) + _LEASE_POLL_S
-            self._lease_wait = wait_s, time.monotonic() + wait_s
-            self._notice.begin()
-        wait_s, deadline = self._lease_wait
-        if asked_at > deadline:
-            raise self._refused("held")
-        what = "waiting until the learner that published policy %s of run %s last is gone, at most %.0f s"
-        self._notice.tell(what, self.policy, self.client.run, wait_s)
-        pause(self._stop, _LEASE_POLL_S, STOPPED)
-        return b""
-
     def _call(
-        self,
-        script: str,
-        more_keys: Sequence[str],
-        args: Sequence[ScriptArg],
-        ahead: Mapping[str, Sequence[memoryview]] = MappingProxyType({}),
+        self, script: str, more_keys: Sequence[str], args: Sequence[ScriptArg], ahead: Mapping[str, list[memoryview]]
     ) -> tuple[str, int, str]:
         """Call a script; strings stored `ahead` of it may be missing if Redis is full."""
         keys = [self._keys.params, self._keys.lease, *more_keys]
-
-        def call() -> Any:
-            self._channel.begin(script, keys, args, ahead)
-            return self._channel.finish()
-
+        call = partial(self._channel.call, script, keys, args, ahead)
         status, number, text = self.client.retry(call, what="publish parameters", stop=self._stop)
         return status.decode(), number_of(number), text_of(text)
 
     def _register(self) -> None:
-        self.client.retry(
-            lambda: register_model_contract(self.client, self._contract_key, self._contract),
-            what="compare the model with the run's",
-            stop=self._stop,
-        )
+        register = partial(register_model_contract, self.client, self._contract_key, self._contract)
+        self.client.retry(register, what="compare the model with the run's", stop=self._stop)
 
     def _state(self) -> PublishedState:
         return self.client.retry(self._reader.state, what="look at the last broadcast", stop=self._stop)
@@ -342,10 +288,8 @@ class TorchBroadcaster:
         """Warn that the run is not new, unless the caller has loaded or proposed its version."""
         state = self._state()
         if state.version and state.version != model.version and not self._proposed:
-            what = (
-                "run %s at %s is not new: policy %s is at %s, and is replaced now; the broadcaster's restore() resumes"
-                " from it, RedisClient(..., run=NAME) begins another run"
-            )
+            what = "run %s at %s is not new: policy %s is at %s, and is replaced now; the broadcaster's restore() "
+            what += "resumes from it, RedisClient(..., run=NAME) begins another run"
             logger.warning(what, self.client.run, self.client.address, self.policy, state)
 
     def _refused(self, status: str) -> LeaseError:

@@ -20,10 +20,6 @@ import logging
 import threading
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
-
-import redis
-from redis.exceptions import RedisError
 
 from surreal.base.errors import (
     CodecError,
@@ -40,16 +36,13 @@ from surreal.base.system.threads import Supervisor
 from surreal.base.values import MAX_VERSION
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.contract import CONTRACT_TTL_S, compare_model_contract, describe_model_difference
-from surreal.distributed.connection.retry import is_transient
-from surreal.distributed.parameters.published import DEFAULT_MAX_BYTES, Published, PublishedReader, part_keys
-
-if TYPE_CHECKING:
-    from redis.client import PubSub
+from surreal.distributed.connection.direct import Subscription
+from surreal.distributed.parameters.parts import part_keys
+from surreal.distributed.parameters.published import DEFAULT_MAX_BYTES, Published, PublishedReader
 
 logger = logging.getLogger(__name__)
 
 _MAX_WAIT_S = 0.1  #: longest wait for a notice, so that the thread checks its stop event
-_SUBSCRIBE_TIMEOUT_S = 5.0
 _FIRST_POLL_S = 0.02
 _JOIN_TIMEOUT_S = 10.0
 _RELEASE_TIMEOUT_S = 1.0
@@ -90,7 +83,7 @@ class TorchListener:
         self._max_bytes = max_bytes
         self._reader = PublishedReader(client, part_keys(client, policy, shards), max_bytes, reuses_memory=True)
         self._supervisor = Supervisor("listener")
-        self._pubsub: PubSub | None = None
+        self._notices = Subscription(client, self._reader.notices)
         self._update_lock = threading.Lock()
         self._next_poll = self._next_registration = 0.0
         self._skipped: tuple[str, int] | None = None
@@ -109,11 +102,13 @@ class TorchListener:
 
     def step(self) -> None:
         """Wait for a notice, at most a tenth of a second, and load newer parameters; the thread's body."""
-        if self._pubsub is None:
+        if not self._notices.is_open:
             stop = self._supervisor.stop_event
-            self._pubsub = self.client.retry(self._subscribe, what="listen for parameters", stop=stop)
+            self.client.retry(self._notices.open, what="listen for parameters", stop=stop)
             self._next_poll = 0.0
-        if self._has_notice(self._pubsub) or time.monotonic() >= self._next_poll:
+        notice = self._notices.newest(min(_MAX_WAIT_S, max(0.0, self._next_poll - time.monotonic())))
+        self._notice = self._notice if notice is None else notice
+        if notice is not None or time.monotonic() >= self._next_poll:
             self.update_once()
 
     def update_once(self, *, timeout_s: float | None = None) -> bool:
@@ -218,7 +213,7 @@ class TorchListener:
         """End the thread and the subscription. The model keeps its parameters."""
         self._supervisor.stop()
         self._supervisor.join(_JOIN_TIMEOUT_S)
-        self._unsubscribe()
+        self._notices.close()
 
     def metrics(self) -> dict[str, float]:
         age_s = 0.0 if self._loaded_at is None else time.monotonic() - self._loaded_at
@@ -242,44 +237,6 @@ class TorchListener:
                     failure.__cause__ = error
                 self.model.fail(failure)
             raise
-
-    def _subscribe(self) -> PubSub:
-        pubsub: PubSub = self.client.redis.pubsub()  # type: ignore[no-untyped-call]
-        try:
-            pubsub.subscribe(*self._reader.notices)
-            deadline = time.monotonic() + _SUBSCRIBE_TIMEOUT_S
-            confirmed = 0
-            while time.monotonic() < deadline:
-                message: Any = pubsub.get_message(timeout=_MAX_WAIT_S)
-                if message is not None and message["type"] == "subscribe":
-                    confirmed += 1
-                    if confirmed == len(self._reader.notices):
-                        return pubsub
-            raise redis.TimeoutError("no confirmation of the subscription")
-        except BaseException:
-            pubsub.close()
-            raise
-
-    def _unsubscribe(self) -> None:
-        pubsub, self._pubsub = self._pubsub, None
-        if pubsub is not None:
-            pubsub.close()
-
-    def _has_notice(self, pubsub: PubSub) -> bool:
-        """Wait for a notice until the next poll is due, and take all that came."""
-        timeout_s = min(_MAX_WAIT_S, max(0.0, self._next_poll - time.monotonic()))
-        try:
-            is_noticed = False
-            while (message := pubsub.get_message(timeout=0.0 if is_noticed else timeout_s)) is not None:
-                if message["type"] == "message":
-                    self._notice, is_noticed = message["data"], True
-            return is_noticed
-        except RedisError as error:
-            self._unsubscribe()  # the next step subscribes again, and then reads
-            if not is_transient(error):
-                raise
-            logger.debug("the subscription ended: %s", error)
-            return False
 
     def _fetch_newer(self) -> Published | None:
         """Read the newest parameters; None if they are not newer. Order is (epoch, version)."""

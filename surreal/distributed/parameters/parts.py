@@ -1,55 +1,40 @@
-"""Bytes of parameters in Redis: uploaded in parts, switched by the publish script, read by listeners.
+"""Parameters in parts, and the wait for the lease of a learner that published before.
 
-A small blob goes as an argument of the script, into the policy's hash. Larger ones go in parts of 2 MB: for values of
-more than 8 MB, jemalloc takes new memory from the kernel each time, which costs Redis twice as much as the copy. A
-part's key has the id of its publication.
-Parts are uploaded with an expiry, which the script removes when it publishes, so a broadcaster that dies in between
-leaves nothing behind. The parts of a publication are removed at the next but one, so a listener that is reading them
-has one more interval to finish.
+A small blob goes as an argument of the publish script, into the policy's hash. Larger ones go in parts of 2 MB. A
+part's key has the id of its publication. Parts are uploaded with an expiry, which the script removes when it publishes,
+so a broadcaster that dies in between leaves nothing behind. The parts of a publication are removed at the next but one,
+so a listener that is reading them has one more interval to finish.
 """
 
 from __future__ import annotations
 
+import math
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from redis.exceptions import OutOfMemoryError
+from torch import Tensor
 
-from surreal.base.errors import CodecError, RedisUnavailableError
+from surreal.base.errors import LeaseError, RedisUnavailableError
+from surreal.base.system.logs import WaitNotice
 from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.connection.holders import HolderWatch, holder_of
 from surreal.distributed.connection.keys import PolicyKeys
 from surreal.distributed.connection.retry import pause
-from surreal.distributed.connection.wire import DirectConnection, Memory
 
 #: Lifetime of uploaded parts before their publication, s; renewed during the upload.
 UPLOAD_TTL_S = 120.0
 #: How long an upload waits for room in a full Redis, s.
 ROOM_TIMEOUT_S = 30.0
-_ROOM_POLL_S = 0.5
+_ROOM_POLL_S, _LEASE_POLL_S = 0.5, 0.1
 STOPPED = "stopped while publishing parameters"
-MAX_PARTS = 4096
-#: Size of a part. With its header, it just fits into one of jemalloc's size classes.
-PART_BYTES = (2 << 20) - 4096
 #: Parts that an upload of several round trips sends in one of them, bytes.
 _UPLOAD_BYTES = 64 << 20
-#: Parts that are requested before the first has arrived.
-_MOST_AHEAD = 2
 #: Larger blobs go in parts: as an argument, they would be copied into Lua and back, and block the server meanwhile.
 #: Smaller ones reach a listener in one round trip instead of two.
 INLINE_BYTES = 128 << 10
-
-
-def split(blob: bytes | bytearray, part_bytes: int) -> list[memoryview]:
-    """Cut `blob` into parts of at most `part_bytes` (>= 1), or more if there would be too many, without copying."""
-    view = memoryview(blob)
-    part_bytes = max(part_bytes, -(-len(view) // MAX_PARTS))
-    return [view[start : start + part_bytes] for start in range(0, len(blob), part_bytes)]
-
-
-def part_names(keys: PolicyKeys, publication: str, count: int) -> list[str]:
-    """Return the keys of a publication's parts, in order."""
-    return [keys.part(publication, i) for i in range(count)]
 
 
 def upload_parts(
@@ -87,30 +72,62 @@ def upload_parts(
             pause(stop, _ROOM_POLL_S, STOPPED)
 
 
-def fetch_parts(
-    connection: DirectConnection, names: Sequence[str], memory: Memory
-) -> bytes | bytearray | memoryview | None:
-    """Read parts (at least one) into one block of memory; None if one is gone, because a newer publication replaced it.
+class PolicyPart(NamedTuple):
+    """The part of a policy that one of several parameter servers publishes."""
 
-    Raises:
-        CodecError: together they are larger than the memory may be.
+    server: int  #: its number
+    servers: int
+    names: frozenset[str]  #: in `Module.tensors()`
+
+    def of(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return {name: tensor for name, tensor in tensors.items() if name in self.names}
+
+
+def part_keys(client: RedisClient, policy: str, number: int) -> list[PolicyKeys]:
+    """Return the keys under which each of `number` servers publishes its part of a policy."""
+    policies = [policy] if number == 1 else [f"{policy}.{i}of{number}" for i in range(number)]
+    return [client.policy_keys(each) for each in policies]
+
+
+class LeaseWait:
+    """Waits for another learner's lease, at most for its length.
+
+    Args:
+        lease_s: length of this process's own lease, s.
+        holder: description of the other learner, for the log.
+        notice: tells the user; its owner ends it.
+        stop: ends the wait.
     """
-    block, size = memoryview(b""), 0
 
-    def place(part_bytes: int) -> memoryview:
-        nonlocal block, size
-        if not size:  # the first part is as large as any
-            block = memoryview(memory(min(part_bytes * len(names), memory.max_bytes)))
-        if size + part_bytes > len(block):
-            raise CodecError(f"{size + part_bytes} bytes are too many; there is room for {len(block)}")
-        size += part_bytes
-        return block[size - part_bytes : size]
+    def __init__(self, lease_s: float, holder: str, notice: WaitNotice, stop: threading.Event | None) -> None:
+        self._lease_s, self._holder, self._stop = lease_s, holder, stop
+        self._wait_s = 0.0
+        self.deadline_s = math.inf  #: end of the wait on the monotonic clock; infinite before it begins
+        self.watch = HolderWatch(lease_s)
+        self.notice = notice
 
-    *first, last = parts = connection.ask(*(("GET", name) for name in names), into=place, most_ahead=_MOST_AHEAD)
-    if None in parts:
-        return None
-    if not size or any(isinstance(part, bytes) for part in first):  # small ones are not in the block
-        return b"".join(parts)
-    if isinstance(last, bytes):
-        place(len(last))[:] = last
-    return block[:size]
+    def until_void(self, token: str, left_ms: int, asked_at: float, refused: LeaseError) -> bytes:
+        """Wait a moment; return the holder's token if it has died, else b"".
+
+        Args:
+            token: the current token in Redis.
+            left_ms: how long Redis will keep it, ms.
+            asked_at: when Redis was asked for it, on the monotonic clock, s.
+            refused: error of a holder that lives for longer than its lease.
+
+        Raises:
+            LeaseError: `refused`.
+            StoppedError: `stop` was set.
+        """
+        if self.watch.is_void(token, left_ms):
+            return token.encode()
+        if self.deadline_s == math.inf:
+            # Its lease may be longer than this process's.
+            self._wait_s = max(self._lease_s, holder_of(token, self._lease_s).lease_s) + _LEASE_POLL_S
+            self.deadline_s = time.monotonic() + self._wait_s
+            self.notice.begin()
+        if asked_at > self.deadline_s:
+            raise refused
+        self.notice.tell("waiting until %s is gone, at most %.0f s", self._holder, self._wait_s)
+        pause(self._stop, _LEASE_POLL_S, STOPPED)
+        return b""

@@ -17,11 +17,10 @@ from torch import Tensor
 from surreal.base.errors import CodecError, DivergedError
 from surreal.base.pytorch import name_not_finite
 from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.connection.direct import MAX_PARTS, PARTS_AHEAD, DirectConnection, Memory
 from surreal.distributed.connection.keys import PolicyKeys
 from surreal.distributed.connection.retry import clear_error
 from surreal.distributed.connection.tensor_bytes import Format, read_tensors, tensor_pieces
-from surreal.distributed.connection.wire import DirectConnection, Memory
-from surreal.distributed.parameters.parts import MAX_PARTS, fetch_parts, part_names
 
 FORMAT = Format("surreal-parameters", "1", "parameters are")
 #: Most bytes of parameters that a listener accepts by default.
@@ -117,23 +116,6 @@ class Published(NamedTuple):
             found, header = decode_parameters(blob, max_bytes=max_bytes)
             tensors.update(found)
         return tensors, header
-
-
-class PolicyPart(NamedTuple):
-    """The part of a policy that one of several parameter servers publishes."""
-
-    server: int  #: its number
-    servers: int
-    names: frozenset[str]  #: in `Module.tensors()`
-
-    def of(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        return {name: tensor for name, tensor in tensors.items() if name in self.names}
-
-
-def part_keys(client: RedisClient, policy: str, number: int) -> list[PolicyKeys]:
-    """Return the keys under which each of `number` servers publishes its part of a policy."""
-    policies = [policy] if number == 1 else [f"{policy}.{i}of{number}" for i in range(number)]
-    return [client.policy_keys(each) for each in policies]
 
 
 class PublishedReader:
@@ -262,6 +244,40 @@ class PublishedReader:
         names = part_names(keys, publication.decode(), count)
         found = ahead.get(names[0]) if count == 1 else None
         return fetch_parts(connection, names, memory) if found is None else found
+
+
+def part_names(keys: PolicyKeys, publication: str, count: int) -> list[str]:
+    """Return the keys of a publication's parts, in order."""
+    return [keys.part(publication, i) for i in range(count)]
+
+
+def fetch_parts(
+    connection: DirectConnection, names: Sequence[str], memory: Memory
+) -> bytes | bytearray | memoryview | None:
+    """Read parts (at least one) into one block of memory; None if one is gone, because a newer publication replaced it.
+
+    Raises:
+        CodecError: together they are larger than the memory may be.
+    """
+    block, size = memoryview(b""), 0
+
+    def place(part_bytes: int) -> memoryview:
+        nonlocal block, size
+        if not size:  # the first part is as large as any
+            block = memoryview(memory(min(part_bytes * len(names), memory.max_bytes)))
+        if size + part_bytes > len(block):
+            raise CodecError(f"{size + part_bytes} bytes are too many; there is room for {len(block)}")
+        size += part_bytes
+        return block[size - part_bytes : size]
+
+    *first, last = parts = connection.ask(*(("GET", name) for name in names), into=place, most_ahead=PARTS_AHEAD)
+    if None in parts:
+        return None
+    if not size or any(isinstance(part, bytes) for part in first):  # small ones are not in the block
+        return b"".join(parts)
+    if isinstance(last, bytes):
+        place(len(last))[:] = last
+    return block[:size]
 
 
 def _to_int(value: bytes | None, low: int, high: int) -> int:

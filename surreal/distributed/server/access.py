@@ -7,15 +7,20 @@ one file each, for the operator to distribute.
 from __future__ import annotations
 
 import hashlib
+import logging
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote, urlencode
 
 from surreal.base.system.files import read_secret, write_whole
+from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.keys import kind_pattern
 from surreal.distributed.connection.rights import ADMINISTRATOR, CHANNELS, USERS, User
+
+logger = logging.getLogger(__name__)
 
 #: Part of the error of a redis-server without TLS.
 NO_TLS = "tls-port"
@@ -187,6 +192,19 @@ def write_users(path: Path, folder: Path, runs: Sequence[str], version: Sequence
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, "\n".join(lines) + "\n", mode=0o600)
     return added
+
+
+def warn_of_refusals(client: RedisClient, folder: Path | None) -> None:
+    """Warn if Redis refused a part of the append-only file in this folder, which it wrote itself."""
+    statistics: Any = {} if folder is None else client.redis.info("errorstats")
+    if refused := statistics.get("errorstat_NOPERM", {}).get("count", 0):
+        logger.warning(
+            "redis-server refused %d commands while it loaded %s, and those data are lost: its default user lacks "
+            "rights; with users, the ACL file must have the line `%s`",
+            refused,
+            folder,
+            DEFAULT_USER,
+        )
 
 
 def _is_without_rights(line: str) -> bool:

@@ -22,29 +22,18 @@ from typing import Any
 
 from redis.exceptions import AuthenticationError, BusyLoadingError, RedisError, ResponseError
 
-from surreal.base.errors import BusyError, RedisUnavailableError, StoppedError, find_os_error
+from surreal.base.errors import BusyError, RedisUnavailableError, StoppedError
 from surreal.base.system.files import FileLock
 from surreal.distributed.connection.address import parse_address
 from surreal.distributed.connection.client import RedisClient
-from surreal.distributed.server import owned_exec
-from surreal.distributed.server.access import DEFAULT_USER, NO_TLS, ServerAccess
-from surreal.distributed.server.files import (
-    ForwardedLog,
-    find_redis_server,
-    free_port,
-    is_loopback,
-    make_folder,
-    render_config,
-    tail,
-)
+from surreal.distributed.server import files, owned_exec
+from surreal.distributed.server.access import ServerAccess, warn_of_refusals
 
 logger = logging.getLogger(__name__)
 
 MIN_MAXMEMORY_BYTES = 4 << 20
-_LOCK_NAME = "redis.lock"
-_PID_NAME = "redis.pid"
-_POLL_INTERVAL_S = 0.02
-_WATCH_INTERVAL_S = 0.2
+_LOCK_NAME, _PID_NAME = "redis.lock", "redis.pid"
+_POLL_INTERVAL_S, _WATCH_INTERVAL_S = 0.02, 0.2
 
 
 class EmbeddedRedis:
@@ -90,17 +79,17 @@ class EmbeddedRedis:
         if bind is not None and port is None:
             raise ValueError(f"bind is {bind!r} without a port; give a port, 0 for a free one")
         self._access = access or ServerAccess()
-        if bind is not None and not is_loopback(bind) and not self._access.is_closed:
+        if bind is not None and not files.is_loopback(bind) and not self._access.is_closed:
             raise ValueError(f"binding to {bind} without a password lets anyone steer the run; set one, or make users")
         self._host = None if port is None else bind or "127.0.0.1"
-        self._port = port
+        self.port = port  #: its TCP port, once it has started; None without one
         self._maxmemory_bytes = maxmemory_bytes
         self._appendonly_dir = None if appendonly_dir is None else Path(appendonly_dir).resolve()
         self._appendonly_claim: FileLock | None = None
-        self._program = Path(program) if program is not None else find_redis_server()
+        self._program = Path(program) if program is not None else files.find_redis_server()
         self._start_timeout_s = start_timeout_s
         self._forwards_log = forwards_log
-        self._log: ForwardedLog | None = None
+        self._log: files.ForwardedLog | None = None
         self._folder: Path | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._pid: int | None = None
@@ -108,20 +97,14 @@ class EmbeddedRedis:
     @property
     def address(self) -> str:
         """Address for clients of this machine, password included; `restart` keeps it."""
-        if self._host is not None and self._port:
+        if self._host is not None and self.port:
             host = {"0.0.0.0": "127.0.0.1", "::": "::1", "*": "127.0.0.1"}.get(self._host, self._host)  # noqa: S104
-            return self._access.tcp_address(host, self._port)
+            return self._access.tcp_address(host, self.port)
         return self._socket_address
 
     @property
     def _socket_address(self) -> str:
-        if self._folder is None:
-            raise RuntimeError("EmbeddedRedis has no address before start()")
-        return self._access.socket_address(self._folder / "redis.sock")
-
-    @property
-    def port(self) -> int | None:
-        return self._port
+        return self._access.socket_address(self._path("redis.sock", "address"))
 
     @property
     def pid(self) -> int:
@@ -137,9 +120,12 @@ class EmbeddedRedis:
     @property
     def log_path(self) -> Path:
         """Output of redis-server, unless its log is forwarded."""
+        return self._path("redis.log", "log")
+
+    def _path(self, name: str, what: str) -> Path:
         if self._folder is None:
-            raise RuntimeError("EmbeddedRedis has no log before start()")
-        return self._folder / "redis.log"
+            raise RuntimeError(f"EmbeddedRedis has no {what} before start()")
+        return self._folder / name
 
     def start(self, *, stop: threading.Event | None = None) -> EmbeddedRedis:
         """Start the server and wait until it answers.
@@ -151,10 +137,9 @@ class EmbeddedRedis:
         """
         if self.is_alive:
             return self
-        if self._folder is None:
-            self._folder = make_folder()
-        if self._host is not None and not self._port:
-            self._port = free_port(self._host)
+        self._folder = self._folder or files.make_folder()
+        if self._host is not None and not self.port:
+            self.port = files.free_port(self._host)
         try:
             if self._appendonly_dir is not None:
                 self._claim(self._appendonly_dir)
@@ -167,11 +152,7 @@ class EmbeddedRedis:
         return self
 
     def serve(
-        self,
-        stop: threading.Event,
-        on_ready: Callable[[EmbeddedRedis], None] | None = None,
-        *,
-        drain_s: float = 0.0,
+        self, stop: threading.Event, on_ready: Callable[[EmbeddedRedis], None] | None = None, *, drain_s: float = 0.0
     ) -> None:
         """Run for other processes and machines until `stop` is set (by SIGINT or SIGTERM).
 
@@ -255,30 +236,23 @@ class EmbeddedRedis:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        self._log = None if process.stdout is None else ForwardedLog(process.stdout)
+        self._log = None if process.stdout is None else files.ForwardedLog(process.stdout)
         if process.stdin is not None:
             with suppress(BrokenPipeError), process.stdin as stdin:  # broken if it has ended, which is detected later
                 stdin.write(self._config(folder))
         return process
 
     def _config(self, folder: Path) -> bytes:
-        settings: dict[str, str | int | Path] = {
-            **self._access.settings(self._port or 0),
+        settings = {
+            **self._access.settings(self.port or 0),
             "bind": self._host or "127.0.0.1",
             "unixsocket": folder / "redis.sock",
-            "unixsocketperm": "700",
             "pidfile": folder / _PID_NAME,
-            # The constructor refuses open addresses without a password. In containers, this mode checks a wrong one.
-            "protected-mode": "no",
             "maxmemory": self._maxmemory_bytes,
-            "maxmemory-policy": "noeviction",
-            "save": "",
             "appendonly": "no" if self._appendonly_dir is None else "yes",
             "dir": self._appendonly_dir or folder,
-            "tcp-keepalive": 60,
-            "daemonize": "no",
         }
-        return render_config(settings)
+        return files.render_config({**settings, **files.FIXED_SETTINGS})
 
     def _wait_until_ready(self, process: subprocess.Popen[bytes], stop: threading.Event | None) -> None:
         deadline = time.monotonic() + self._start_timeout_s
@@ -291,7 +265,7 @@ class EmbeddedRedis:
                     # An error is also an answer: the passwords are not known here, or its disk is full.
                     with suppress(AuthenticationError, ResponseError):
                         client.execute("PING")
-                        self._warn_of_refusals(client)
+                        warn_of_refusals(client, self._appendonly_dir)
                     self._pid = int((self.log_path.parent / _PID_NAME).read_text())
                     return
                 except BusyLoadingError:
@@ -302,20 +276,6 @@ class EmbeddedRedis:
                 if stop is not None and stop.is_set():
                     raise StoppedError("stopped while redis-server started")
                 time.sleep(_POLL_INTERVAL_S)
-
-    def _warn_of_refusals(self, client: RedisClient) -> None:
-        """Warn if Redis refused a part of the append-only file that it wrote."""
-        if self._appendonly_dir is None:
-            return
-        statistics: Any = client.redis.info("errorstats")
-        if refused := statistics.get("errorstat_NOPERM", {}).get("count", 0):
-            logger.warning(
-                "redis-server refused %d commands while it loaded %s, and those data are lost: its default user lacks "
-                "rights; with users, the ACL file must have the line `%s`",
-                refused,
-                self._appendonly_dir,
-                DEFAULT_USER,
-            )
 
     def _drain(self, timeout_s: float) -> None:
         """Wait until clients have disconnected; a server that does not report its clients ends at once."""
@@ -330,14 +290,7 @@ class EmbeddedRedis:
                 time.sleep(_WATCH_INTERVAL_S)
 
     def _tail(self) -> str:
-        return tail(self.log_path) if self._log is None else self._log.tail()
+        return files.tail(self.log_path) if self._log is None else self._log.tail()
 
     def _failed(self, what: str) -> RedisUnavailableError:
-        log = self._tail()
-        if NO_TLS in log and "Bad directive" in log:
-            why = "was built without TLS; install the system's Redis, such as `apt-get install redis-server`"
-            return RedisUnavailableError(f"{self._program} {why}")
-        if why := find_os_error(log):
-            at = f" at {self._host}:{self._port}" if self._host is not None else ""
-            return RedisUnavailableError(f"redis-server cannot start{at}: {why}")
-        return RedisUnavailableError(f"{self._program} {what}" + (f":\n{log}" if log else ""))
+        return RedisUnavailableError(files.describe_failure(self._program, what, self._tail(), self._host, self.port))

@@ -22,8 +22,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import IO
 
-from surreal.base.errors import RedisUnavailableError
+from surreal.base.errors import RedisUnavailableError, find_os_error
 from surreal.base.system.process import is_process_alive
+from surreal.distributed.server.access import NO_TLS
 
 logger = logging.getLogger(__name__)
 
@@ -32,6 +33,16 @@ _PREFIX = "surreal-redis"
 _MAX_SOCKET_PATH = 100
 #: A folder younger than this may belong to a server that is about to start, s.
 _SWEEP_AGE_S = 60.0
+#: Settings that every embedded server has.
+FIXED_SETTINGS: Mapping[str, str | int] = {
+    "unixsocketperm": "700",
+    # `EmbeddedRedis` refuses open addresses without a password. In containers, this mode checks a wrong one.
+    "protected-mode": "no",
+    "maxmemory-policy": "noeviction",
+    "save": "",
+    "tcp-keepalive": 60,
+    "daemonize": "no",
+}
 _TAIL_LINES = 8
 _JOIN_TIMEOUT_S = 2.0
 
@@ -126,6 +137,15 @@ def tail(path: Path, lines: int = _TAIL_LINES) -> str:
         return "\n".join(path.read_text(errors="replace").splitlines()[-lines:])
     except OSError:
         return ""
+
+
+def describe_failure(program: Path, what: str, log: str, host: str | None, port: int | None) -> str:
+    """Explain from its log why a server at this host and port (None: a socket) did not start; `what` it did instead."""
+    if NO_TLS in log and "Bad directive" in log:
+        return f"{program} was built without TLS; install the system's Redis, such as `apt-get install redis-server`"
+    if why := find_os_error(log):
+        return f"redis-server cannot start{f' at {host}:{port}' if host is not None else ''}: {why}"
+    return f"{program} {what}" + (f":\n{log}" if log else "")
 
 
 def _accepts(path: Path) -> bool:

@@ -20,7 +20,7 @@ from surreal.distributed.connection.address import FoundAddress
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.keys import PolicyKeys, RunKeys
 from surreal.distributed.experience.shards import ReplayShards
-from surreal.distributed.parameters.published import part_keys
+from surreal.distributed.parameters.parts import part_keys
 from surreal.distributed.telemetry.heartbeats import parse_heartbeats
 from surreal.plugins.chaos.disturbances.processes import REDIS_KINDS, Kind
 from surreal.plugins.chaos.disturbances.servers import MOST_BALLAST_BYTES

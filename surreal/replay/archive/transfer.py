@@ -224,7 +224,7 @@ class _Importer:
         stored = stream.contract()
         if stored is not None and redis.xlen(keys.stream):
             self._compare(stored)
-        self._epoch = stream.epoch()
+        self._epoch = stream.counts().epoch
         values: Any = redis.mget([keys.seq(sender) for sender in self._senders])
         self._last = [number_of(value) for value in values]
         memory = stream.maxmemory_bytes()

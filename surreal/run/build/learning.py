@@ -20,7 +20,7 @@ from surreal.distributed.gradients.group import ServerGroup
 from surreal.distributed.gradients.queue import GradientQueue
 from surreal.distributed.gradients.sender import GradientSender
 from surreal.distributed.parameters.broadcaster import TorchBroadcaster
-from surreal.distributed.parameters.published import PolicyPart
+from surreal.distributed.parameters.parts import PolicyPart
 from surreal.learner import GradientLearner, Learner, ReplayView
 from surreal.learner.parameter_server.server import ParameterServer
 from surreal.model.filters import FilterCounts

@@ -22,7 +22,7 @@ from surreal.base.pytorch import Module
 from surreal.base.values import checked_count
 from surreal.distributed.gradients.group import ServerGroup
 from surreal.distributed.gradients.queue import Gradient, GradientQueue
-from surreal.distributed.parameters.published import PolicyPart
+from surreal.distributed.parameters.parts import PolicyPart
 from surreal.distributed.telemetry.collector import Collector
 from surreal.learner import Learner
 from surreal.learner.parameter_server.server import ParameterServer

@@ -18,7 +18,7 @@ from surreal.base.metrics import RateMeter
 from surreal.base.pytorch import Module
 from surreal.config import Config
 from surreal.distributed.calls import CallServer
-from surreal.distributed.parameters.published import PolicyPart
+from surreal.distributed.parameters.parts import PolicyPart
 from surreal.distributed.telemetry.collector import Collector
 from surreal.distributed.telemetry.heartbeats import live_processes
 from surreal.learner import Learner

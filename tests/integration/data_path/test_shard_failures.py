@@ -13,7 +13,7 @@ from naive_replay import DEADLINE_S, wait_until
 from sharded_run import Agent, fill, make_replay, rewards, steps_of
 
 from surreal.base.errors import ReplayFullError
-from surreal.distributed.experience.outbox import ShardedOutbox
+from surreal.distributed.experience.sharded_outbox import ShardedOutbox
 from surreal.replay import FIFOReplay, MixedTrajectoryReplay
 
 HOWS = ["dies", "hangs"]

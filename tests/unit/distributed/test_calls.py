@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from surreal.base.errors import CodecError
-from surreal.distributed import calls as message
-from surreal.distributed.calls import decode, encode
+from surreal.distributed.connection import call_values as message
+from surreal.distributed.connection.call_values import decode, encode
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from surreal.base.errors import CodecError, DivergedError
-from surreal.distributed.parameters.parts import split
+from surreal.distributed.connection.tensor_bytes import split
 from surreal.distributed.parameters.published import decode_parameters, encode_parameters
 
 NAMES = ["float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool"]

@@ -37,6 +37,7 @@ class Requirement(NamedTuple):
 
 
 CPPRB = Requirement("cpprb", ["cpprb==11.0.0"])
+RLOX = Requirement("rlox", ["rlox==1.2.0"], shares_ours=True)
 TORCHRL = Requirement("torchrl", ["torchrl==0.14.1", "tensordict==0.14.3"], shares_ours=True)
 SB3 = Requirement("stable_baselines3", ["stable-baselines3==2.9.2", "opencv-python-headless"], shares_ours=True)
 SBX = Requirement("sbx", ["sbx-rl==0.28.0"], shares_ours=True)

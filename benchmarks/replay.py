@@ -1,6 +1,6 @@
 """Measure how fast a replay is filled and sampled, compared with peers and floors in the same run.
 
-    python -m benchmarks.replay [--sections floors torchrl reverb] [--cases C ...] [--stored N ...] [--rounds R]
+    python -m benchmarks.replay [--sections floors torchrl sb3 cpprb rlox reverb] [--cases C ...] [--stored N ...]
 
 Batches are taken from `batch_iterator()` in steady state, mirrored and remote, from one stream in Redis.
 
@@ -12,6 +12,7 @@ Batches are taken from `batch_iterator()` in steady state, mirrored and remote, 
 * torchrl: mirrored against TorchRL's `LazyTensorStorage` (in its process's memory), with and without prefetching; also
   mirrored, remote and filling against its `StoreStorage` in the same Redis. Filling is measured with thousands of rows
   a call, and with 16 rows a call, as 16 environments produce them.
+* sb3, cpprb, rlox: mirrored against the buffer of each library, in its process's memory; vectors only.
 * reverb: mirrored, remote and inserting against Reverb's server and client.
 
 One `ExpSender` fills Surreal's replay until all is in Redis. Observations are vectors, or stacks of four frames.
@@ -23,6 +24,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +35,7 @@ from numpy.typing import NDArray
 from benchmarks.alone import alone
 from benchmarks.baselines.raw_client import RawClient
 from benchmarks.harness import report
-from benchmarks.peers import REVERB, TORCHRL, Peer, find_python, rotate, skip
+from benchmarks.peers import CPPRB, REVERB, RLOX, SB3, TORCHRL, Peer, find_python, rotate, skip
 from benchmarks.replay_cases import CASES, ENVS, NETWORKED_MAX, Case, Filled, game_frames, timed
 from surreal.base.system.process import keep_freed_memory
 from surreal.distributed.server.embedded import EmbeddedRedis
@@ -143,7 +145,7 @@ def torchrl(filled: Filled, section: Section, peer: Peer | None) -> None:
     measures: dict[str, Callable[[float], float]] = {"mirrored": filled.mirrored}
     for name, prefetch in ((lazy, 0), (f"{lazy}, prefetching", _PREFETCH)):
         measures[name] = lambda seconds, prefetch=prefetch: peer.call("sample", prefetch=prefetch, seconds=seconds)
-    section.compare(measures, [("mirrored", name, 1.0) for name in list(measures)[1:]])
+    section.compare(measures, [("mirrored", name, 3.0 if _is_small(case) else 1.0) for name in list(measures)[1:]])
     peer.call("close")
     if case.stored > NETWORKED_MAX:
         return
@@ -179,6 +181,22 @@ def torchrl(filled: Filled, section: Section, peer: Peer | None) -> None:
     peer.call("close")
 
 
+def buffer(library: str, name: str, aim: float | None, filled: Filled, section: Section, peer: Peer | None) -> None:
+    case = filled.case
+    if peer is None or case.stack > 1:
+        return
+    peer.call("fill", library=library, size=case.stored, width=case.shape[0], batch_size=case.batch_size)
+    section.compare(
+        {"mirrored": filled.mirrored, name: lambda seconds: peer.call("sample", seconds=seconds)},
+        [("mirrored", name, aim if _is_small(case) else None)],
+    )
+
+
+def _is_small(case: Case) -> bool:
+    """Whether calls take longer than what they copy."""
+    return case.row_bytes <= 16
+
+
 def reverb(filled: Filled, section: Section, peer: Peer | None) -> None:
     case = filled.case
     if peer is None or case.stored > NETWORKED_MAX:
@@ -209,6 +227,9 @@ def reverb(filled: Filled, section: Section, peer: Peer | None) -> None:
 SECTIONS: dict[str, tuple[Callable[[Filled, Section, Peer | None], None], Any]] = {
     "floors": (floors, None),
     "torchrl": (torchrl, (TORCHRL, "torchrl_peer.py")),
+    "sb3": (partial(buffer, "sb3", "Stable-Baselines3", 3.0), (SB3, "buffers_peer.py")),
+    "cpprb": (partial(buffer, "cpprb", "cpprb", 1.0), (CPPRB, "buffers_peer.py")),
+    "rlox": (partial(buffer, "rlox", "rlox", None), (RLOX, "buffers_peer.py")),
     "reverb": (reverb, (REVERB, "reverb_peer.py")),
 }
 
@@ -229,18 +250,20 @@ def start_peers(sections: list[str], pythons: dict[str, Path]) -> dict[str, Peer
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sections", nargs="+", choices=SECTIONS, default=["floors", "torchrl"])
+    parser.add_argument(
+        "--sections", nargs="+", choices=SECTIONS, default=["floors", "torchrl", "sb3", "cpprb", "rlox"]
+    )
     parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.5, help="length of a round")
     parser.add_argument("--stored", type=int, nargs="+", default=[10_000, 100_000, 1_000_000], help="transitions")
     parser.add_argument("--frames-max", type=int, default=100_000, help="transitions of frames at most")
-    parser.add_argument("--torchrl-python", type=Path, help="an interpreter that has torchrl")
-    parser.add_argument("--reverb-python", type=Path, help="an interpreter that has reverb")
+    for name in (name for name, (_, needs) in SECTIONS.items() if needs is not None):
+        parser.add_argument(f"--{name}-python", type=Path, help=f"an interpreter that has {name}")
     args = parser.parse_args()
     torch.set_num_threads(1)
     keep_freed_memory()  # as every process of a run does
-    named = {"torchrl": args.torchrl_python, "reverb": args.reverb_python}
+    named = {name: getattr(args, f"{name}_python", None) for name in SECTIONS}
     peers = start_peers(args.sections, {name: path for name, path in named.items() if path is not None})
     for name in args.cases:
         for stored in args.stored:

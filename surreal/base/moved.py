@@ -83,6 +83,7 @@ MODULES = {
     "surreal.model.policy.value_function": "surreal.model.actor_critic",
     "surreal.model.policy_head": "surreal.model.heads",
     "surreal.observers": "surreal.run.observers",
+    "surreal.replay.archive.transfer": "surreal.replay.archive",
     "surreal.replay.engine.batches": "surreal.replay.batches",
     "surreal.replay.engine.conflicts": "surreal.replay.conflicts",
     "surreal.replay.engine.fetcher": "surreal.replay.batches",

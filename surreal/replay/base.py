@@ -66,7 +66,7 @@ class Replay(ABC, Generic[B]):
         samples_per_insert: transitions sampled for each env step; None: no limiter. Agents whose senders are limited
             wait for it, and so does the learner.
         samples_per_insert_tolerance: half the width of the limiter's band, samples; default: what fits 4 batches.
-        prefetch: batches gathered ahead; None: 2 to 8, as many as fit into 16 MiB.
+        prefetch: batches gathered ahead; None: 2 to 16, as many as fit into 16 MiB.
         observations: "mirrored" downloads them once into this process. "compressed" also does, and compresses each row
             of 256 bytes or more. "remote" fetches the observations of a batch from Redis when it is made. "auto" is
             "mirrored" if they fit into `mirror_max_bytes`, and "remote" otherwise.
@@ -224,6 +224,11 @@ class Replay(ABC, Generic[B]):
     def makes_own_batches(self) -> bool:
         """Whether a subclass overrides `aggregate_batch`, which then accepts any result of its `_sample`."""
         return type(self).aggregate_batch is not Replay.aggregate_batch
+
+    @property
+    def samples_single_rows(self) -> bool:
+        """Whether `_sample` draws each row by itself, so that it may draw those of several batches in one call."""
+        return False
 
     def _make_store(self, contract: Contract, observations: Observations) -> TransitionStore:
         """Create the built-in store, when the first chunk brings the stream's contract."""
@@ -392,6 +397,10 @@ class UniformReplay(Replay[Batch]):
 
     Mnih et al. 2013, arXiv:1312.5602.
     """
+
+    @property
+    def samples_single_rows(self) -> bool:
+        return type(self)._sample is UniformReplay._sample
 
     def _sample(self, batch_size: int) -> NDArray[np.int64]:
         alive = self.alive

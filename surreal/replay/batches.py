@@ -35,7 +35,7 @@ Sampled = NDArray[np.int64] | tuple[NDArray[np.int64], NDArray[np.float64]]
 _LEAST_PROBABILITY = float(np.nextafter(0.0, 1.0))
 #: Batches made ahead if no number is given. Small ones, so that threads switch less often. Large ones, as many as stay
 #: in a processor's cache: memory that was in use a moment ago is written several times faster.
-_LEAST_AHEAD, _MOST_AHEAD, _AHEAD_BYTES = 2, 8, 16 << 20
+_LEAST_AHEAD, _MOST_AHEAD, _AHEAD_BYTES = 2, 16, 16 << 20
 
 
 def check_sampled(
@@ -86,14 +86,15 @@ def to_batch(gathered: Gathered, spec: ObsSpec, *, pin_memory: bool = False) -> 
     """
     wrap = _pinned if pin_memory else torch.from_numpy
     nest = itemgetter(0) if spec.structure is None else spec.unflatten
+    obs, next_obs, action, reward, discount, _, extras, info = gathered
     return Batch(
-        obs=nest([wrap(leaf) for leaf in gathered.obs]),
-        action=wrap(gathered.action),
-        reward=wrap(gathered.reward),
-        discount=wrap(gathered.discount),
-        next_obs=nest([wrap(leaf) for leaf in gathered.next_obs]),
-        extras={name: wrap(column) for name, column in gathered.extras.items()},
-        sample_info=gathered.sample_info,
+        nest([*map(wrap, obs)]),
+        wrap(action),
+        wrap(reward),
+        wrap(discount),
+        nest([*map(wrap, next_obs)]),
+        {name: wrap(column) for name, column in extras.items()},
+        info,
     )
 
 
@@ -129,7 +130,7 @@ class ExpFetcherQueue(Generic[B]):
     """A bounded queue of batches: the replay's thread fills it, and the learner empties it.
 
     Args:
-        prefetch: batches kept ready, >= 1; None: 2 to 8, as many as fit into 16 MiB. More batches smooth out pauses,
+        prefetch: batches kept ready, >= 1; None: 2 to 16, as many as fit into 16 MiB. More batches smooth out pauses,
             and make samples older when they are used.
     """
 

@@ -107,8 +107,7 @@ class FIFOReplay(TrajectoryReplay):
         self.max_version_lag = max_version_lag
         self._piece_timeout_s = piece_timeout_s
         self._in_rounds = in_rounds
-        self._cutter = Cutter(trajectory_steps, in_rounds=in_rounds)
-        self._progress = Handed()
+        self._cutter, self._progress = Cutter(trajectory_steps, in_rounds=in_rounds), Handed()
         self._handing: deque[dict[str, int]] = deque()  # `learned` of each batch that is not dequeued yet
         self._ledger = Ledger()
         self._marks: dict[int, dict[bytes, bytes]] = {}  # what was consumed before this replay began, by shard
@@ -117,12 +116,10 @@ class FIFOReplay(TrajectoryReplay):
         self._ready: deque[Cut] = deque()
         self._used: deque[_Used] = deque()
         self._version = -1
-        self._made = 0
         self._fullness = Fullness()
-        self._stale = self._filled = 0
+        self._made = self._stale = self._filled = 0
         # Written by the learner's thread.
-        self._handed = 0
-        self._committed = 0
+        self._handed = self._committed = 0
         self._told_version = -1
 
     # -- what the learner calls ------------------------------------------------------------------------------------

@@ -186,8 +186,9 @@ class MixedTrajectoryReplay(TrajectoryReplay):
         """Whether there are enough fresh trajectories, and `start_size` transitions to sample others from."""
         if not super().start_sample_condition():
             return False
-        self._drop_stale()
-        starts = self._free_starts()
+        asked = self._asked_starts()
+        self._drop_stale(asked)
+        starts = self._free_starts(asked)
         if len(starts) < self.fresh_columns or not self.starts.count:
             return False
         return int(np.count_nonzero(self._are_present(starts))) >= self.fresh_columns
@@ -208,7 +209,7 @@ class MixedTrajectoryReplay(TrajectoryReplay):
 
     def _sample(self, batch_size: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Return the first steps [B] of trajectories; the on-policy ones come first, and are used only once."""
-        starts = self._free_starts()
+        starts = self._free_starts(self._asked_starts())
         first = np.sort(np.argsort(~self._are_present(starts), kind="stable")[: self.fresh_columns])
         return self._add_replayed(starts[first], batch_size)
 
@@ -238,9 +239,8 @@ class MixedTrajectoryReplay(TrajectoryReplay):
         asked = [request.gathered.number[0, : self.fresh_columns] for request in self.state.asked]
         return {start for starts in asked for start in starts.tolist()}
 
-    def _free_starts(self) -> NDArray[np.int64]:
+    def _free_starts(self, asked: set[int]) -> NDArray[np.int64]:
         """Get the first steps of the fresh trajectories that can be sampled, oldest first."""
-        asked = self._asked_starts()
         return np.array([cut.start for cut in self._fresh if cut.start not in asked], np.int64)
 
     def _are_present(self, starts: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -248,9 +248,9 @@ class MixedTrajectoryReplay(TrajectoryReplay):
         store = self.trajectories
         return ~store.are_gone(starts) if store.observations.has_gone else np.ones(len(starts), np.bool_)
 
-    def _drop_stale(self) -> None:
+    def _drop_stale(self, asked: set[int]) -> None:
         """Drop fresh trajectories that are no longer on-policy, or were evicted before they were sampled."""
-        asked, first_alive = self._asked_starts(), self.alive.start
+        first_alive = self.alive.start
         newest, count = self._told_version if self._told_version >= 0 else self._version, len(self._fresh)
         oldest = -1 if self._max_version_lag is None else newest - self._max_version_lag
         self._fresh = deque(

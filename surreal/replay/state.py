@@ -1,4 +1,4 @@
-"""ReplayState: everything that the turn of a replay's thread reads and changes, see `surreal.replay.turn`."""
+"""Data of the turn of a replay's thread, and the hooks that the turn calls, see `surreal.replay.turn`."""
 
 from __future__ import annotations
 
@@ -7,21 +7,55 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Generic, Literal, Self
+from typing import Any, Generic, Literal, Protocol, Self, TypeVar
 
 from surreal.base.ranges import Positive, checked
+from surreal.base.types import Batch, TrajectoryBatch
 from surreal.distributed.connection.retry import parse_entry_id
+from surreal.distributed.experience.codec import Chunk, Contract
 from surreal.distributed.experience.pointer_queue import ShardedPointerQueue
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.distributed.experience.stream import Stream
 from surreal.replay.batches import B, ExpFetcherQueue
 from surreal.replay.store.place import ObservationPlace
+from surreal.replay.store.rows import Observations
 from surreal.replay.store.storage import LiveChunks, Request, StoredChunk, TransitionStore
 from surreal.replay.stream.keeper import StreamKeeper
 from surreal.replay.stream.limiter import SamplesPerInsert
 
+B_co = TypeVar("B_co", bound=Batch | TrajectoryBatch, covariant=True)
+
 #: How often a server is asked for its time: between, clocks that are set and machines that sleep are noticed late.
 _ASK_INTERVAL_S = 60.0
+
+
+class ReplayHooks(Protocol[B_co]):
+    """The settings and the decisions of a replay. All are used on its thread."""
+
+    batch_size: int
+    start_size: int
+    n_step: int
+    steps_per_sample: int
+    drawn_once: int
+    limiter: SamplesPerInsert | None
+
+    @property
+    def makes_own_batches(self) -> bool: ...
+
+    @property
+    def samples_single_rows(self) -> bool: ...
+
+    def start_sample_condition(self) -> bool: ...
+
+    def aggregate_batch(self, gathered: Any) -> B_co: ...
+
+    def _insert(self, table: Chunk) -> range | None: ...
+
+    def _sample(self, batch_size: int) -> Any: ...
+
+    def _evict(self) -> int: ...
+
+    def _make_store(self, contract: Contract, observations: Observations) -> TransitionStore: ...
 
 
 @dataclass
@@ -40,7 +74,9 @@ class ReplayState(Generic[B]):
     store: TransitionStore | None = None  #: the built-in store; None until the first chunk arrives
     chunks: LiveChunks = field(default_factory=LiveChunks)  #: chunks in the store, oldest first
     asked: deque[Request] = field(default_factory=deque)  #: batches whose observations are on their way, oldest first
+    at_once: int = 1  #: most batches that are sampled and gathered at once
     has_begun: bool = False  #: whether the streams were read to their ends once
+    is_done: bool = False  #: whether the last turn has worked and left nothing to do, so that the next one may wait
     is_starved: bool = True  #: whether there is room for another batch, but too little experience
     inserted_steps: int = 0
     evicted_chunks: int = 0

@@ -2,68 +2,38 @@
 
     take_turn:  claim the streams -> take_in -> make_ahead, up to 8 times -> hand over -> renew the leases
     take_in:    dequeue a chunk -> Replay._insert, up to 8 times -> Replay._evict -> let_go
-    make_ahead: ask (Replay._sample -> store.request) -> next_batch (store.collect -> Replay.aggregate_batch) -> queue
+    make_ahead: ask (Replay._sample -> store.request) -> next_batches (store.collect -> Replay.aggregate_batch) -> queue
 
 These are functions over the `ReplayState` that the replay has as `state`. They call the replay only for its decisions:
 the hooks above, and `start_sample_condition`.
 
-With mirrored observations, a batch is complete at once. Remote ones are on their way while the batch before them is
-made. If observations of a batch are gone from Redis, the chunks that lost them leave, and the batch is sampled again.
+With mirrored observations, a batch is complete at once, and small ones are sampled and gathered several at a time.
+Remote ones are on their way while the batch before them is made. If observations of a batch are gone from Redis, the
+chunks that lost them leave, and the batch is sampled again.
 """
 
 from __future__ import annotations
-
-from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from surreal.base.errors import ContractError
-from surreal.base.types import Batch, TrajectoryBatch
-from surreal.distributed.experience.codec import Chunk, Contract
+from surreal.distributed.experience.codec import Contract
 from surreal.replay.batches import B, check_sampled
-from surreal.replay.state import ReplayState
-from surreal.replay.store.rows import Observations
+from surreal.replay.state import ReplayHooks, ReplayState
 from surreal.replay.store.storage import Request, StoredChunk, TransitionStore
-from surreal.replay.stream.limiter import SamplesPerInsert
-
-B_co = TypeVar("B_co", bound=Batch | TrajectoryBatch, covariant=True)
 
 _CHUNKS_PER_TURN = 8
 _BATCHES_PER_TURN = 8
+#: Bytes of the batches that are gathered at once: below them, NumPy's calls take longer than what they copy.
+_BYTES_AT_ONCE = 1 << 20
 #: How often a batch is sampled again before the thread does other work.
 _MAX_TRIES = 16
 _LIMITED_PAUSE_S = 0.005
 
 
-class ReplayHooks(Protocol[B_co]):
-    """The settings and the decisions of a replay. All are used on its thread."""
-
-    batch_size: int
-    start_size: int
-    n_step: int
-    steps_per_sample: int
-    drawn_once: int
-    limiter: SamplesPerInsert | None
-
-    @property
-    def makes_own_batches(self) -> bool: ...
-
-    def start_sample_condition(self) -> bool: ...
-
-    def aggregate_batch(self, gathered: Any) -> B_co: ...
-
-    def _insert(self, table: Chunk) -> range | None: ...
-
-    def _sample(self, batch_size: int) -> Any: ...
-
-    def _evict(self) -> int: ...
-
-    def _make_store(self, contract: Contract, observations: Observations) -> TransitionStore: ...
-
-
 def take_turn(replay: ReplayHooks[B], state: ReplayState[B], timeout_s: float) -> bool:
-    """Take one turn; wait a moment if there is nothing to do.
+    """Take one turn; wait a moment if there is nothing to do, or was nothing left to do after the last one.
 
     Returns:
         Whether something was done.
@@ -73,8 +43,13 @@ def take_turn(replay: ReplayHooks[B], state: ReplayState[B], timeout_s: float) -
         ContractError: the replay cannot work with the stream's contract.
         UserCodeError: `_sample` returned something that cannot be gathered.
     """
+    has_waited = state.is_done and state.fetcher_queue.room <= 0
+    if has_waited:
+        state.wake.wait(timeout_s)
+        state.wake.clear()
     state.owner.claim()
-    has_worked, is_waiting, is_limited = take_in(replay, state), False, False
+    taken, is_waiting, is_limited = take_in(replay, state), False, False
+    has_worked = taken > 0
     store = state.store
     size = len(store.transitions) if store is not None else 0
     if not state.has_begun and state.pointer_queue.has_caught_up.is_set() and not len(state.pointer_queue):
@@ -95,7 +70,8 @@ def take_turn(replay: ReplayHooks[B], state: ReplayState[B], timeout_s: float) -
             break
     state.fetcher_queue.hand_over()
     state.owner.renew(is_waiting=is_waiting or is_limited)
-    if not has_worked:
+    state.is_done = has_worked and taken < _CHUNKS_PER_TURN
+    if not has_worked and not has_waited:
         state.wake.wait(min(timeout_s, _LIMITED_PAUSE_S) if is_limited else timeout_s)
         state.wake.clear()
     return has_worked
@@ -104,8 +80,8 @@ def take_turn(replay: ReplayHooks[B], state: ReplayState[B], timeout_s: float) -
 # -- chunks: insert and evict ------------------------------------------------------------------------------------------
 
 
-def take_in(replay: ReplayHooks[B], state: ReplayState[B]) -> bool:
-    """Insert the chunks that are ready, and evict old ones; return whether there were any."""
+def take_in(replay: ReplayHooks[B], state: ReplayState[B]) -> int:
+    """Insert the chunks that are ready, and evict old ones; return how many there were."""
     taken = 0
     while taken < _CHUNKS_PER_TURN:
         chunk = state.pointer_queue.dequeue(state.open_shards.__contains__)
@@ -135,7 +111,7 @@ def take_in(replay: ReplayHooks[B], state: ReplayState[B]) -> bool:
         taken += 1
     if taken or (state.ages is not None and state.chunks and state.ages.is_old(state.chunks[0])):
         let_go(state, replay._evict())
-    return taken > 0
+    return taken
 
 
 def _open_store(replay: ReplayHooks[B], state: ReplayState[B], contract: Contract | None) -> TransitionStore:
@@ -152,8 +128,10 @@ def _open_store(replay: ReplayHooks[B], state: ReplayState[B], contract: Contrac
             f"n_step is {replay.n_step}, but the stream of run {run} has a lookahead of {contract.lookahead}; "
             f"send with lookahead >= {replay.n_step - 1}"
         )
-    state.store = replay._make_store(contract, state.place.open(contract, state.streams, state.stop))
-    return state.store
+    state.store = store = replay._make_store(contract, state.place.open(contract, state.streams, state.stop))
+    if replay.samples_single_rows and not store.observations.asks_ahead:
+        state.at_once = max(1, _BYTES_AT_ONCE // (2 * contract.stacked_obs.row_bytes * replay.batch_size + 1))
+    return store
 
 
 def let_go(state: ReplayState[B], number: int) -> None:
@@ -202,72 +180,85 @@ def count_superfluous(state: ReplayState[B], *, capacity: int, start_size: int) 
 
 
 def make_ahead(replay: ReplayHooks[B], state: ReplayState[B]) -> tuple[bool, bool]:
-    """Make a batch if there is room for it. If observations are remote, ask for one and finish the one before it.
+    """Make batches if there is room for them. If observations are remote, ask for one and finish the one before it.
 
     Returns:
         Whether something was done, and whether the limiter did not allow it.
     """
     if state.store is None:
         return False, False
-    asked, may_ask, is_limited = len(state.asked), False, False
-    has_room = state.fetcher_queue.room > asked
-    if has_room and replay.start_sample_condition():
-        is_limited = not state.owner.may_sample((asked + 1) * replay.batch_size * replay.steps_per_sample)
-        may_ask = not is_limited
-    state.is_starved = has_room and not may_ask
+    asked, number, is_limited = len(state.asked), 0, False
+    room = state.fetcher_queue.room - asked
+    if room > 0 and replay.start_sample_condition():
+        each = replay.batch_size * replay.steps_per_sample
+        while number < min(room, state.at_once) and state.owner.may_sample((asked + number + 1) * each):
+            number += 1
+        is_limited = not number
+    state.is_starved = room > 0 and not number
     asks_ahead = state.store.observations.asks_ahead
-    if may_ask and asks_ahead:
+    if number and asks_ahead:
         ask(replay, state)
         if asked < asks_ahead:
             return True, False
-    if not asked and not may_ask:
+    if not asked and not number:
         return False, is_limited
-    batch = next_batch(replay, state)
-    if batch is None:  # as long as no shard answers
-        return False, is_limited
-    state.fetcher_queue.put(batch)
-    return True, is_limited
+    batches = next_batches(replay, state, number)
+    for batch in batches:  # none as long as no shard answers
+        state.fetcher_queue.put(batch)
+    return bool(batches), is_limited
 
 
-def ask(replay: ReplayHooks[B], state: ReplayState[B]) -> None:
-    """Sample a batch, and ask for its observations."""
+def ask(replay: ReplayHooks[B], state: ReplayState[B], number: int = 1) -> None:
+    """Sample this many batches, and request their observations."""
     store = state.store
     if store is None:
         raise ValueError("nothing was inserted yet")
-    sampled = replay._sample(replay.batch_size)
+    size = number * replay.batch_size
+    sampled = replay._sample(size)
     if not isinstance(sampled, np.ndarray | tuple) and replay.makes_own_batches:
         state.asked.append(Request(sampled, None))
         return
     alive = range(store.transitions.tail, store.transitions.head)
-    numbers, probability = check_sampled(sampled, replay._sample, alive=alive, batch_size=replay.batch_size)
+    numbers, probability = check_sampled(sampled, replay._sample, alive=alive, batch_size=size)
     if store.observations.has_gone:
         numbers, probability = _replace_gone(replay, store, alive, numbers, probability)
     if probability is None:
-        probability = np.empty(len(numbers))
+        probability = np.empty(size)
         probability.fill(1.0 / len(alive))
+    if number > 1:
+        numbers, probability = numbers.reshape(number, -1), probability.reshape(number, -1)
     state.asked.append(store.request(numbers, probability))
 
 
-def next_batch(replay: ReplayHooks[B], state: ReplayState[B]) -> B | None:
-    """Make the batch of the oldest request, or a new one; None if too few steps are left, or rows were gone."""
+def next_batches(replay: ReplayHooks[B], state: ReplayState[B], number: int = 1) -> list[B]:
+    """Make the batch of the oldest request, or new ones; none if too few steps are left, or rows were gone.
+
+    Args:
+        replay: the hooks.
+        state: state of the replay.
+        number: batches to sample; more than 1 only if `state.at_once` is.
+    """
     if not state.asked:
-        ask(replay, state)
+        ask(replay, state, number)
     for _ in range(_MAX_TRIES):
         store = state.store
         if not state.asked or store is None:
             break
         request = state.asked.popleft()
-        gathered = store.collect(request) if request.wanted is not None else request.gathered
+        gathered = store.collect(request) if request.rows is not None else request.gathered
         if gathered is not None:
-            state.owner.samples += replay.batch_size * replay.steps_per_sample
-            return replay.aggregate_batch(gathered)
+            batches = []
+            for each in gathered.split() if request.batches > 1 else (gathered,):
+                state.owner.samples += replay.batch_size * replay.steps_per_sample
+                batches.append(replay.aggregate_batch(each))
+            return batches
         let_go(state, replay._evict())
         if len(store.transitions) < replay.start_size:
             # The agents may have no credit left to fill the replay again.
             state.owner.rebase(len(store.transitions))
         if replay.start_sample_condition():
             ask(replay, state)
-    return None
+    return []
 
 
 def _replace_gone(

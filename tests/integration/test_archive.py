@@ -33,7 +33,7 @@ from surreal.distributed.experience.sender import ExpSender
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.distributed.experience.stream import Stream
 from surreal.replay import UniformReplay
-from surreal.replay.archive import ReplayArchive, export_replay, import_replay, transfer
+from surreal.replay.archive import ReplayArchive, export_replay, exporting, import_replay
 
 STEPS = 240
 
@@ -342,7 +342,7 @@ def test_export_goes_on_while_an_owner_evicts(
     fill(client, steps=640)
     everything = chunks_in(client)
     replay = UniformReplay(client, batch_size=4, capacity=320, start_size=1)
-    monkeypatch.setattr(transfer, "_follow", _evicting(replay))
+    monkeypatch.setattr(exporting, "_follow", _evicting(replay))
     manifest = export_replay(client, tmp_path / "archive")
     replay.stop()
     replay.join()
@@ -355,7 +355,7 @@ def test_export_goes_on_while_an_owner_evicts(
 
 
 def _evicting(replay: UniformReplay) -> Any:
-    follow = transfer._follow
+    follow = exporting._follow
 
     def following(*args: Any) -> Iterator[Chunk]:
         for number, chunk in enumerate(follow(*args)):

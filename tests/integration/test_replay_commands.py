@@ -21,7 +21,7 @@ from surreal.config import Config, load_config
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.sender import ExpSender
 from surreal.replay import UniformReplay
-from surreal.replay.archive import ReplayArchive, export_replay, transfer
+from surreal.replay.archive import ReplayArchive, export_replay, importing
 from surreal.replay.archive.files import ArchiveWriter
 from surreal.replay.stream.info import replay_info
 from surreal.run.session.offline import fill_replay, offline_overrides, offline_settings
@@ -107,7 +107,7 @@ def test_two_at_once_write_one_archive_and_each_chunk_once(
         return call
 
     monkeypatch.setattr(ArchiveWriter, "__init__", together(ArchiveWriter.__init__))
-    monkeypatch.setattr(transfer._Importer, "missing", together(transfer._Importer.missing))
+    monkeypatch.setattr(importing._Importer, "missing", together(importing._Importer.missing))
 
     def twice(*arguments: str) -> tuple[list[int], str, str]:
         """Exit codes and output of two commands; neither begins to write before the other one has looked."""

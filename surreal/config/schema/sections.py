@@ -102,7 +102,7 @@ class ReplayConfig(ClassSection):
 
     prefetch: int | None = Field(None, ge=1, le=1024)
     """Batches prepared ahead of the learner. Raising it hides more network latency, with slightly older samples. Unset:
-    2 to 8, as many as fit into 16 MiB."""
+    2 to 16, as many as fit into 16 MiB."""
 
     observations: Literal["mirrored", "compressed", "remote", "auto"] | None = None
     """Where the learner keeps observations. `mirrored`: downloaded once and kept in memory; the fastest. `compressed`:

@@ -264,10 +264,7 @@ def decode(contract: Contract, head: bytes, table: bytes | memoryview, block: by
         raise CodecError(f"a chunk holds an impossible number: {problem}")
     extras = {extra.name: columns.pop(EXTRA_PREFIX + extra.name) for extra in contract.extras}
     size = stored_bytes(len(head), _content_bytes(found.block_bytes, found.table_bytes))
-    chunk = Chunk(segments, columns, extras, leaves, found.own_steps, stored_bytes=size, contract=contract)
-    # The replay's thread, which is the busier one, needs these for every chunk: compute them on the reading thread.
-    _ = chunk.num_rows, chunk.obs_row, chunk.own, chunk.terminated
-    return chunk
+    return Chunk(segments, columns, extras, leaves, found.own_steps, stored_bytes=size, contract=contract)
 
 
 def _describe_unsound(contract: Contract, columns: Mapping[str, NDArray[Any]], leaves: Sequence[NDArray[Any]]) -> str:

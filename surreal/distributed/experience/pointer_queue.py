@@ -186,6 +186,8 @@ class PointerQueue:
             return None
         chunk.entry_id, chunk.chunk_id, chunk.epoch = entry.entry_id, entry.chunk_id, self.epoch
         chunk.shard = self.stream.shard
+        # The replay's thread, which is the busier one, needs these for every chunk: compute them on this thread.
+        _ = chunk.num_rows, chunk.obs_row, chunk.own, chunk.terminated
         return chunk
 
     def _contract_of(self, head: bytes) -> Contract:

@@ -1,11 +1,12 @@
 """Replays in files: exported from a stream, readable with any Arrow tool, imported into another stream.
 
-It knows no other room.
+It imports no other subpackage.
 """
 
+from surreal.replay.archive.exporting import export_replay
 from surreal.replay.archive.files import ArchiveWriter, ReplayArchive
+from surreal.replay.archive.importing import ImportResult, import_replay
 from surreal.replay.archive.manifest import ArchiveFile, Manifest
-from surreal.replay.archive.transfer import ImportResult, export_replay, import_replay
 
 __all__ = [
     "ArchiveFile",

@@ -10,6 +10,7 @@ shards, one that does not answer is passed over: what is on it counts as gone un
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections import deque
 from collections.abc import Sequence
@@ -29,79 +30,8 @@ from surreal.distributed.experience.range_reader import (
     getrange_prefix,
 )
 from surreal.distributed.experience.stream import Stream
-from surreal.replay.store.rows import Leaves, Observations, Wanted
-
-_FIRST_CHUNKS = 256
-
-
-class RemoteChunks:
-    """The live chunks, oldest first: arrays with a gap at both ends, indexed from their beginning."""
-
-    def __init__(self) -> None:
-        self.first = np.zeros(_FIRST_CHUNKS, np.int64)  # sequence number of the first row
-        self.rows = np.zeros(_FIRST_CHUNKS, np.int64)
-        self.shard = np.zeros(_FIRST_CHUNKS, np.int64)
-        self.prefix = np.zeros(_FIRST_CHUNKS, np.object_)  # of the command that reads the block
-        self.origin = np.zeros(_FIRST_CHUNKS, np.object_)  # (epoch, entry id)
-        self.is_gone = np.zeros(_FIRST_CHUNKS, np.bool_)
-        self.num_gone = 0
-        self._begin = self._end = 0
-
-    @property
-    def begin_row(self) -> int:
-        return int(self.first[self._begin]) if self._begin < self._end else 1 << 62
-
-    @property
-    def gone_until(self) -> int:
-        """Row behind the last of the chunks at the beginning that are gone."""
-        place = self._begin
-        if self.num_gone:
-            while place < self._end and self.is_gone[place]:
-                place += 1
-        return int(self.first[place - 1] + self.rows[place - 1]) if place > self._begin else 0
-
-    def find(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Places of the chunks that hold these rows."""
-        first = self.first[self._begin : self._end]
-        return np.searchsorted(first, rows, side="right") + (self._begin - 1)
-
-    def append(self, first: int, rows: int, shard: int, prefix: bytes, origin: tuple[str, tuple[int, int]]) -> None:
-        if self._end == len(self.first):
-            self._move()
-        place = self._end
-        self.first[place], self.rows[place], self.prefix[place], self.is_gone[place] = first, rows, prefix, False
-        self.shard[place], self.origin[place] = shard, origin
-        self._end += 1
-
-    def free_until(self, sequence: int) -> None:
-        while self._begin < self._end and self.first[self._begin] + self.rows[self._begin] <= sequence:
-            self.num_gone -= int(self.is_gone[self._begin])
-            self._begin += 1
-
-    def mark_gone(self, rows: NDArray[np.int64], shard: int, epoch: str, oldest: tuple[int, int] | None) -> None:
-        """Mark the chunks of these rows, and those of their shard that came before its oldest entry."""
-        self.is_gone[np.unique(self.find(rows))] = True
-        of_shard = np.flatnonzero(self.shard[self._begin : self._end] == shard) + self._begin
-        for place in of_shard.tolist():
-            chunk_epoch, entry_id = self.origin[place]
-            if not epoch:
-                break
-            if chunk_epoch == epoch and oldest is not None and entry_id >= oldest:
-                break
-            self.is_gone[place] = True
-        self.num_gone = int(np.count_nonzero(self.is_gone[self._begin : self._end]))
-
-    def _move(self) -> None:
-        """Move the live to the front of arrays that they fill at most half."""
-        live = self._end - self._begin
-        size = max(_FIRST_CHUNKS, 2 * live)
-        for name in ("first", "rows", "shard", "prefix", "origin", "is_gone"):
-            old = getattr(self, name)
-            new = np.zeros(size, old.dtype)
-            new[:live] = old[self._begin : self._end]
-            setattr(self, name, new)
-        self._begin, self._end = 0, live
-
+from surreal.replay.store.remote_chunks import RemoteChunks
+from surreal.replay.store.rows import Leaves, Observations
 
 logger = logging.getLogger(__name__)
 
@@ -168,8 +98,8 @@ class RemoteRows(Observations):
     def free_until(self, sequence: int) -> None:
         self._chunks.free_until(sequence)
 
-    def ask(self, wanted: Wanted) -> None:
-        rows = np.concatenate([rows.ravel() for rows in wanted])
+    def ask(self, rows: NDArray[np.int64]) -> None:
+        rows = rows.ravel()
         parts: list[tuple[int, NDArray[np.int64] | None]] = [(0, None)]
         if len(self._streams) > 1:
             shards = self._chunks.shard[self._chunks.find(rows)]
@@ -181,7 +111,7 @@ class RemoteRows(Observations):
             self._readers[shard].ask(request)
         self._plans.append(plans)
 
-    def collect(self, wanted: Wanted) -> list[Leaves] | None:
+    def collect(self, rows: NDArray[np.int64]) -> Leaves | None:
         plans = self._plans[0]
         replies = [self._answer(plan) for plan in plans]
         self._plans.popleft()
@@ -194,11 +124,8 @@ class RemoteRows(Observations):
                 is_whole = False
         if not is_whole:
             return None
-        found: list[Leaves] = [[] for _ in wanted]
-        for i, leaf in enumerate(self.contract.obs.leaves):
-            gather = self._gather_from_one if len(plans) == 1 else self._gather_from_several
-            gather(i, leaf, plans, [reply for reply in replies if reply is not None], wanted, found)
-        return found
+        answered = [(plan, reply) for plan, reply in zip(plans, replies, strict=True) if reply is not None]
+        return [self._gather(i, leaf, answered, rows.shape) for i, leaf in enumerate(self.contract.obs.leaves)]
 
     def forget(self) -> None:
         self._plans.clear()
@@ -241,38 +168,19 @@ class RemoteRows(Observations):
             self._num_given_up[plan.shard] += 1
         return reply
 
-    def _gather_from_one(
-        self,
-        i: int,
-        leaf: ArraySpec,
-        plans: list[_Plan],
-        replies: list[RangeReply],
-        wanted: Wanted,
-        found: list[Leaves],
-    ) -> None:
-        places, begin = np.empty(len(plans[0].rows), np.int64), 0
-        places[plans[0].order] = self._places(i, plans[0], replies[0])
-        for leaves, rows in zip(found, wanted, strict=True):
-            part = places[begin : begin + rows.size].reshape(rows.shape)
-            leaves.append(_gather(leaf, self._sizes[i], replies[0].buffer, part))
-            begin += rows.size
-
-    def _gather_from_several(
-        self,
-        i: int,
-        leaf: ArraySpec,
-        plans: list[_Plan],
-        replies: list[RangeReply],
-        wanted: Wanted,
-        found: list[Leaves],
-    ) -> None:
-        everything = np.empty((sum(rows.size for rows in wanted), *leaf.shape), leaf.dtype)
-        for plan, reply in zip(plans, replies, strict=True):
-            everything[plan.order] = _gather(leaf, self._sizes[i], reply.buffer, self._places(i, plan, reply))
-        begin = 0
-        for leaves, rows in zip(found, wanted, strict=True):
-            leaves.append(everything[begin : begin + rows.size].reshape(*rows.shape, *leaf.shape))
-            begin += rows.size
+    def _gather(
+        self, i: int, leaf: ArraySpec, answered: list[tuple[_Plan, RangeReply]], shape: tuple[int, ...]
+    ) -> NDArray[Any]:
+        """Copy the rows of leaf `i` out of the replies, [*shape, *leaf_shape]."""
+        if len(answered) == 1:
+            plan, reply = answered[0]
+            places = np.empty(len(plan.rows), np.int64)
+            places[plan.order] = self._places(i, plan, reply)
+            return _gather(leaf, self._sizes[i], reply.buffer, places.reshape(shape))
+        rows = np.empty((math.prod(shape), *leaf.shape), leaf.dtype)
+        for plan, reply in answered:
+            rows[plan.order] = _gather(leaf, self._sizes[i], reply.buffer, self._places(i, plan, reply))
+        return rows.reshape(*shape, *leaf.shape)
 
     def _plan(self, shard: int, rows: NDArray[np.int64], part: NDArray[np.int64] | None) -> tuple[_Plan, RangeRequest]:
         """Plan how to get a part of the wanted rows, all on one shard; None: all of them."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -32,9 +32,8 @@ class Ring:
         self.size = max(size, 1)
         self.head = 0  # next sequence number
         self.tail = 0  # oldest live one
-        self.columns: dict[str, NDArray[Any]] = {
-            name: np.empty((self.size, *shape), dtype) for name, (shape, dtype) in shapes.items()
-        }
+        self._shapes = dict(shapes)
+        self.columns = self._allocate()
 
     def __len__(self) -> int:
         return self.head - self.tail
@@ -64,17 +63,47 @@ class Ring:
 
     def take(self, name: str, sequences: NDArray[np.int64]) -> NDArray[Any]:
         """Copy the rows with these sequence numbers."""
-        return self.columns[name].take(sequences % self.size, axis=0)
+        return self.columns[name].take(self._near(sequences), axis=0, mode="wrap")
+
+    def _near(self, sequences: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Compute slots, or `size` more: `take` wraps these faster than a division would."""
+        return sequences - (self.tail - self.tail % self.size)
+
+    def _allocate(self) -> dict[str, NDArray[Any]]:
+        return {name: np.empty((self.size, *shape), dtype) for name, (shape, dtype) in self._shapes.items()}
 
     def _grow(self, needed: int) -> None:
-        size = needed + needed // 4
-        live = np.arange(self.tail, self.head)
-        old_slots, new_slots = live % self.size, live % size
+        live, before = np.arange(self.tail, self.head), self.columns
+        old_slots = live % self.size
+        self.size = needed + needed // 4
+        self.columns = self._allocate()
         for name, column in self.columns.items():
-            grown = np.empty((size, *column.shape[1:]), column.dtype)
-            grown[new_slots] = column[old_slots]
-            self.columns[name] = grown
-        self.size = size
+            column[live % self.size] = before[name][old_slots]
+
+
+class PackedRing(Ring):
+    """A ring whose columns are the fields of one array, so that all of a row is in one place of the memory.
+
+    Args:
+        shapes: name -> (shape of a row, dtype).
+        size: rows allocated at first, >= 1.
+    """
+
+    @property
+    def nbytes(self) -> int:
+        return self._records.nbytes
+
+    def take(self, name: str, sequences: NDArray[np.int64]) -> NDArray[Any]:
+        return self.take_records(sequences)[name]
+
+    def take_records(self, sequences: NDArray[np.int64]) -> NDArray[np.void]:
+        """Copy the rows with these sequence numbers; the columns are the fields of the result."""
+        return self._records.take(self._near(sequences), mode="wrap")
+
+    def _allocate(self) -> dict[str, NDArray[Any]]:
+        fields = [(name, dtype, shape) for name, (shape, dtype) in self._shapes.items()]
+        self._records: NDArray[np.void] = np.empty(self.size, np.dtype(fields, align=True))
+        return {name: self._records[name] for name in self._shapes}
 
 
 def sample_uniform(rng: np.random.Generator, begin: int, end: int, size: int) -> NDArray[np.int64]:
@@ -91,8 +120,6 @@ logger = logging.getLogger(__name__)
 Place = Literal["mirrored", "compressed", "remote"]
 Mode = Literal["mirrored", "compressed", "remote", "auto"]
 
-#: Arrays of rows' sequence numbers, of any shape: those of observations, [B] or [B, stack], those of the next ones, ...
-Wanted = Sequence[NDArray[np.int64]]
 #: One array [*shape of the rows, *leaf_shape] a leaf.
 Leaves = list[NDArray[Any]]
 
@@ -100,7 +127,7 @@ Leaves = list[NDArray[Any]]
 class Observations(ABC):
     """Rows of observations, used by the replay's thread, which collects its requests in order.
 
-    first = insert(chunk); ...; ask(wanted); ...; collect(wanted); ...; free_until(row)
+    first = insert(chunk); ...; ask(rows); ...; collect(rows); ...; free_until(row)
     """
 
     #: Batches that should be asked for ahead of the one collected, so that a wait for one serves the next.
@@ -130,23 +157,11 @@ class Observations(ABC):
         """Forget everything before this sequence number."""
 
     @abstractmethod
-    def collect(self, wanted: Wanted) -> list[Leaves] | None:
-        """Return copies of the rows of the oldest request, for each of its arrays; None if some are gone."""
+    def collect(self, rows: NDArray[np.int64]) -> Leaves | None:
+        """Return copies of the rows of the oldest request, an array of any shape; None if some are gone."""
 
-    def ask(self, wanted: Wanted) -> None:
+    def ask(self, rows: NDArray[np.int64]) -> None:
         """Announce the rows that will be collected."""
-
-    def fetch(self, rows: NDArray[np.int64]) -> Leaves:
-        """Request and collect in one call: [*rows.shape, *leaf_shape] per leaf; there may be no other request.
-
-        Raises:
-            LookupError: some are gone.
-        """
-        self.ask((rows,))
-        found = self.collect((rows,))
-        if found is None:
-            raise LookupError("some of the observations are gone from Redis")
-        return found[0]
 
     def forget(self) -> None:
         """Drop requests that were not collected."""
@@ -199,9 +214,8 @@ class MirroredRows(Observations):
     def free_until(self, sequence: int) -> None:
         self.ring.free_until(sequence)
 
-    def collect(self, wanted: Wanted) -> list[Leaves]:
-        take = self.ring.take
-        return [[take(name, rows) for name in self._names] for rows in wanted]
+    def collect(self, rows: NDArray[np.int64]) -> Leaves:
+        return [self.ring.take(name, rows) for name in self._names]
 
 
 def rows_expected(capacity: int) -> int:
@@ -257,8 +271,8 @@ class CompressedRows(Observations):
                 column[places] = None
         self._ring.free_until(sequence)
 
-    def collect(self, wanted: Wanted) -> list[Leaves]:
-        return [[self._take(name, leaf, packed, rows) for name, leaf, packed in self._leaves] for rows in wanted]
+    def collect(self, rows: NDArray[np.int64]) -> Leaves:
+        return [self._take(name, leaf, packed, rows) for name, leaf, packed in self._leaves]
 
     def _pack(self, rows: NDArray[Any]) -> NDArray[np.object_]:
         packed = np.empty(len(rows), np.object_)

@@ -17,6 +17,7 @@ lookahead makes h = n. Sutton 1988.
 from __future__ import annotations
 
 from collections import deque
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,7 +26,7 @@ from numpy.typing import NDArray
 from surreal.base.types import SampleInfo
 from surreal.distributed.experience.codec import Chunk, Contract
 from surreal.distributed.experience.data_contract import NEXT_MASK_COLUMN
-from surreal.replay.store.rows import MirroredRows, Observations, Ring, Wanted, rows_expected
+from surreal.replay.store.rows import MirroredRows, Observations, PackedRing, rows_expected
 
 
 class NStep(NamedTuple):
@@ -74,7 +75,8 @@ def n_step(
 class Gathered(NamedTuple):
     """Transitions of a batch as NumPy columns, [B, ...] each, before they become tensors.
 
-    Stacks of frames in `obs` and `next_obs` may be views of the same frames, which were copied once.
+    Stacks of frames in `obs` and `next_obs` may be views of the same frames, which were copied once. Of K batches that
+    were gathered at once, the columns have [K, B, ...].
     """
 
     obs: list[NDArray[Any]]  #: one array a leaf
@@ -86,12 +88,30 @@ class Gathered(NamedTuple):
     extras: dict[str, NDArray[Any]]
     sample_info: SampleInfo
 
+    def split(self) -> list[Gathered]:
+        """Split K batches; the columns of each are views."""
+        version, info = self.version, self.sample_info
+        ages = repeat(None) if info.age_steps is None else info.age_steps
+        parts = zip(
+            map(list, zip(*self.obs, strict=True)),
+            map(list, zip(*self.next_obs, strict=True)),
+            self.action,
+            self.reward,
+            self.discount,
+            version,
+            ({name: column[i] for name, column in self.extras.items()} for i in range(len(version))),
+            map(SampleInfo, info.generation, info.probability, version, repeat(None), ages),
+            strict=True,
+        )
+        return [Gathered(*part) for part in parts]
+
 
 class Request(NamedTuple):
-    """A batch that was sampled; its observations are on their way."""
+    """A batch that was sampled, or several at once; the observations are on their way."""
 
     gathered: Any  #: `Gathered` or `GatheredTrajectories`, without observations; or rows that a replay keeps itself
-    wanted: Wanted | None  #: observation rows; None for rows that a replay keeps itself
+    rows: NDArray[np.int64] | None  #: observation rows; None for rows that a replay keeps itself
+    batches: int = 1  #: how many; of several, `gathered` is to be split
 
 
 class StoredChunk(NamedTuple):
@@ -149,23 +169,22 @@ class TransitionStore:
         self.contract = contract
         self.n_step = n_step
         self.gamma = gamma
+        self._shares_frames = n_step == 1 and contract.stack > 1  # the stacks of `obs` and `next_obs`: all but one
         size = rows_expected(capacity)
         self.observations: Observations = observations or MirroredRows(contract, size)
-        extras = {f"extra.{extra.name}": (extra.shape, extra.dtype) for extra in contract.extras}
+        columns: dict[str, tuple[tuple[int, ...], Any]] = {
+            "row": ((), np.int64),
+            "action": (contract.action.shape, contract.action.dtype),
+            "reward": ((), np.float32),
+            "discount": ((), np.float32),
+            "version": ((), np.int32),
+        }
+        if n_step > 1:
+            columns["horizon"] = ((), np.int32)
         if contract.stack > 1:
-            extras |= {"depth": ((), np.dtype(np.int64)), "next_depth": ((), np.dtype(np.int64))}
-        self.transitions = Ring(
-            {
-                "row": ((), np.int64),
-                "next_row": ((), np.int64),
-                "action": (contract.action.shape, contract.action.dtype),
-                "reward": ((), np.float32),
-                "discount": ((), np.float32),
-                "version": ((), np.int64),
-                **extras,
-            },
-            size,
-        )
+            columns["depth"] = ((), np.int32)
+        columns |= {f"extra.{extra.name}": (extra.shape, extra.dtype) for extra in contract.extras}
+        self.transitions = PackedRing(columns, size)
 
     def __len__(self) -> int:
         return len(self.transitions)
@@ -179,10 +198,9 @@ class TransitionStore:
         first_row = self.observations.insert(chunk)
         own, columns = chunk.own, chunk.columns
         returns = n_step(chunk.obs_row, columns["reward"], chunk.terminated, own, n=self.n_step, gamma=self.gamma)
-        row = chunk.obs_row[own] + first_row
         values: dict[str, NDArray[Any]] = {
-            "row": row,
-            "next_row": row + returns.horizon,
+            "row": chunk.obs_row[own] + first_row,
+            "horizon": returns.horizon,
             "action": columns["action"][own],
             "reward": returns.reward,
             "discount": returns.discount,
@@ -192,8 +210,7 @@ class TransitionStore:
         if (mask := chunk.extras.get(NEXT_MASK_COLUMN)) is not None:  # of the observation to bootstrap from
             values[f"extra.{NEXT_MASK_COLUMN}"] = mask[own + returns.horizon - 1]
         if self.contract.stack > 1:
-            depth = chunk.depth[own]
-            values |= {"depth": depth, "next_depth": depth + returns.horizon}
+            values["depth"] = chunk.depth[own]
         first = self.transitions.append(values, len(own))
         return range(first, first + len(own))
 
@@ -214,57 +231,69 @@ class TransitionStore:
         return gathered
 
     def request(self, indices: NDArray[np.int64], probability: NDArray[np.float64]) -> Request:
-        """Request transitions, which `collect` returns in the same order."""
-        columns, slots = self.transitions.columns, indices % self.transitions.size
-        row, next_row = columns["row"].take(slots), columns["next_row"].take(slots)
-        wanted: Wanted = (row, next_row)
-        if self.contract.stack > 1:
-            stack, next_depth = self.contract.stack, columns["next_depth"].take(slots)
-            if self.n_step == 1:  # both share all frames but one
-                wanted = (stack_rows(next_row, next_depth, stack + 1),)
-            else:
-                depth = columns["depth"].take(slots)
-                wanted = (stack_rows(row, depth, stack), stack_rows(next_row, next_depth, stack))
-        self.observations.ask(wanted)
-        version = columns["version"].take(slots)
+        """Request transitions [B], or [K, B] of several batches, which `collect` returns in the same order."""
+        found = self.transitions.take_records(indices)
+        rows = self._observation_rows(found)
+        self.observations.ask(rows)
+        version = found["version"].astype(np.int64)
         gathered = Gathered(
             obs=[],
             next_obs=[],
-            action=columns["action"].take(slots, axis=0),
-            reward=columns["reward"].take(slots),
-            discount=columns["discount"].take(slots),
+            action=found["action"].copy(),
+            reward=found["reward"].copy(),
+            discount=found["discount"].copy(),
             version=version,
-            extras={extra.name: columns[f"extra.{extra.name}"].take(slots, axis=0) for extra in self.contract.extras},
+            extras={extra.name: found[f"extra.{extra.name}"].copy() for extra in self.contract.extras},
             sample_info=SampleInfo(indices, probability, version, age_steps=self.transitions.head - 1 - indices),
         )
-        return Request(gathered, wanted)
+        return Request(gathered, rows, len(indices) if indices.ndim > 1 else 1)
 
     def collect(self, request: Request) -> Any | None:
         """Wait for the observations of the oldest request; None if some are gone, so that others must be sampled."""
-        found = self.observations.collect(request.wanted or ())
+        found = None if request.rows is None else self.observations.collect(request.rows)
         if found is None:
             return None
         gathered: Gathered = request.gathered
-        if len(found) == 1:
-            gathered.obs.extend(frames[:, :-1] for frames in found[0])
-            gathered.next_obs.extend(frames[:, 1:] for frames in found[0])
+        if self._shares_frames:
+            for leaf, frames in zip(self.contract.obs.leaves, found, strict=True):
+                frame: Any = (slice(None),) * len(leaf.shape)
+                gathered.obs.append(frames[(..., slice(None, -1), *frame)])
+                gathered.next_obs.append(frames[(..., slice(1, None), *frame)])
         else:
-            gathered.obs.extend(found[0])
-            gathered.next_obs.extend(found[1])
+            gathered.obs.extend(leaf[0] for leaf in found)
+            gathered.next_obs.extend(leaf[1] for leaf in found)
         return gathered
 
     def are_gone(self, indices: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Mark the transitions [B] whose observations are known to be gone from Redis."""
         return self.observations.are_gone(self.transitions.take("row", indices))
 
+    def _observation_rows(self, found: NDArray[np.void]) -> NDArray[np.int64]:
+        """Rows of the observations and of the next ones, [2, ...] or [2, ..., stack]; or [..., stack + 1]."""
+        stack = self.contract.stack
+        if self._shares_frames:
+            return stack_rows(found["row"] + 1, found["depth"] + 1, stack + 1)
+        ahead = found["horizon"] if self.n_step > 1 else 1
+        rows = _and_ahead(found["row"], ahead)
+        return rows if stack == 1 else stack_rows(rows, _and_ahead(found["depth"], ahead), stack)
 
-def stack_rows(row: NDArray[np.int64], depth: NDArray[np.int64], frames: int) -> NDArray[np.int64]:
-    """[B, frames] rows of the frames that end with `row`, oldest first; the episode's first frame is repeated.
+
+def _and_ahead(numbers: NDArray[Any], ahead: Any) -> NDArray[np.int64]:
+    """Stack numbers [...], and those that are this far ahead, into [2, ...]."""
+    both = np.empty((2, *numbers.shape), np.int64)
+    both[0] = numbers
+    np.add(numbers, ahead, out=both[1])
+    return both
+
+
+def stack_rows(row: NDArray[np.int64], depth: NDArray[Any], frames: int) -> NDArray[np.int64]:
+    """[..., frames] rows of the frames that end with `row`, oldest first; the episode's first frame is repeated.
 
     Args:
-        row: [B] of the newest frame.
-        depth: [B] frames of its episode before it.
+        row: [...] of the newest frame.
+        depth: [...] frames of its episode before it.
         frames: frames of a stack.
     """
     back = np.arange(frames - 1, -1, -1)
-    return row[:, None] - np.minimum(back, depth[:, None])
+    rows: NDArray[np.int64] = row[..., None] - np.minimum(back, depth[..., None])
+    return rows

@@ -173,8 +173,8 @@ class TrajectoryStore(TransitionStore):
     def request_unrolled(self, unrolled: Unrolled, probability: NDArray[np.float64]) -> Request:
         """Ask for trajectories that were sampled with these probabilities [B]."""
         number, is_step = unrolled
-        starts, take = number[0], self.transitions.take
-        version = take("version", number)
+        starts, found = number[0], self.transitions.take_records(number)
+        version = found["version"].astype(np.int64)
         known = np.where(is_step & (version >= 0), version, _UNKNOWN).min(axis=0)
         flags = np.where(is_step, self.links.take("flags", number), np.uint8(0))
         is_first = np.zeros((len(number) + 1, number.shape[1]), np.bool_)
@@ -184,9 +184,9 @@ class TrajectoryStore(TransitionStore):
         state: dict[str, NDArray[Any]] = {}
         for extra in self.contract.extras:
             if extra.name == STATE_COLUMN or extra.name.startswith(STATE_COLUMN + "."):
-                state[extra.name] = take(f"extra.{extra.name}", starts)
+                state[extra.name] = found[f"extra.{extra.name}"][0].copy()
             else:
-                extras[extra.name] = take(f"extra.{extra.name}", number)
+                extras[extra.name] = found[f"extra.{extra.name}"].copy()
         info = SampleInfo(
             generation=starts,
             probability=probability,
@@ -197,9 +197,9 @@ class TrajectoryStore(TransitionStore):
             number=number,
             is_step=is_step,
             obs=[],
-            action=take("action", number),
-            reward=np.where(is_step, take("reward", number), zero),
-            discount=np.where(is_step, take("discount", number), zero),
+            action=found["action"].copy(),
+            reward=np.where(is_step, found["reward"], zero),
+            discount=np.where(is_step, found["discount"], zero),
             is_first=is_first,
             terminated=(flags & _TERMINATED) != 0,
             truncated=(flags & _TRUNCATED) != 0,
@@ -208,26 +208,22 @@ class TrajectoryStore(TransitionStore):
             initial_state=state,
             sample_info=info,
         )
-        wanted = (self._observation_rows(unrolled),)
-        self.observations.ask(wanted)
-        return Request(gathered, wanted)
+        rows = self._rows_of(found, is_step)
+        self.observations.ask(rows)
+        return Request(gathered, rows)
 
     def collect(self, request: Request) -> GatheredTrajectories | None:
         """Wait for the observations of the oldest request; None if some are gone. The arrays belong to the caller."""
-        found = self.observations.collect(request.wanted or ())
+        found = None if request.rows is None else self.observations.collect(request.rows)
         gathered: GatheredTrajectories = request.gathered
-        return None if found is None else gathered._replace(obs=found[0])
+        return None if found is None else gathered._replace(obs=found)
 
-    def _observation_rows(self, unrolled: Unrolled) -> NDArray[np.int64]:
+    def _rows_of(self, found: NDArray[np.void], is_step: NDArray[np.bool_]) -> NDArray[np.int64]:
         """Observation rows [T + 1, B] or [T + 1, B, stack]: those of each row, and the result of the last one."""
-        rows = self._here_and_after(unrolled, "row", "next_row")
-        if self.contract.stack == 1:
-            return rows
-        depth = self._here_and_after(unrolled, "depth", "next_depth")
-        stacked = stack_rows(rows.reshape(-1), depth.reshape(-1), self.contract.stack)
-        return stacked.reshape(*rows.shape, self.contract.stack)
+        rows, stack = _and_after(found["row"], is_step), self.contract.stack
+        return rows if stack == 1 else stack_rows(rows, _and_after(found["depth"], is_step), stack)
 
-    def _here_and_after(self, unrolled: Unrolled, here: str, after: str) -> NDArray[np.int64]:
-        behind = self.transitions.take(after, unrolled.number)
-        found = np.where(unrolled.is_step, self.transitions.take(here, unrolled.number), behind)
-        return np.concatenate([found, behind[-1:]])
+
+def _and_after(numbers: NDArray[Any], is_step: NDArray[np.bool_]) -> NDArray[Any]:
+    """[T + 1, B] numbers of the rows, one higher for final observations, and that after the last row."""
+    return np.concatenate([numbers + ~is_step, numbers[-1:] + 1])

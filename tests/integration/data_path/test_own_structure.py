@@ -15,7 +15,7 @@ from surreal.base.types import Batch, SampleInfo
 from surreal.learner import DQNLearner
 from surreal.model import QFunction
 from surreal.replay import Replay, UniformReplay
-from surreal.replay.turn import next_batch
+from surreal.replay.turn import next_batches
 
 Row = tuple[Any, int, float, Any, bool]
 
@@ -99,6 +99,6 @@ def test_an_insert_that_returns_nothing_may_use_the_built_in_store(run: Any) -> 
     pump(replay, steps=60)
     assert replay.seen == 60
     assert len(replay) <= 25 + 10  # what is over the capacity has left
-    batch = replay.dequeue(0.0) or next_batch(replay, replay.state)
+    batch = replay.dequeue(0.0) or next_batches(replay, replay.state)[0]
     assert batch is not None
     assert torch.equal(batch.obs[:, 0], batch.reward)

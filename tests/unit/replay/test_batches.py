@@ -46,7 +46,7 @@ class Made(NamedTuple):
 
 
 @pytest.mark.parametrize(
-    ("row_bytes", "ahead"), [(1, 8), (1 << 20, 8), ((1 << 20) + 1, 7), (3 << 20, 2), (100 << 20, 2)]
+    ("row_bytes", "ahead"), [(1, 16), (1 << 19, 16), ((1 << 19) + 1, 15), (3 << 20, 2), (100 << 20, 2)]
 )
 def test_as_many_batches_are_made_ahead_as_fit(row_bytes: int, ahead: int) -> None:
     batch: Any = Made(torch.empty(row_bytes, dtype=torch.uint8), torch.empty(row_bytes, dtype=torch.uint8))

@@ -99,6 +99,11 @@ def test_stacks_come_back_as_they_were_seen(data: st.DataObject, stack: int, n_s
         np.testing.assert_array_equal(obs, seen[int(obs[-1, 0]), int(obs[-1, 1])])
         np.testing.assert_array_equal(next_obs, seen[int(next_obs[-1, 0]), int(next_obs[-1, 1])])
         assert 1 <= next_obs[-1, 1] - obs[-1, 1] <= n_step
+    gathered = store.collect(store.request(numbers.reshape(1, -1).repeat(2, axis=0), np.ones((2, len(numbers)))))
+    assert gathered is not None
+    for batch in gathered.split():
+        np.testing.assert_array_equal(batch.obs[0], rows.obs[0])
+        np.testing.assert_array_equal(batch.next_obs[0], rows.next_obs[0])
 
 
 def test_a_chunk_repeats_only_the_frames_it_needs() -> None:

@@ -21,7 +21,7 @@ from surreal.distributed.experience.codec import Chunk, Contract, decode, encode
 from surreal.replay import PrioritizedReplay
 from surreal.replay.prioritized import Prioritized
 from surreal.replay.store.priorities import SavedPriorities, write_priorities
-from surreal.replay.turn import next_batch, take_in
+from surreal.replay.turn import next_batches, take_in
 from tests.examples import examples
 
 ALPHA, EPSILON = 0.5, 1e-3
@@ -67,7 +67,7 @@ class Feeding(Prioritized[Any]):
             take_in(self, self.state)
 
     def draw(self) -> Any:
-        return next_batch(self, self.state)
+        return next_batches(self, self.state)[0]
 
     def tell(self, numbers: Any, errors: Any) -> None:
         """What the learner would say of the transitions with these sequence numbers."""

@@ -37,9 +37,9 @@ def test_rows_are_those_of_the_mirror_while_chunks_come_and_go() -> None:
             for rows in (compressed, mirrored):
                 rows.free_until(ends[number - 8])
         begin = ends[number - 8] if number > 8 else 0
-        wanted = rng.integers(begin, mirrored.head, (5, 3)), rng.integers(begin, mirrored.head, 7)
-        for ours, theirs in zip(compressed.collect(wanted), mirrored.collect(wanted), strict=True):
-            for a, b in zip(ours, theirs, strict=True):
+        for shape in [(5, 3), 7]:
+            wanted = rng.integers(begin, mirrored.head, shape)
+            for a, b in zip(compressed.collect(wanted), mirrored.collect(wanted), strict=True):
                 assert (a.dtype, a.shape) == (b.dtype, b.shape)
                 np.testing.assert_array_equal(a, b)
     assert compressed.head == mirrored.head

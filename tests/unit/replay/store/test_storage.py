@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from surreal.base.specs import ArraySpec, ObsSpec
 from surreal.distributed.experience.codec import Contract, decode, encode
-from surreal.replay.store.rows import MirroredRows, Ring
-from surreal.replay.store.storage import StoredChunk, TransitionStore
+from surreal.replay.store.rows import MirroredRows, PackedRing, Ring
+from surreal.replay.store.storage import Gathered, StoredChunk, TransitionStore
 from tests.examples import examples
 
 GAMMA = 0.5
@@ -20,11 +20,14 @@ GAMMA = 0.5
 
 @examples(150)
 @given(
+    kind=st.sampled_from([Ring, PackedRing]),
     size=st.integers(1, 8),
     operations=st.lists(st.tuples(st.booleans(), st.integers(0, 12)), max_size=30),
 )
-def test_a_ring_holds_what_was_appended_and_not_freed(size: int, operations: list[tuple[bool, int]]) -> None:
-    ring = Ring({"scalar": ((), np.int64), "pair": ((2,), np.float32)}, size)
+def test_a_ring_holds_what_was_appended_and_not_freed(
+    kind: type[Ring], size: int, operations: list[tuple[bool, int]]
+) -> None:
+    ring = kind({"scalar": ((), np.int64), "pair": ((2,), np.float32)}, size)
     naive: list[int] = []  # by sequence number, for ever
     tail = 0
     for is_append, number in operations:
@@ -51,6 +54,16 @@ def test_a_ring_grows_only_when_what_is_alive_does_not_fit() -> None:
     ring.append({"x": np.arange(6)}, 6)
     assert ring.size > 10
     assert ring.nbytes == 8 * ring.size
+
+
+def test_a_packed_ring_aligns_its_columns_and_counts_the_gaps() -> None:
+    ring = PackedRing({"flag": ((), np.bool_), "number": ((), np.int64), "pair": ((2,), np.float32)}, 5)
+    assert ring.nbytes == 5 * 24
+    ring.append({"flag": [True, False], "number": [1, 2], "pair": [[3, 4], [5, 6]]}, 2)  # type: ignore[dict-item]
+    found = ring.take_records(np.array([[1, 0], [0, 1]]))
+    assert found["number"].tolist() == [[2, 1], [1, 2]]
+    assert found["pair"].tolist() == [[[5, 6], [3, 4]], [[3, 4], [5, 6]]]
+    assert all(found[name].flags.aligned for name in ring.columns)
 
 
 CONTRACT = Contract(
@@ -114,7 +127,7 @@ def make_chunk(segments: list[tuple[list[int], int, bool]]) -> Any:
 def test_gathered_transitions_are_those_of_plain_lists(data: st.DataObject, n: int, capacity: int) -> None:
     store, naive = TransitionStore(CONTRACT, capacity=capacity, n_step=n, gamma=GAMMA), NaiveStore(n)
     store.rows = MirroredRows(CONTRACT, capacity)
-    store.transitions = Ring(
+    store.transitions = PackedRing(
         {name: (column.shape[1:], column.dtype) for name, column in store.transitions.columns.items()}, capacity
     )
     chunks: deque[StoredChunk] = deque()
@@ -157,3 +170,29 @@ def compare(store: TransitionStore, naive: NaiveStore, indices: np.ndarray[Any, 
     np.testing.assert_array_equal(rows.sample_info.generation, indices)
     np.testing.assert_array_equal(rows.sample_info.age_steps, len(naive.transitions) - 1 - indices)
     np.testing.assert_array_equal(rows.sample_info.probability, np.full(len(indices), 0.25))
+    assert all(column.flags.c_contiguous for column in (*rows.obs, *rows.next_obs, rows.action, rows.reward))
+    if not len(indices):
+        return
+    several = np.stack([indices, indices[::-1]])
+    request = store.request(several, np.full(several.shape, 0.25))
+    gathered = store.collect(request)
+    assert request.batches == 2 and gathered is not None
+    for batch, numbers in zip(gathered.split(), several, strict=True):
+        assert_same(batch, store.gather(numbers, np.full(len(numbers), 0.25)))
+
+
+def assert_same(batch: Gathered, other: Gathered) -> None:
+    mine, theirs = (
+        [
+            *each.obs,
+            *each.next_obs,
+            *each[2:6],
+            *each.extras.values(),
+            *each.sample_info[:3],
+            each.sample_info.age_steps,
+        ]
+        for each in (batch, other)
+    )
+    for a, b in zip(mine, theirs, strict=True):
+        assert a.dtype == b.dtype
+        np.testing.assert_array_equal(a, b)

@@ -37,7 +37,7 @@ def test_the_page_of_redis_keys_is_the_table_in_keys_py() -> None:
 def test_the_page_of_settings_is_what_the_schema_says() -> None:
     page = (ROOT / "docs" / "configuration.md").read_text()
     assert page == reference.render(), "docs/configuration.md is not what the schema says; run: make docs"
-    assert "| `batch_size` | integer >= 1, <= 1000000 | `64` | Batch size of each rank, in what" in page
+    assert "| `batch_size` | integer >= 1, <= 1000000 | `64` | Batch size of each rank: transitions" in page
 
 
 def test_the_page_of_options_is_what_the_constructors_say() -> None:

@@ -24,8 +24,8 @@ class LearnerConfig(ClassSection):
     """Import path of the learner class, a subclass of `surreal.learner.Learner`."""
 
     batch_size: int = Field(64, ge=1, le=1_000_000)
-    """Batch size of each rank, in what the replay hands out: transitions, sequences or whole trajectories. Raising it
-    gives less noisy gradients, and fewer updates from the same samples."""
+    """Batch size of each rank: transitions, sequences or whole trajectories, depending on the replay. Raising it gives
+    less noisy gradients, and fewer updates from the same samples."""
 
     gamma: float = Field(0.99, ge=0, le=1)
     """Discount factor per env step. Closer to 1 looks further ahead and learns more slowly."""
@@ -43,45 +43,44 @@ class LearnerConfig(ClassSection):
     GPU."""
 
     threads: Annotated[int | Literal["all"] | None, BeforeValidator(_check_threads)] = None
-    """Threads that the learner's process computes with, or `all`: one a core, shared with its ranks. Raising it
-    finishes large updates (convolutions) sooner where cores are idle meanwhile, as they are while agents wait for the
-    end of a round; small networks get slower. Unset: what `OMP_NUM_THREADS` says, which `surreal run` sets to 1."""
+    """Threads of the learner's process, or `all`: one per core, shared with its ranks. Raising it finishes large
+    updates (convolutions) sooner if cores are idle meanwhile, as they are while agents wait for the end of a round;
+    small networks get slower. Unset: the value of `OMP_NUM_THREADS`, which `surreal run` sets to 1."""
 
     gradients: Literal["learner", "agents"] = "learner"
-    """Who computes gradients. `learner`: one process, from the experience of all agents. `agents`: each agent, from its
-    own experience, which it keeps; parameter servers (`surreal ps`) take the learner's place, and step the optimizer
-    down the gradients that they are sent."""
+    """Processes that compute gradients. `learner`: one process, from the experience of all agents. `agents`: each
+    agent, from its own experience, which it keeps; parameter servers (`surreal ps`) replace the learner, and step the
+    optimizer with these gradients."""
 
     combine_gradients: Literal["fifo", "avg", "dc"] = "fifo"
-    """What a parameter server does with gradients. `fifo`: a step for each, as they come. `avg`: a step for the mean of
-    `num_gradients`, for whose parameters the agents wait. `dc`: a step for each, corrected for the updates that came
-    between (delay compensation, arXiv:1609.08326)."""
+    """How a parameter server uses gradients. `fifo`: a step for each, in order of arrival. `avg`: a step with the mean
+    of `num_gradients`, for whose parameters the agents wait. `dc`: a step for each, corrected for the updates since it
+    was computed (delay compensation, arXiv:1609.08326)."""
 
     num_gradients: int = Field(4, ge=1, le=4096)
-    """Gradients that `avg` takes the mean of, at best one of each agent: with more than there are agents, an agent
-    waits without success."""
+    """Number of gradients in a mean of `avg`, ideally one per agent; with more than that, agents wait without
+    success."""
 
     dc_lambda: float = Field(0.05, ge=0)
-    """Strength of the correction of `dc`. Raising it corrects stale gradients further; 0 is `fifo`."""
+    """Strength of the correction of `dc`. Raising it corrects stale gradients more; 0 is `fifo`."""
 
     dc_history: int = Field(20, ge=1, le=10_000)
-    """Versions of the parameters that `dc` keeps to correct by. Raising it corrects older gradients, and takes the
-    memory of the parameters each time; a gradient of a version that is gone is corrected by the oldest that is
-    left."""
+    """Versions of the parameters that `dc` keeps for its correction. Raising it corrects older gradients, and needs the
+    memory of one set of parameters each. A gradient of an older version is corrected with the oldest one kept."""
 
     gradients_dtype: Literal["float32", "bfloat16"] = "float32"
-    """Type that gradients travel in. `bfloat16` takes half the bytes, and keeps three digits."""
+    """Type of gradients on the network. `bfloat16` needs half the bytes, and keeps three digits."""
 
     gradients_max_bytes: Size = 256 * 2**20
-    """Bytes of gradients that may wait for a parameter server; agents wait when they are used up."""
+    """Largest size of all gradients that wait for a parameter server; above it, agents wait."""
 
     gradients_max_lag: int | None = Field(None, ge=0)
-    """Versions by which a gradient may be behind; an older one is refused, and counted. Lowering it keeps learning
-    steady where agents are slow. Unset: none is too old."""
+    """Largest age of a gradient in versions; an older one is refused, and counted. Lowering it keeps learning steady if
+    agents are slow. Unset: no limit."""
 
     gradients_timeout_s: float = Field(30.0, gt=0)
-    """Longest time in s that an agent waits for the parameters that its gradient led to. Then it continues without
-    them, so that one dead agent does not stop all others."""
+    """Longest time in s that an agent waits for parameters that include its gradient. Then it continues without them,
+    so that one dead agent does not stop all others."""
 
 
 class ParameterServerConfig(Section):
@@ -121,10 +120,10 @@ class CheckpointConfig(Section):
     """Updates between checkpoints, in addition to those by time. Unset: by time only."""
 
     stores: list[Location] = Field([RUN_STORE], min_length=1)
-    """Where checkpoints go: `run` is the run's folder; any other is a folder or an fsspec URL such as
-    `s3://bucket/surreal` (with the extra `s3`), in which each run has a folder under its run folder's name. Each of
-    them has them all, and a run can be resumed from any of them. Credentials are those of the file system: for S3,
-    AWS's environment variables and files."""
+    """Destinations of checkpoints: `run` is the run's folder; any other is a folder or an fsspec URL such as
+    `s3://bucket/surreal` (with the extra `s3`), in which each run has a folder with its run folder's name. Each
+    destination has all checkpoints, and a run can be resumed from any of them. Credentials are those of the file
+    system: for S3, AWS's environment variables and files."""
 
     upload_timeout_s: float = Field(20.0, ge=0, le=40)
     """How long the end of a run waits until the last checkpoint has arrived in all `stores`, in s."""
@@ -133,8 +132,8 @@ class CheckpointConfig(Section):
     """How many of the newest checkpoints to keep."""
 
     best_checkpoints_to_keep: int = Field(1, ge=1)
-    """How many of the best to keep: policies by the evaluation's rounds and, in addition to the newest ones, the
-    learner's checkpoints by the mean return of the rounds nearest to them."""
+    """How many of the best to keep: policies with the best evaluation rounds and, in addition to the newest ones, the
+    learner's checkpoints with the best rounds near them."""
 
     restore: Location | None = None
     """Checkpoint to start from: path or URL of a learner's checkpoint or of a saved policy, or a run's folder, name or

@@ -32,10 +32,10 @@ class RlxConfig(Section):
     """Most sessions open at once on one server. Unset: as many as memory allows."""
 
     max_connection_sessions: int = Field(64, ge=1)
-    """Most sessions open at once on one WebSocket. Raising it lets a single client take more of what all share."""
+    """Most sessions open at once on one WebSocket. Raising it lets a single client use more of the server."""
 
     memory_reserve: Size = 64 * 2**20
-    """Memory to keep free: a session that would take it is refused."""
+    """Memory to keep free: a session that would need it is refused."""
 
     timeout_s: float | None = Field(None, gt=0)
     """Age in s after which a connection is closed at the end of its episode, so that a load balancer can spread clients
@@ -91,7 +91,8 @@ class RlxConfig(Section):
     it finds broken sensors earlier."""
 
     largest_reward: float = Field(1e9, gt=0, le=1e18)
-    """Largest magnitude of a reward, likewise. Raising it takes returns whose squares may leave float32."""
+    """Largest magnitude of a reward; a larger one is refused in the same way. Raising it allows returns whose squares
+    may exceed float32."""
 
     outside_bounds: Literal["take", "refuse"] = "take"
     """What a server does with a state outside of the bounds of its `box`, which many environments leave now and then:
@@ -101,8 +102,8 @@ class RlxConfig(Section):
     """Weights for rewards sent as lists; the reward is the weighted sum. Unset: plain sum."""
 
     on_full: Literal["wait", "drop"] = "drop"
-    """What a server does while the replay accepts no experience: `wait`, which holds clients up, or `drop` the chunk
-    and keep acting, so that no robot stands still. Both are counted."""
+    """What a server does while the replay accepts no experience: `wait`, which delays clients, or `drop` the chunk and
+    keep acting, so that no robot stands still. Both are counted."""
 
     @model_validator(mode="after")
     def _check_tls(self) -> RlxConfig:
@@ -127,7 +128,7 @@ class TrainingConfig(Section):
     """Episodes to play. Unset: 1."""
 
     infinite_run: bool = False
-    """Whether to keep playing after them."""
+    """Whether to continue after these."""
 
     run: str | None = Field(None, min_length=1)
     """Shell command of the program that `surreal run` starts, such as `python environment/training.py`; it is told
@@ -137,14 +138,14 @@ class TrainingConfig(Section):
     """Folder that the program is started in, relative to the file. Unset: the file's own."""
 
     n_environments: int = Field(1, ge=0, le=1024)
-    """How often `surreal run` starts the program (`-n`). Raising it gathers experience faster, while there are cores
-    for it."""
+    """Number of programs that `surreal run` starts (`-n`). Raising it gathers experience faster if there are enough
+    cores."""
 
     exploit: bool = False
-    """Whether the first of them acts as well as the agent can, and learns nothing (`--exploit`)."""
+    """Whether the first of these programs acts greedily and is not used for learning (`--exploit`)."""
 
     show_ui: bool = False
-    """Whether the first of them is told to show itself (`--show-ui`)."""
+    """Whether the first of these programs shows its environment (`--show-ui`)."""
 
     @property
     def count(self) -> int:

@@ -39,8 +39,8 @@ class AgentConfig(ClassSection):
     """Agent processes that `surreal run` starts on this machine. More can join from other machines at any time."""
 
     per_process: int = Field(1, ge=1, le=1024)
-    """Agents in each of these processes, each on a thread, with its own `env.num_envs` environments and
-    gradients. Raising it saves memory where cores are few. Only with `learner.gradients: agents`."""
+    """Agents in each of these processes, each on its own thread, with its own `env.num_envs` environments and
+    gradients. Raising it saves memory on machines with few cores. Only with `learner.gradients: agents`."""
 
     exploration: Annotated[Exploration, BeforeValidator(constant_exploration)] | None = None
     """Exploration rate (of `DeterministicAgent`: standard deviation of its noise): a number, or a schedule over the env
@@ -48,10 +48,10 @@ class AgentConfig(ClassSection):
     `DeterministicAgent` has 0.1, and a `NoisyQAgent` none. 0 never explores."""
 
     round_steps: int | None = Field(None, ge=1)
-    """Steps of a trajectory, the `trajectory_steps` of the replay: when the agent has sent one for each environment,
-    it waits for parameters that learned from them. On-policy algorithms need fewer env steps that way. It needs a
-    `learner.batch_size` of one trajectory for each environment of all agents. An RLX server waits after each of its
-    batches, with `rlx.on_full: wait`. Unset: agents never wait."""
+    """Steps of a trajectory, which is `trajectory_steps` of the replay. When the agent has sent one for each
+    environment, it waits for parameters that learned from them. On-policy algorithms then need fewer env steps. It
+    needs a `learner.batch_size` of one trajectory for each environment of all agents. An RLX server waits after each of
+    its batches, with `rlx.on_full: wait`. Unset: agents never wait."""
 
     round_timeout_s: float = Field(30.0, gt=0)
     """How long in s an agent waits at the end of a round before it continues without newer parameters."""
@@ -151,7 +151,7 @@ class SenderConfig(Section):
     counted."""
 
     wait_timeout_s: float = Field(300.0, gt=0)
-    """How long in s an agent waits for room before it fails with an error."""
+    """How long in s an agent waits for space before it fails with an error."""
 
     compression: Literal["lz4", "zstd"] | None = None
     """Compression of observations: `lz4` is fast, `zstd` is smaller; both cost agents and learner time. Excludes
@@ -169,7 +169,7 @@ class BroadcastConfig(Section):
     """Least time in s between broadcasts."""
 
     policy: str = Field("default", pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")
-    """Name that the parameters are published under; learners of one run must use different names."""
+    """Name under which the parameters are published; learners of one run must use different names."""
 
 
 class RedisConfig(Section):
@@ -200,17 +200,17 @@ class EvalConfig(Section):
     """Whether `surreal run` starts an evaluation process."""
 
     episodes: int = Field(20, ge=1, le=100_000)
-    """Episodes per round. Raising it gives a more reliable mean, later."""
+    """Episodes per round. Raising it gives a more reliable mean, but later."""
 
     confirm_episodes: int = Field(100, ge=0, le=100_000)
-    """Further episodes with the same parameters when a round reaches `run.stop_at_return`. The run ends only if these
-    episodes alone confirm it, one-sided at 95 %: their mean less 1.645 standard errors reaches the goal. Raising it
-    confirms smaller margins, and takes longer. 0: none."""
+    """Further episodes with the same parameters after a round has reached `run.stop_at_return`. The run ends only if
+    these episodes alone confirm it, one-sided at 95 %: their mean minus 1.645 standard errors must reach the goal.
+    Raising it confirms smaller margins, and takes longer. 0: none."""
 
     sample: bool = False
-    """Whether evaluation draws actions from the policy's distribution, as training does, instead of taking the most
+    """Whether evaluation samples actions from the policy's distribution, as training does, instead of taking the most
     probable one. `best`, `--verify`, `surreal play` and `surreal watch` do the same. Set it to compare with a result
-    that was measured so. Needs `PolicyAgent`, `SamplingAgent`, or your agent with a `sampler`."""
+    that was measured in this way. Needs `PolicyAgent`, `SamplingAgent`, or your agent with a `sampler`."""
 
     num_envs: int = Field(10, ge=1, le=4096)
     """Environments stepped at once."""
@@ -257,9 +257,9 @@ class RunConfig(Section):
     10 s."""
 
     hang_timeout_s: float = Field(60.0, gt=0)
-    """Time in s after which a loop that does not turn (a step of an environment, an update, a thread) counts as
-    hanging. Waiting for Redis, for credit or for experience does not count. Raise it, before `on_hang` may act, if the
-    first update compiles for long."""
+    """Time in s without progress after which a loop (an environment's step, an update, a thread) counts as hanging.
+    Waiting for Redis, for credit or for experience does not count. Raise it if the first update compiles for a long
+    time."""
 
     on_hang: Literal["warn", "restart", "end"] = "warn"
     """Reaction to a process that hangs. `warn` names the process and the call it hangs in, in the log and in `surreal

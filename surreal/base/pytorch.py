@@ -13,7 +13,8 @@ from __future__ import annotations
 import copy
 import math
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Self
 
 import numpy as np
@@ -24,6 +25,30 @@ from surreal.base import tree
 from surreal.base.errors import ContractError
 from surreal.base.specs import ObsSpec
 from surreal.base.types import Obs
+
+
+class _Thread(threading.local):
+    """State of each thread."""
+
+    is_recording = False
+
+
+_thread = _Thread()
+
+
+@contextmanager
+def recording() -> Iterator[None]:
+    """Tell this thread's code that its operations are recorded as a graph: it must not read values, nor keep any."""
+    _thread.is_recording = True
+    try:
+        yield
+    finally:
+        _thread.is_recording = False
+
+
+def is_recording() -> bool:
+    """Whether this thread's operations are recorded as a graph."""
+    return _thread.is_recording
 
 
 class Module(nn.Module):

@@ -22,6 +22,7 @@ from surreal.learner.on_policy.ppo import PPOLearner
 from surreal.learner.on_policy.trpo import TRPOLearner
 from surreal.learner.on_policy.vtrace import VTraceLearner
 from surreal.learner.remote import RemoteLearner
+from surreal.learner.stepping.graphs import one_graph
 
 __all__ = [
     "A2CLearner",
@@ -41,4 +42,5 @@ __all__ = [
     "SACLearner",
     "TRPOLearner",
     "VTraceLearner",
+    "one_graph",
 ]

@@ -121,6 +121,9 @@ class Learner(ABC, Generic[ModelT, BatchT]):
         """Updates of the run that were skipped because their gradients were not finite."""
         return 0
 
+    def close(self) -> None:
+        """End what works alongside the learner."""
+
     def check_learned(self) -> None:
         """Raise `DivergedError` at the end of a run if all of its updates were skipped."""
 

@@ -15,19 +15,18 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from typing import Any, ClassVar, Literal
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from surreal.base.contracts import ReplayView, Stepper
 from surreal.base.errors import CheckpointError
-from surreal.base.pytorch import Module
 from surreal.base.ranges import NonNegative, Positive, PositiveInt, ShareBelowOne, checked
 from surreal.base.schedules import LinearSchedule
 from surreal.base.types import Gradients
 from surreal.base.values import checked_count
 from surreal.learner.base import BatchT, Learner, ModelT
 from surreal.learner.option_checks import check_schedule
-from surreal.learner.stepping.devices import NetworkCompiler
-from surreal.learner.stepping.optimizers import MODEL, OptimizerSettings
+from surreal.learner.stepping.graphs import Graphs
+from surreal.learner.stepping.optimizers import MODEL, Optimizer, OptimizerSettings
 from surreal.learner.stepping.ranks import Ranks
 from surreal.learner.stepping.stepper import (
     LocalStepper,
@@ -67,9 +66,9 @@ class GradientLearner(Learner[ModelT, BatchT]):
         epsilon: epsilon of the optimizer; None takes the optimizer's default.
         gradients_norm_clipping: largest global norm of a group's gradient; None: no clipping. Raising it lets rare
             large errors change the parameters more.
-        compile: whether to run the networks through torch.compile. The start takes seconds or minutes longer, and
-            updates of large networks on a GPU become faster. If compiling fails, learning continues without it after
-            one warning.
+        compile: whether updates run as compiled graphs (`stepping/graphs.py`). auto compiles alongside the run, where
+            that saves more time than it takes; true compiles before the first update; false never does. Where it
+            fails, learning continues without it.
     """
 
     only_steps_down_gradients: ClassVar[bool] = True
@@ -91,7 +90,7 @@ class GradientLearner(Learner[ModelT, BatchT]):
         decay: ShareBelowOne = 0.99,
         epsilon: Positive | None = None,
         gradients_norm_clipping: Positive | None = 10.0,
-        compile: bool = False,  # noqa: A002 - the name of the function that it calls
+        compile: bool | Literal["auto"] = "auto",  # noqa: A002 - the name of what torch calls it
         device: str = "cpu",
         metrics_interval: PositiveInt = 100,
         histogram_interval: PositiveInt | None = None,
@@ -114,7 +113,8 @@ class GradientLearner(Learner[ModelT, BatchT]):
         )
         self.skipped = self._groups.skipped
         self.stepper: Stepper = LocalStepper(self._groups)
-        self._compiler = NetworkCompiler() if compile else None
+        #: The graphs of updates; None if the learner has none.
+        self.graphs = None if compile is False else Graphs(self, self._groups, waits=compile is True)
 
     def make_schedule(self, option: str, start: float, end: float) -> Callable[[], float]:
         """Make a value that goes from `start` to `end` along `max_global_step`.
@@ -142,12 +142,22 @@ class GradientLearner(Learner[ModelT, BatchT]):
 
     def rebuild(self) -> None:
         super().rebuild()
-        self._compile_networks()
+        self._forget_graphs()
 
     def become_ready(self) -> None:
         super().become_ready()
         self.stepper.start()
-        self._compile_networks()
+        if self.graphs is not None:
+            self.graphs.note_settings()
+
+    def live_tensors(self) -> Iterator[tuple[str, Tensor]]:
+        """Yield all tensors that updates read and change, by name; an update changes them in place."""
+        yield from _tensors_of("model", self.model)
+        for name, (part, _) in self._kept.items():
+            if isinstance(part, Optimizer):
+                yield from ((f"{name}/{key}", tensor) for key, tensor in part.live_tensors().items())
+            elif isinstance(part, nn.Module):
+                yield from _tensors_of(name, part)
 
     def optimize_group(
         self, group: str, parameters: Iterable[tuple[str, Tensor]], *, learning_rate: float | None = None
@@ -182,15 +192,15 @@ class GradientLearner(Learner[ModelT, BatchT]):
 
     def learn_with(self, ranks: Ranks) -> None:
         """Step down the mean of the gradients of all ranks from now on; all of them have the same state."""
-        self.stepper = RankStepper(self._groups, ranks, self.model)
+        self._use(RankStepper(self._groups, ranks, self.model))
 
     def send_gradients(self, send: Callable[[Sequence[Gradients]], object]) -> None:
         """Send the gradients of the model's parameters from now on, see `SendingStepper`."""
-        self.stepper = SendingStepper(self._groups, send, self.model)
+        self._use(SendingStepper(self._groups, send, self.model))
 
     def own(self, names: Collection[str]) -> None:
         """Move only these parameters from now on, `group/name`: the part of one of several parameter servers."""
-        self.stepper = PartStepper(self._groups, names)
+        self._use(PartStepper(self._groups, names))
         self.rebuild()
 
     def show_gradients(self, gradients: Gradients) -> None:
@@ -233,7 +243,8 @@ class GradientLearner(Learner[ModelT, BatchT]):
 
     def metrics(self) -> dict[str, float]:
         skipped = {"learner/skipped_updates_total": float(self.skipped.total)}
-        return super().metrics() | skipped | self.stepper.metrics()
+        compiled = {} if self.graphs is None else self.graphs.metrics()
+        return super().metrics() | skipped | compiled | self.stepper.metrics()
 
     def parameter_groups(self) -> Mapping[str, Mapping[str, Tensor]]:
         return self._groups.named()
@@ -242,11 +253,22 @@ class GradientLearner(Learner[ModelT, BatchT]):
         """Return learning rate, norm of the gradient before clipping and norm of the parameters, by group."""
         return self._groups.metrics(self.parameter_groups())
 
-    def _compile_networks(self) -> None:
-        """Compile the model, further networks, and the networks inside of these, if `compile` says so."""
-        if self._compiler is None:
-            return
-        networks: list[Module] = [self.model, *(part for part, _ in self._kept.values() if isinstance(part, Module))]
-        for network in networks:
-            for module in (network, *network.children()):
-                self._compiler.compile(module)
+    def close(self) -> None:
+        if self.graphs is not None:
+            self.graphs.close()
+
+    def _use(self, stepper: Stepper) -> None:
+        """Replace the stepper by one that needs other processes, which a graph cannot."""
+        self.stepper = stepper
+        if self.graphs is not None:
+            self.graphs.close()
+            self.graphs = None
+
+    def _forget_graphs(self) -> None:
+        if self.graphs is not None:
+            self.graphs.forget()
+
+
+def _tensors_of(prefix: str, module: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    for name, tensor in (*module.named_parameters(), *module.named_buffers()):
+        yield f"{prefix}/{name}", tensor

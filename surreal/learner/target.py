@@ -11,6 +11,8 @@ from torch import Tensor
 from surreal.base.pytorch import Module
 from surreal.base.ranges import NonNegativeInt, PositiveInt, PositiveShare, checked
 
+_MASK = (1 << 64) - 1
+
 
 class TargetNetwork:
     """A frozen copy of a model, moved toward it every `period` updates or a little at every update.
@@ -44,9 +46,17 @@ class TargetNetwork:
 
     def after_update(self, updates: int) -> None:
         """Follow the model; `updates` is how many updates it has had, this one included."""
+        self.follow()
+        self.copy_if_due(updates)
+
+    def follow(self) -> None:
+        """Follow the model a little, with `tau`."""
         if self.tau is not None:
             self._move(self.tau)
-        elif updates % self.period == 0:
+
+    def copy_if_due(self, updates: int) -> None:
+        """Copy the model after every `period` updates, without `tau`."""
+        if self.tau is None and updates % self.period == 0:
             self._move(1.0)
 
     @torch.no_grad()
@@ -72,11 +82,15 @@ class UpdateNoise:
 
     @checked
     def __init__(self, seed: NonNegativeInt, device: torch.device) -> None:
-        self._seed = seed
+        # Seeds of learners are often small numbers, and so are differences between them.
+        self._seed = int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0])
         self._generator = torch.Generator(device)
 
     def of(self, update: int) -> torch.Generator:
         """Return the generator in its state at the beginning of an update, >= 0."""
-        # Neighboring seeds of torch's generator give related streams; SeedSequence spreads them.
-        state = np.random.SeedSequence((self._seed, update)).generate_state(1, np.uint64)
-        return self._generator.manual_seed(int(state[0] >> np.uint64(1)))
+        # Neighboring seeds of torch's generator give related streams. SplitMix64 (Steele et al. 2014) spreads them, in
+        # a tenth of the time of a SeedSequence.
+        mixed = (self._seed + update * 0x9E3779B97F4A7C15) & _MASK
+        mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+        mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & _MASK
+        return self._generator.manual_seed((mixed ^ (mixed >> 31)) >> 1)

@@ -14,7 +14,6 @@ import gymnasium
 import torch
 from gymnasium import spaces
 from torch import Tensor
-from torch.nn.functional import one_hot
 
 from surreal.base.pytorch import Module
 from surreal.base.ranges import PositiveInt, checked
@@ -99,11 +98,15 @@ class Dynamics(Module):
 def action_features(action_space: gymnasium.Space[Any], action: Tensor) -> Tensor:
     """Write actions [..., *action_shape] as numbers [..., n] float32: choices one-hot, others unchanged."""
     if isinstance(action_space, spaces.Discrete):
-        return one_hot(action.long(), int(action_space.n)).to(torch.float32)
+        return _one_hot(action, int(action_space.n))
     if isinstance(action_space, spaces.MultiDiscrete):
-        choices = [one_hot(action[..., i].long(), int(n)) for i, n in enumerate(action_space.nvec)]
-        return torch.cat(choices, dim=-1).to(torch.float32)
+        return torch.cat([_one_hot(action[..., i], int(n)) for i, n in enumerate(action_space.nvec)], dim=-1)
     return action.to(torch.float32)
+
+
+def _one_hot(choice: Tensor, count: int) -> Tensor:
+    # Torch's own form looks for the largest number, which waits for a GPU and cannot be part of a graph.
+    return (choice.long().unsqueeze(-1) == torch.arange(count, device=choice.device)).to(torch.float32)
 
 
 def count_action_features(action_space: gymnasium.Space[Any]) -> int:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from surreal.base import tree
+from surreal.base.pytorch import is_recording
 from surreal.base.specs import ObsSpec
 from surreal.base.types import Obs
 
@@ -52,7 +53,7 @@ class RunningMoments(nn.Module):
 
         Torch counts the changes of each tensor.
         """
-        if torch.compiler.is_compiling() or self.mean.is_inference():
+        if is_recording() or torch.compiler.is_compiling() or self.mean.is_inference():
             return self.mean.to(torch.float32), self.deviation().to(torch.float32)
         buffers = self.count, self.mean, self.squares
         changes = [buffer._version for buffer in buffers]

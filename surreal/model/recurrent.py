@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor, nn
 
+from surreal.base.pytorch import is_recording
 from surreal.base.ranges import PositiveInt, checked
 from surreal.model.mlp import allocate
 
@@ -82,7 +83,7 @@ class LSTMCore(Core):
 
     def forward(self, features: Tensor, state: Tensor, is_first: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Compute as any core does, but all steps between two episode starts at once."""
-        if features.dim() == 2:
+        if features.dim() == 2 or is_recording():  # a graph cannot depend on where episodes begin
             return super().forward(features, state, is_first)
         begins = [] if is_first is None else (is_first[1:].any(1).nonzero()[:, 0] + 1).tolist()
         if len(begins) * _LEAST_RUN > len(features):

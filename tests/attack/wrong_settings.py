@@ -56,7 +56,6 @@ WRONG = [
     Wrong("cartpole-ppo", {"learner.args.mini_batch": 0}, "mini_batch is 0"),
     Wrong("cartpole-ppo", {"learner.args.gae_lambda": 2}, "gae_lambda is 2"),
     Wrong("cartpole-trpo", {"model.args.value_hidden_sizes": None}, "value_hidden_sizes"),
-    Wrong("pendulum-trpo", {"learner.args.compile": True, "learner.args.subtype": "trpo-d2"}, "trpo-d1"),
     Wrong("cartpole-dqn", {"learner.class": "surreal.learner.PPOLearner", "learner.args": {}}, "choose two that fit"),
     Wrong(
         "cartpole-a3c",

@@ -37,6 +37,11 @@ class LearnerConfig(ClassSection):
     max_updates: int | None = Field(None, ge=1)
     """Updates after which the learner ends the run. Unset: no limit."""
 
+    compile: bool | Literal["auto"] = "auto"
+    """Whether updates run as compiled graphs, which take a fraction of the time where networks are small. `auto`
+    compiles alongside the run, where that saves more CPU time than it takes, and uses what earlier runs on this machine
+    compiled; it never does in a deterministic run. `true` compiles before the first update. `false` never compiles."""
+
     ranks: int = Field(1, ge=1, le=1024)
     """Processes of the learner, on one machine, that learn together from a part of the shards each (`replay.shards`).
     Raising it computes larger batches in the same time, `ranks` times `batch_size`, if each has its own core or

@@ -17,6 +17,7 @@ from surreal.base.ranges import NonNegative, NonNegativeInt, Positive, PositiveI
 from surreal.base.types import Batch
 from surreal.learner.gradients import GradientLearner
 from surreal.learner.losses import critic_loss, l2_penalty
+from surreal.learner.stepping.graphs import one_graph
 from surreal.learner.target import TargetNetwork, UpdateNoise
 from surreal.model import DeterministicActorCritic
 from surreal.model.off_policy.critics import ContinuousCritics
@@ -84,30 +85,41 @@ class DDPGLearner(GradientLearner[DeterministicActorCritic, Batch]):
         self.keep("target", self.target.network)
 
     def learn(self, i: int, batch: Batch) -> Mapping[str, Tensor | float]:
+        moves_actor = (self.updates + 1) % self.policy_delay == 0
+        generator = self._noise.of(self.updates) if self.smoothing_sigma > 0.0 else None
+        found = dict(self.update(batch, generator, moves_actor, self.is_metrics_due))
+        self._policy_loss = found.pop("policy_loss", self._policy_loss)
+        self.send_priorities(batch, found.pop("td_error"))
+        return found if not found or self._policy_loss is None else {**found, "policy_loss": self._policy_loss}
+
+    @one_graph
+    def update(
+        self, batch: Batch, generator: torch.Generator | None, moves_actor: bool, is_shown: bool
+    ) -> dict[str, Tensor]:
+        """Update once; returns the absolute TD error [B], the actor's loss if it moves, and metrics if shown."""
         model = self.model
         critic = cast(ContinuousCritics, model.critic)
-        q, target = self.estimate(batch)
+        q, target = self.estimate(batch, generator)
         loss = critic_loss(q, target, batch.extras.get("weight"))
         if self.l2_coeff > 0.0:
             loss = loss + self.l2_coeff * l2_penalty(critic.named_parameters())
         self.step(loss, CRITIC)
-        if (self.updates + 1) % self.policy_delay == 0:
+        error = (target - q.detach()).abs().mean(0)
+        found = {"td_error": error}
+        if moves_actor:
             # Differentiated by the actor's parameters only: it climbs the critic, which is unchanged.
             policy_loss = -critic.first(batch.obs, model.actor(batch.obs)).mean()
             self.step(policy_loss, ACTOR)
-            self._policy_loss = policy_loss.detach()
-            self.target.after_update(self.updates + 1)
-        error = (target - q.detach()).abs().mean(0)
-        self.send_priorities(batch, error)
-        if not self.is_metrics_due:
-            return {}
-        found = {"loss": loss, "q_mean": q.mean(), "q_max": q.max(), "td_error_abs_mean": error.mean()}
-        return found if self._policy_loss is None else {**found, "policy_loss": self._policy_loss}
+            found["policy_loss"] = policy_loss.detach()
+            self.target.follow()
+        if is_shown:
+            found |= {"loss": loss, "q_mean": q.mean(), "q_max": q.max(), "td_error_abs_mean": error.mean()}
+        return found
 
     def policy_values(self, batch: Batch) -> Mapping[str, Tensor]:
         return {"mu": self.model.actor(batch.obs)}
 
-    def estimate(self, batch: Batch) -> tuple[Tensor, Tensor]:
+    def estimate(self, batch: Batch, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
         """Estimate the value of the actions taken, and its target.
 
         Returns:
@@ -116,14 +128,14 @@ class DDPGLearner(GradientLearner[DeterministicActorCritic, Batch]):
         q = self.model.critic(batch.obs, batch.action)
         with torch.no_grad():
             target = cast(DeterministicActorCritic, self.target.network)
-            action = self._smoothed(target.actor(batch.next_obs))
+            action = self._smoothed(target.actor(batch.next_obs), generator)
             next_q = target.critic(batch.next_obs, action).amin(0)
             return q, torch.addcmul(batch.reward, batch.discount, next_q)
 
-    def _smoothed(self, action: Tensor) -> Tensor:
+    def _smoothed(self, action: Tensor, generator: torch.Generator | None) -> Tensor:
         """Add clipped noise to the target policy's action, the same action for all critics (TD3, section 5.3)."""
         if self.smoothing_sigma == 0.0:
             return action
-        noise = torch.empty_like(action).normal_(0.0, self.smoothing_sigma, generator=self._noise.of(self.updates))
+        noise = torch.empty_like(action).normal_(0.0, self.smoothing_sigma, generator=generator)
         bounds = self.model.bounds
         return bounds.clip(action + bounds.half_range * noise.clamp(-self.smoothing_clip, self.smoothing_clip))

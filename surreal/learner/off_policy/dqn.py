@@ -1,6 +1,6 @@
 """Deep Q-learning: Mnih et al. 2015 (arXiv:1312.5602) with double Q-learning, n-step targets and importance weights.
 
-The whole algorithm is `DQNLearner.learn`; n and gamma are the replay's, which hands over summed rewards and discounts.
+The whole algorithm is `DQNLearner.update`; n and gamma are the replay's, which hands over summed rewards and discounts.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from surreal.base.ranges import NonNegativeInt, Positive, PositiveInt, PositiveS
 from surreal.base.types import Batch
 from surreal.learner.gradients import GradientLearner
 from surreal.learner.losses import chosen_q, huber_loss, q_target
+from surreal.learner.stepping.graphs import one_graph
 from surreal.learner.target import TargetNetwork, UpdateNoise
 from surreal.model import NoisyQFunction
 
@@ -73,14 +74,23 @@ class DQNLearner(GradientLearner[Module, Batch]):
 
     def learn(self, i: int, batch: Batch) -> Mapping[str, Tensor | float]:
         self.renew_noise()
+        found = dict(self.update(batch, self.is_metrics_due))
+        self.target.copy_if_due(self.updates + 1)
+        self.send_priorities(batch, found.pop("td_error"))
+        return found
+
+    @one_graph
+    def update(self, batch: Batch, is_shown: bool) -> dict[str, Tensor]:
+        """Update once; returns the TD error [B], and metrics if they are shown."""
         q, target = self.estimate(batch)
         loss = huber_loss(q, target, self.huber_delta, batch.extras.get("weight"))
         self.step(loss)
-        self.target.after_update(self.updates + 1)
-        self.send_priorities(batch, target - q)
-        if not self.is_metrics_due:
-            return {}
-        return {"loss": loss, "q_mean": q.mean(), "q_max": q.max(), "td_error_abs_mean": (target - q).abs().mean()}
+        self.target.follow()
+        error = target - q.detach()
+        if not is_shown:
+            return {"td_error": error}
+        metrics = {"loss": loss, "q_mean": q.mean(), "q_max": q.max(), "td_error_abs_mean": error.abs().mean()}
+        return {"td_error": error, **metrics}
 
     def estimate(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Estimate the value of the actions taken, and its target.

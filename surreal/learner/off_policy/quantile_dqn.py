@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, cast
 
 import torch
@@ -14,6 +13,7 @@ from surreal.base.pytorch import Module
 from surreal.base.types import Batch
 from surreal.learner.losses import among_legal, check_rank
 from surreal.learner.off_policy.dqn import DQNLearner
+from surreal.learner.stepping.graphs import one_graph
 from surreal.model import QuantileQFunction
 
 
@@ -31,19 +31,19 @@ class QuantileDQNLearner(DQNLearner):
         if not isinstance(model, QuantileQFunction):
             raise ValueError(f"the model is a {type(model).__name__}; it must be a QuantileQFunction")
 
-    def learn(self, i: int, batch: Batch) -> Mapping[str, Tensor | float]:
-        self.renew_noise()
+    @one_graph
+    def update(self, batch: Batch, is_shown: bool) -> dict[str, Tensor]:
         quantiles, target = self.estimate(batch)
         losses = quantile_huber_loss(quantiles, target, self.huber_delta)
         weight = batch.extras.get("weight")
         loss = losses.mean() if weight is None else torch.dot(losses, weight) / len(weight)
         self.step(loss)
-        self.target.after_update(self.updates + 1)
-        self.send_priorities(batch, losses)
-        if not self.is_metrics_due:
-            return {}
+        self.target.follow()
+        found = {"td_error": losses.detach()}
+        if not is_shown:
+            return found
         q = quantiles.mean(-1)
-        return {"loss": loss, "q_mean": q.mean(), "q_max": q.max()}
+        return {**found, "loss": loss, "q_mean": q.mean(), "q_max": q.max()}
 
     def estimate(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Estimate the quantiles of the actions taken, and a sample of the target distribution.

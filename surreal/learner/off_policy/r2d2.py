@@ -21,6 +21,7 @@ from surreal.base.ranges import Positive, PositiveInt, PositiveShare, checked
 from surreal.base.types import TrajectoryBatch
 from surreal.learner.gradients import GradientLearner
 from surreal.learner.losses import among_legal, check_rank
+from surreal.learner.stepping.graphs import one_graph
 from surreal.learner.target import TargetNetwork
 
 _RESCALING_EPSILON = 1e-3
@@ -86,18 +87,28 @@ class R2D2Learner(GradientLearner[Module, TrajectoryBatch]):
         self.keep("target", self.target.network)
 
     def learn(self, i: int, batch: TrajectoryBatch) -> Mapping[str, Tensor | float]:
+        found = dict(self.update(batch, self.is_metrics_due))
+        self.target.copy_if_due(self.updates + 1)
+        self.send_priorities(batch, found.pop("priority"))
+        return found
+
+    @one_graph
+    def update(self, batch: TrajectoryBatch, is_shown: bool) -> dict[str, Tensor]:
+        """Update once; returns a priority [B] of each sequence, and metrics if they are shown."""
         q, target, mask = self.estimate(batch)
         losses = functional.huber_loss(q, target, reduction="none", delta=self.huber_delta) * mask
         weight = batch.extras.get("weight")
         loss = (losses if weight is None else losses * weight).sum() / mask.sum().clamp(min=1.0)
         self.step(loss)
-        self.target.after_update(self.updates + 1)
+        self.target.follow()
         error = (target - q.detach()).abs() * mask
-        self._send_priorities(batch, error, mask)
-        if not self.is_metrics_due:
-            return {}
+        mean = error.sum(0) / mask.sum(0).clamp(min=1.0)
+        priority = _PRIORITY_OF_MAX * error.amax(0) + (1.0 - _PRIORITY_OF_MAX) * mean
+        if not is_shown:
+            return {"priority": priority}
         count = mask.sum().clamp(min=1.0)
         return {
+            "priority": priority,
             "loss": loss,
             "q_mean": (q * mask).sum() / count,
             "q_max": q.masked_fill(mask == 0.0, -torch.inf).max(),
@@ -138,13 +149,6 @@ class R2D2Learner(GradientLearner[Module, TrajectoryBatch]):
             # What is legal after a step is so in the row behind it. No step bootstraps from the first row.
             legal = torch.cat((torch.ones_like(legal[:1]), legal[batch.burn_in :]))
         return next_q.gather(2, among_legal(q, legal).argmax(2, keepdim=True)).squeeze(2)
-
-    def _send_priorities(self, batch: TrajectoryBatch, error: Tensor, mask: Tensor) -> None:
-        """Report to the replay eta * max + (1 - eta) * mean of |TD error| over each sequence, if it uses priorities."""
-        if self.replay is not None and self.replay.wants_priorities:
-            mean = error.sum(0) / mask.sum(0).clamp(min=1.0)
-            priority = _PRIORITY_OF_MAX * error.amax(0) + (1.0 - _PRIORITY_OF_MAX) * mean
-            self.send_priorities(batch, priority)
 
 
 def rescale(value: Tensor) -> Tensor:

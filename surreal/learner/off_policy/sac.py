@@ -1,6 +1,6 @@
 """Soft actor-critic with a learned temperature: Haarnoja et al. 2018 (arXiv:1812.05905).
 
-The whole algorithm is `SACLearner.learn`, for continuous actions and, with a `DiscreteSoftActorCritic`, for discrete
+The whole algorithm is `SACLearner.update`, for continuous actions and, with a `DiscreteSoftActorCritic`, for discrete
 ones (Christodoulou 2019, arXiv:1910.07207): what a policy is expected to do is the model's to say. n and gamma are the
 replay's. With n > 1, the rewards on the way carry no entropy; only the state that is bootstrapped from does.
 """
@@ -20,6 +20,7 @@ from surreal.base.ranges import NonNegativeInt, Positive, PositiveShare, checked
 from surreal.base.types import Batch
 from surreal.learner.gradients import GradientLearner
 from surreal.learner.losses import critic_loss
+from surreal.learner.stepping.graphs import one_graph
 from surreal.learner.stepping.reports import normal_values
 from surreal.learner.target import TargetNetwork, UpdateNoise
 from surreal.model import SoftModel
@@ -115,7 +116,14 @@ class SACLearner(GradientLearner[SoftModel, Batch]):
             self.optimize_group(TEMPERATURE, named, learning_rate=rates["temperature_learning_rate"])
 
     def learn(self, i: int, batch: Batch) -> Mapping[str, Tensor | float]:
-        model, generator = self.model, self._noise.of(self.updates)
+        found = dict(self.update(batch, self._noise.of(self.updates), self.is_metrics_due))
+        self.send_priorities(batch, found.pop("td_error"))
+        return found
+
+    @one_graph
+    def update(self, batch: Batch, generator: torch.Generator, is_shown: bool) -> dict[str, Tensor]:
+        """Update once; returns the absolute TD error [B], and metrics if they are shown."""
+        model = self.model
         temperature = self.temperature.value
         q, target = self.estimate(batch, generator)
         loss = critic_loss(q, target, batch.extras.get("weight"))
@@ -127,12 +135,12 @@ class SACLearner(GradientLearner[SoftModel, Batch]):
         entropy = -log_probability.detach().mean()
         if self._learns_temperature:
             self.step(self.temperature.log_value * (entropy - self.target_entropy), TEMPERATURE)
-        self.target.after_update(self.updates + 1)
+        self.target.follow()
         error = (target - q.detach()).abs().mean(0)
-        self.send_priorities(batch, error)
-        if not self.is_metrics_due:
-            return {}
+        if not is_shown:
+            return {"td_error": error}
         return {
+            "td_error": error,
             "loss": loss,
             "policy_loss": policy_loss,
             "q_mean": q.mean(),

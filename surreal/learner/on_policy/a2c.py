@@ -30,6 +30,7 @@ from surreal.learner.on_policy.policy_losses import (
     policy_gradient_loss,
     value_loss,
 )
+from surreal.learner.stepping.graphs import one_graph
 from surreal.model import ActorCritic
 from surreal.model.base import Model
 
@@ -94,16 +95,21 @@ class A2CLearner(ActorCriticLearner):
             self.optimize_group(CURIOSITY, named, learning_rate=self._icm.learning_rate)
 
     def learn(self, i: int, batch: TrajectoryBatch) -> Mapping[str, Tensor | float]:
+        return self.update(batch, self.is_metrics_due)
+
+    @one_graph
+    def update(self, batch: TrajectoryBatch, is_shown: bool) -> dict[str, Tensor]:
+        """Update once, and return the metrics."""
         if self._icm is None:
-            return self.step_actor_critic(batch)
+            return self.step_actor_critic(batch, is_shown)
         found = self.foresee(batch)
-        metrics = self.step_actor_critic(batch._replace(reward=batch.reward + found.reward))
+        metrics = self.step_actor_critic(batch._replace(reward=batch.reward + found.reward), is_shown)
         loss = mean_of_steps(found.loss, batch.mask)
         self.step(loss, CURIOSITY)
         intrinsic = mean_of_steps(found.reward, batch.mask)
         return {**metrics, "curiosity_loss": loss, "intrinsic_reward_mean": intrinsic}
 
-    def step_actor_critic(self, batch: TrajectoryBatch) -> Mapping[str, Tensor | float]:
+    def step_actor_critic(self, batch: TrajectoryBatch, is_shown: bool) -> dict[str, Tensor]:
         """Update policy and value once, and return the metrics."""
         mask = batch.mask
         policy, log_probability, value = evaluate(self.model, batch)
@@ -121,7 +127,7 @@ class A2CLearner(ActorCriticLearner):
         else:
             critic_loss = clipped_value_loss(value[:-1], recorded(batch, "value"), returns, mask, self.critic_clip)
         metrics = self.descend(policy_loss, critic_loss, self.entropy(policy, batch.action, mask))
-        if self.is_metrics_due:
+        if is_shown:
             metrics["explained_variance"] = explained_variance(value[:-1], returns, mask)
             metrics |= self.drift(batch, log_probability)
             if self.policy_clip is not None:

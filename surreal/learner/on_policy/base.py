@@ -136,7 +136,7 @@ class ActorCriticLearner(GradientLearner[ModelT, TrajectoryBatch]):
             return {}
         return policy_drift(log_probability.detach() - batch.extras["log_probability"], batch.mask)
 
-    def descend(self, policy_loss: Tensor, critic_loss: Tensor, entropy: Tensor) -> dict[str, Tensor | float]:
+    def descend(self, policy_loss: Tensor, critic_loss: Tensor, entropy: Tensor) -> dict[str, Tensor]:
         """Take one step down the weighted sum of three scalars, and return them as metrics."""
         self.step(policy_loss + self.critic_scale * critic_loss - self.entropy_beta * entropy, *self.groups)
         return {"policy_loss": policy_loss, "value_loss": critic_loss, "entropy": entropy}

@@ -26,6 +26,7 @@ from surreal.learner.on_policy.evaluating import compute, legal
 from surreal.learner.on_policy.minibatches import Minibatch, minibatches
 from surreal.learner.on_policy.policy_critics import PolicyCritics, make_policy_critics
 from surreal.learner.on_policy.policy_losses import explained_variance, interpolated_loss, mean_of_steps, value_loss
+from surreal.learner.stepping.graphs import one_graph
 from surreal.learner.target import UpdateNoise
 from surreal.model import ActorCritic, Distribution
 from surreal.model.base import make_generator
@@ -45,6 +46,15 @@ class Steps(NamedTuple):
     advantage: Tensor
     is_on_policy: Tensor  #: float32
     is_sampled: Tensor  #: float32, whose observations the critics are asked about: the replayed ones, if there are any
+
+
+class Following(NamedTuple):
+    """Observations, policy and rewards after N steps."""
+
+    obs: Any  #: as the critics read them
+    policy: Distribution  #: what it would do there
+    reward: Tensor
+    discount: Tensor
 
 
 class IPGLearner(ActorCriticLearner[ActorCritic]):
@@ -134,13 +144,22 @@ class IPGLearner(ActorCriticLearner[ActorCritic]):
 
     def learn(self, i: int, batch: TrajectoryBatch) -> Mapping[str, Tensor | float]:
         q_loss, q = self.fit_critics(batch)
-        steps = self.evaluate(batch)
+        metrics = dict(self.update(batch, *find_steps(batch), self.is_metrics_due))
+        if self.is_metrics_due:
+            metrics |= {"loss": q_loss, "q_mean": q.mean(), "q_max": q.max()}
+        return metrics
+
+    @one_graph
+    def update(
+        self, batch: TrajectoryBatch, index: tuple[Tensor, ...], has_replayed: bool, is_shown: bool
+    ) -> dict[str, Tensor]:
+        """Take one step of policy and value, and return its metrics."""
+        steps = self.evaluate(batch, index, has_replayed)
         on_policy, returns = steps.is_on_policy, (steps.advantage + steps.value).detach()
         entropy = self.entropy(steps.policy, steps.action, on_policy)
         metrics = self.descend(self.policy_loss(steps), value_loss(steps.value, returns, on_policy), entropy)
-        if self.is_metrics_due:
+        if is_shown:
             metrics["explained_variance"] = explained_variance(steps.value, returns, on_policy)
-            metrics |= {"loss": q_loss, "q_mean": q.mean(), "q_max": q.max()}
         return metrics
 
     def fit_critics(self, batch: TrajectoryBatch) -> tuple[Tensor, Tensor]:
@@ -151,12 +170,18 @@ class IPGLearner(ActorCriticLearner[ActorCritic]):
         loss, values = torch.zeros(()), torch.zeros(1)
         for _ in range(self.critic_iterations):
             for part in minibatches(batch, self.mini_batch, whole=False, rng=rng):
-                q, target = self.estimate(part, batch, policy, generator)
-                q_loss = critic_loss(q, target)
-                self.step(q_loss, CRITIC)
-                self.critics.target.after_update(1)
-                loss, values = q_loss.detach(), q.detach()
+                found = self.update_critics(part.alone(), following(part, batch, policy), generator)
+                loss, values = found["loss"].detach(), found["q"].detach()
         return loss, values
+
+    @one_graph
+    def update_critics(self, part: Minibatch, after: Following, generator: torch.Generator) -> dict[str, Tensor]:
+        """Take one step of the critics; returns the loss and the values."""
+        q, target = self.estimate(part, after, generator)
+        loss = critic_loss(q, target)
+        self.step(loss, CRITIC)
+        self.critics.target.follow()
+        return {"loss": loss, "q": q}
 
     @torch.no_grad()
     def next_policy(self, batch: TrajectoryBatch) -> Distribution:
@@ -168,33 +193,27 @@ class IPGLearner(ActorCriticLearner[ActorCritic]):
         mask = mask.to(torch.bool)
         return policy[1:].masked(mask | ~mask.any(-1, keepdim=True))
 
-    def estimate(
-        self, part: Minibatch, batch: TrajectoryBatch, policy: Distribution, generator: torch.Generator
-    ) -> tuple[Tensor, Tensor]:
+    def estimate(self, part: Minibatch, after: Following, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Estimate the value of N actions taken, and its target.
 
         Args:
-            part: N steps of the batch.
-            batch: [T, B], with observations as the critics read them.
-            policy: [T, B], see `next_policy`.
+            part: N steps of the batch, with observations as the critics read them.
+            after: see `following`.
             generator: draws actions, where they are drawn.
 
         Returns:
             `(q, target)`, [critics, N] and [N] float32; the gradient flows through `q` only.
         """
-        index = part.index
-        next_obs = tree.map_leaves(lambda leaf: leaf[1:][index], batch.obs)
-        value = self.critics.bootstrap(next_obs, policy[index], generator)
-        target = torch.addcmul(batch.reward[index], batch.discount[index], value)
+        value = self.critics.bootstrap(after.obs, after.policy, generator)
+        target = torch.addcmul(after.reward, after.discount, value)
         return self.critics.critics(part.obs, part.action), target
 
-    def evaluate(self, batch: TrajectoryBatch) -> Steps:
-        """Compute what the policy's update needs from the steps of a batch."""
+    def evaluate(self, batch: TrajectoryBatch, index: tuple[Tensor, ...], has_replayed: bool) -> Steps:
+        """Compute what the policy's update needs from the steps of a batch, which are at `index`."""
         policy, value = compute(self.model, batch.obs)
         with torch.no_grad():
             advantage = generalised_advantages(batch.reward, batch.discount, batch.mask, value, self.gae_lambda)
         policy = legal(policy[:-1], batch.extras.get("action_mask"))
-        index = batch.mask.nonzero(as_tuple=True)
         policy, on_policy, action = policy[index], on_policy_mask(batch)[index], batch.action[index]
         replayed = 1.0 - on_policy
         return Steps(
@@ -205,7 +224,7 @@ class IPGLearner(ActorCriticLearner[ActorCritic]):
             value=value[:-1][index],
             advantage=advantage[index],
             is_on_policy=on_policy,
-            is_sampled=replayed if bool(replayed.any()) else on_policy,
+            is_sampled=replayed if has_replayed else on_policy,
         )
 
     def policy_loss(self, steps: Steps) -> Tensor:
@@ -231,6 +250,25 @@ class IPGLearner(ActorCriticLearner[ActorCritic]):
     def _filtered(self, obs: Any) -> Any:
         """Return observations as the policy sees them."""
         return obs if self.model.obs_filter is None else self.model.obs_filter.forward(obs)
+
+
+def find_steps(batch: TrajectoryBatch) -> tuple[tuple[Tensor, ...], bool]:
+    """Return where the steps of a batch are, and whether some of them are replayed."""
+    index = batch.mask.nonzero(as_tuple=True)
+    return index, not bool(on_policy_mask(batch)[index].all())
+
+
+def following(part: Minibatch, batch: TrajectoryBatch, policy: Distribution) -> Following:
+    """Find observations, policy and rewards after the steps of a minibatch.
+
+    Args:
+        part: N steps of the batch.
+        batch: [T, B], with observations as the critics read them.
+        policy: [T, B], see `IPGLearner.next_policy`.
+    """
+    index = part.index
+    next_obs = tree.map_leaves(lambda leaf: leaf[1:][index], batch.obs)
+    return Following(next_obs, policy[index], batch.reward[index], batch.discount[index])
 
 
 def on_policy_mask(batch: TrajectoryBatch) -> Tensor:

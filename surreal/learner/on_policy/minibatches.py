@@ -42,6 +42,10 @@ class Minibatch(NamedTuple):
         """Return `column[index]` of a [T, B, ...] that all minibatches read; it lives unchanged as long as they do."""
         return column[self.index] if self.shuffled is None else self.shuffled.pick(column, self.part)
 
+    def alone(self) -> Minibatch:
+        """Return its tensors without the batch that they come from."""
+        return self._replace(index=None, shuffled=None, part=slice(None))
+
     def compute(self, model: Module) -> PolicyValue:
         """Policy over the legal actions, and value, of these steps."""
         policy, value = compute(model, self.obs, self.state, self.is_first)

@@ -22,6 +22,7 @@ from surreal.learner.on_policy.policy_losses import (
     policy_gradient_loss,
     value_loss,
 )
+from surreal.learner.stepping.graphs import one_graph
 from surreal.model.base import Model
 
 
@@ -40,6 +41,11 @@ class PolicyGradientLearner(ActorCriticLearner):
         self.baseline = baseline
 
     def learn(self, i: int, batch: TrajectoryBatch) -> Mapping[str, Tensor | float]:
+        return self.update(batch, self.is_metrics_due)
+
+    @one_graph
+    def update(self, batch: TrajectoryBatch, is_shown: bool) -> dict[str, Tensor]:
+        """Update once, and return the metrics."""
         policy, log_probability, value = evaluate(self.model, batch)
         with torch.no_grad():
             baseline = value if self.baseline else torch.zeros_like(value)
@@ -52,7 +58,7 @@ class PolicyGradientLearner(ActorCriticLearner):
         else:
             self.step(policy_loss - self.entropy_beta * entropy)
             metrics = {"policy_loss": policy_loss, "entropy": entropy}
-        if self.is_metrics_due:
+        if is_shown:
             metrics |= self.drift(batch, log_probability)
             if self.baseline:
                 metrics["explained_variance"] = explained_variance(value[:-1], returns, batch.mask)

@@ -50,7 +50,9 @@ def policy_gradient_loss(log_probability: Tensor, advantage: Tensor, mask: Tenso
     return -mean_of_steps(log_probability * advantage, mask)
 
 
-def clipped_policy_loss(log_ratio: Tensor, advantage: Tensor, mask: Tensor | None, clip_range: float) -> Tensor:
+def clipped_policy_loss(
+    log_ratio: Tensor, advantage: Tensor, mask: Tensor | None, clip_range: Tensor | float
+) -> Tensor:
     """PPO's clipped objective, negative: Schulman et al. 2017 eq. 7, arXiv:1707.06347.
 
     Args:
@@ -66,7 +68,7 @@ def clipped_policy_loss(log_ratio: Tensor, advantage: Tensor, mask: Tensor | Non
     """
     check_same_shape(log_ratio=log_ratio, advantage=advantage, mask=mask)
     ratio = log_ratio.exp()
-    clipped = ratio.clamp(1.0 - clip_range, 1.0 + clip_range)
+    clipped = torch.clamp(ratio, 1.0 - clip_range, 1.0 + clip_range)  # type: ignore[arg-type]
     return -mean_of_steps(torch.minimum(ratio * advantage, clipped * advantage), mask)
 
 
@@ -95,7 +97,7 @@ def value_loss(value: Tensor, target: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def clipped_value_loss(
-    value: Tensor, old_value: Tensor, target: Tensor, mask: Tensor | None, clip_range: float
+    value: Tensor, old_value: Tensor, target: Tensor, mask: Tensor | None, clip_range: Tensor | float
 ) -> Tensor:
     """The larger of the squared errors of the value and of one clipped near the value before the update.
 
@@ -112,11 +114,11 @@ def clipped_value_loss(
         Scalar float32.
     """
     check_same_shape(value=value, old_value=old_value, target=target, mask=mask)
-    near = old_value + (value - old_value).clamp(-clip_range, clip_range)
+    near = old_value + torch.clamp(value - old_value, -clip_range, clip_range)  # type: ignore[arg-type]
     return mean_of_steps(torch.maximum((target - value).square(), (target - near).square()), mask)
 
 
-def clip_fraction(log_ratio: Tensor, mask: Tensor | None, clip_range: float) -> Tensor:
+def clip_fraction(log_ratio: Tensor, mask: Tensor | None, clip_range: Tensor | float) -> Tensor:
     """Share of the steps whose ratio is further than `clip_range` from 1, a scalar."""
     return mean_of_steps(((log_ratio.exp() - 1.0).abs() > clip_range).to(log_ratio.dtype), mask)
 

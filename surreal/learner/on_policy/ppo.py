@@ -1,6 +1,6 @@
 """Proximal policy optimization: Schulman et al. 2017, arXiv:1707.06347, by clipping or by an adaptive KL penalty.
 
-The whole algorithm is `PPOLearner.learn`, and what one minibatch does is `PPOLearner.losses`.
+The whole algorithm is `PPOLearner.learn`, and what one minibatch does is `PPOLearner.update`.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ from surreal.learner.on_policy.policy_losses import (
     mean_of_steps,
     value_loss,
 )
+from surreal.learner.stepping.graphs import one_graph
+from surreal.model import Distribution
 from surreal.model.base import Model
 
 
@@ -39,6 +41,19 @@ class Losses(NamedTuple):
     entropy: Tensor
     kl: Tensor  #: from the policy before the update
     clip_fraction: Tensor  #: of the steps, those whose ratio left the clip range
+
+
+class StepInputs(NamedTuple):
+    """Inputs of one step: tensors of N steps, or of whole sequences [T, b]."""
+
+    steps: Minibatch
+    log_probability: Tensor  #: under the policy that acted
+    advantage: Tensor
+    returns: Tensor
+    value: Tensor | None  #: before the update, where the value is clipped
+    policy: Distribution | None  #: before the update, where its divergence counts
+    clip_range: Tensor | float | None
+    kl_weight: Tensor | None  #: of the penalty, a scalar
 
 
 class PPOLearner(ActorCriticLearner):
@@ -103,6 +118,7 @@ class PPOLearner(ActorCriticLearner):
         if clip_range is not None and clip_range_end is not None:
             self._clip_schedule = self.make_schedule("clip_range_end", clip_range, clip_range_end)
         self._kl_target = kl_target
+        self.kl_penalty: AdaptiveKL | None = None
         self.max_kl = max_kl
         self.vf_clipped_loss = vf_clipped_loss
         self.gae_lambda = gae_lambda
@@ -134,16 +150,22 @@ class PPOLearner(ActorCriticLearner):
                 last, policy_epochs = [], epoch + 1
             # Metrics are those of the last epoch; with max_kl, any may be it.
             is_shown = self.is_metrics_due and (self.max_kl is not None or epoch == self.policy_iterations - 1)
-            for part in parts():
-                losses = self.losses(part, targets, is_shown=is_shown)
-                if moves_policy:
-                    if is_shown or self.kl_penalty is not None:
-                        last.append(Losses(*(loss.detach() for loss in losses)))
-                    moves_policy = self.max_kl is None or float(losses.kl.detach()) <= self.max_kl
-                moves_value = epoch < self.value_iterations and (moves_policy or self._has_own_value)
+            for minibatch in parts():
+                part, moves_value = self.part_of(minibatch, targets, is_shown), epoch < self.value_iterations
+                had_policy = moves_policy
+                if self.max_kl is None:
+                    moves_value = moves_value and (moves_policy or self._has_own_value)
+                    losses = Losses(**self.update(part, moves_policy, moves_value, is_shown))
+                else:
+                    losses = self.losses(part, is_shown)
+                    moves_policy = moves_policy and float(losses.kl.detach()) <= self.max_kl
+                    moves_value = moves_value and (moves_policy or self._has_own_value)
+                if had_policy and (is_shown or self.kl_penalty is not None):
+                    last.append(Losses(*(loss.detach() for loss in losses)))
                 if not (moves_policy or moves_value):
                     break
-                self.step(self._total(losses, moves_policy=moves_policy, moves_value=moves_value), *self.groups)
+                if self.max_kl is not None:
+                    self.step(self._total(part, losses, moves_policy, moves_value), *self.groups)
         if not last:
             return {}
         means = Losses(*(torch.stack(column).mean() for column in zip(*last, strict=True)))
@@ -151,37 +173,60 @@ class PPOLearner(ActorCriticLearner):
             self.kl_penalty.after_update(float(means.kl))
         return self._metrics(means, targets, batch, policy_epochs) if self.is_metrics_due else {}
 
-    def losses(self, part: Minibatch, targets: Targets, *, is_shown: bool = False) -> Losses:
+    @one_graph
+    def update(self, part: StepInputs, moves_policy: bool, moves_value: bool, is_shown: bool) -> dict[str, Tensor]:
+        """Take one step down the losses of a minibatch, and return them."""
+        losses = self.losses(part, is_shown)
+        self.step(self._total(part, losses, moves_policy, moves_value), *self.groups)
+        return losses._asdict()
+
+    def losses(self, part: StepInputs, is_shown: bool = False) -> Losses:
         """Compute the losses of one minibatch and, if requested, further metrics."""
-        policy, value = part.compute(self.model)
-        log_ratio = policy.log_probability(part.action) - part.of(targets.log_probability)
-        advantage, returns = part.of(targets.advantage), part.of(targets.returns)
+        steps, clip_range = part.steps, part.clip_range
+        policy, value = steps.compute(self.model)
+        log_ratio, advantage = policy.log_probability(steps.action) - part.log_probability, part.advantage
         clipped = entropy = divergence = log_ratio.new_zeros(())
-        if self.clip_range is None:
-            policy_loss = importance_policy_loss(log_ratio, advantage, part.mask)
+        if clip_range is None:
+            policy_loss = importance_policy_loss(log_ratio, advantage, steps.mask)
         else:
-            policy_loss = clipped_policy_loss(log_ratio, advantage, part.mask, self.clip_range)
+            policy_loss = clipped_policy_loss(log_ratio, advantage, steps.mask, clip_range)
             if is_shown:
-                clipped = clip_fraction(log_ratio.detach(), part.mask, self.clip_range)
-        if self.vf_clipped_loss and self.clip_range is not None:
-            old_value = part.of(targets.value)
-            critic_loss = clipped_value_loss(value, old_value, returns, part.mask, self.clip_range)
+                clipped = clip_fraction(log_ratio.detach(), steps.mask, clip_range)
+        if part.value is not None and clip_range is not None:
+            critic_loss = clipped_value_loss(value, part.value, part.returns, steps.mask, clip_range)
         else:
-            critic_loss = value_loss(value, returns, part.mask)
+            critic_loss = value_loss(value, part.returns, steps.mask)
         if self.entropy_beta > 0.0 or is_shown:
-            entropy = self.entropy(policy, part.action, part.mask)
-        if self._kl_target is not None or self.max_kl is not None or is_shown:
-            divergence = mean_of_steps(part.of(targets.policy).kl(policy), part.mask)
+            entropy = self.entropy(policy, steps.action, steps.mask)
+        if part.policy is not None:
+            divergence = mean_of_steps(part.policy.kl(policy), steps.mask)
         return Losses(policy_loss, critic_loss, entropy, divergence, clipped)
 
-    def _total(self, losses: Losses, *, moves_policy: bool, moves_value: bool) -> Tensor:
+    def part_of(self, minibatch: Minibatch, targets: Targets, is_shown: bool = False) -> StepInputs:
+        """Collect the inputs of a step from a minibatch and the targets of the batch."""
+        needs_policy = self._kl_target is not None or self.max_kl is not None or is_shown
+        clip_range: Tensor | float | None = self.clip_range
+        if self._clip_schedule is not None:
+            clip_range = torch.tensor(self.clip_range, device=self.device)
+        return StepInputs(
+            minibatch.alone(),
+            minibatch.of(targets.log_probability),
+            minibatch.of(targets.advantage),
+            minibatch.of(targets.returns),
+            minibatch.of(targets.value) if self.vf_clipped_loss else None,
+            minibatch.of(targets.policy) if needs_policy else None,
+            clip_range,
+            None if self.kl_penalty is None else self.kl_penalty.weight.to(self.device),
+        )
+
+    def _total(self, part: StepInputs, losses: Losses, moves_policy: bool, moves_value: bool) -> Tensor:
         terms = []
         if moves_policy:
             terms.append(losses.policy)
             if self.entropy_beta > 0.0:
                 terms.append(-self.entropy_beta * losses.entropy)
-            if self.kl_penalty is not None:
-                terms.append(self.kl_penalty.coefficient * losses.kl)
+            if part.kl_weight is not None:
+                terms.append(part.kl_weight * losses.kl)
         if moves_value:
             terms.append(self.critic_scale * losses.value)
             if self.l2_coeff > 0.0:
@@ -223,6 +268,11 @@ class AdaptiveKL:
     def coefficient(self) -> float:
         """Coefficient of the next update."""
         return float(self._coefficient)
+
+    @property
+    def weight(self) -> Tensor:
+        """The coefficient as a float32 scalar."""
+        return self._coefficient.to(torch.float32)
 
     def after_update(self, divergence: float) -> None:
         """Follow the divergence, in nats, of an update that is done."""

@@ -112,8 +112,6 @@ class TRPOLearner(GradientLearner[Model, TrajectoryBatch]):
         if subtype not in ("trpo-d1", "trpo-d2"):
             other = "; for PPO, set learner.class to surreal.learner.PPOLearner" if subtype == "ppo" else ""
             raise ValueError(f"subtype is {subtype!r}; it must be trpo-d1 or trpo-d2{other}")
-        if subtype == "trpo-d2" and options.get("compile"):
-            raise ValueError("compile is true, but it leaves no second derivatives; set subtype to trpo-d1")
         if timesteps_per_batch is not None and episodes_per_batch is not None:
             raise ValueError("timesteps_per_batch and episodes_per_batch are both set; leave one out")
         self.max_kl = max_kl

@@ -22,6 +22,7 @@ from surreal.learner.on_policy.policy_losses import (
     policy_gradient_loss,
     value_loss,
 )
+from surreal.learner.stepping.graphs import one_graph
 from surreal.model.base import Model
 
 
@@ -56,6 +57,11 @@ class VTraceLearner(ActorCriticLearner):
         self.trace_lambda = trace_lambda
 
     def learn(self, i: int, batch: TrajectoryBatch) -> Mapping[str, Tensor | float]:
+        return self.update(batch, self.is_metrics_due)
+
+    @one_graph
+    def update(self, batch: TrajectoryBatch, is_shown: bool) -> dict[str, Tensor]:
+        """Update once, and return the metrics."""
         mask = batch.mask
         policy, log_probability, value = evaluate(self.model, batch)
         log_ratio = log_probability - recorded(batch, "log_probability")
@@ -73,7 +79,7 @@ class VTraceLearner(ActorCriticLearner):
         policy_loss = policy_gradient_loss(log_probability, self.normalised(advantage, mask), mask)
         critic_loss = value_loss(value[:-1], target, mask)
         metrics = self.descend(policy_loss, critic_loss, self.entropy(policy, batch.action, mask))
-        if self.is_metrics_due:
+        if is_shown:
             metrics |= self.drift(batch, log_probability)
             metrics["explained_variance"] = explained_variance(value[:-1], target, mask)
         return metrics

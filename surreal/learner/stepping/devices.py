@@ -1,14 +1,13 @@
-"""Devices and compiling: where and how the networks of a learner run, and transfers between devices."""
+"""Devices: where the networks of a learner run, and transfers between devices."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from surreal.base import tree
 from surreal.base.pytorch import move_tensor, tensors_of
@@ -113,45 +112,3 @@ class Readback:
         event = torch.cuda.Event()  # type: ignore[no-untyped-call]
         event.record(torch.cuda.current_stream(values.device))
         return copied, event
-
-
-logger = logging.getLogger(__name__)
-
-
-class NetworkCompiler:
-    """Compiles networks when they are first called, and continues without where that fails, with one warning for all.
-
-    It is calls of a network itself, `network(obs)`, that run compiled; calls of its `forward`, as agents make them, and
-    copies of it do not.
-    """
-
-    def __init__(self) -> None:
-        self.has_failed = False
-
-    def compile(self, network: nn.Module) -> None:
-        """Compile a network from its next call on."""
-        plain: Any = network._call_impl
-        try:
-            compiled: Any = torch.compile(plain)
-        except Exception as error:
-            self._give_up(error)
-            return
-
-        def call(*args: Any, **kwargs: Any) -> Any:
-            if self.has_failed:
-                return plain(*args, **kwargs)
-            try:
-                return compiled(*args, **kwargs)
-            except Exception as error:
-                found = plain(*args, **kwargs)  # which raises what is wrong with the arguments
-                self._give_up(error)
-                return found
-
-        network._compiled_call_impl = call
-
-    def _give_up(self, error: Exception) -> None:
-        if not self.has_failed:
-            self.has_failed = True
-            reason = str(error).strip().partition("\n")[0]
-            name = type(error).__name__
-            logger.warning("torch.compile fails here, and learning continues without it: %s: %s", name, reason)

@@ -6,7 +6,7 @@ import math
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -78,10 +78,33 @@ class Optimizer:
             self._steps = torch.zeros(len(self._named), device=device)  # of each parameter
         self._step_of = dict(zip(self._named, self._steps.unbind(), strict=True))
 
+        #: The learning rate where a graph reads it, a scalar.
+        self._rate = torch.zeros((), device=self._parameters[0].device if self._parameters else None)
+        self._shown_rate = 0.0
+
     @property
     def named(self) -> Mapping[str, Tensor]:
         """Its parameters, by name."""
         return self._named
+
+    @property
+    def kind(self) -> list[Any]:
+        """Name and settings, without the learning rate."""
+        return [self._settings.name.lower(), self._settings.decay, self._settings.epsilon]
+
+    def show_rate(self) -> None:
+        """Copy the learning rate of the next step to where graphs read it."""
+        if self.learning_rate != self._shown_rate:
+            self._shown_rate = self.learning_rate
+            self._rate.fill_(self.learning_rate)
+
+    def live_tensors(self) -> dict[str, Tensor]:
+        """Return everything that `apply_in_graph` reads and changes, by name, the parameters too; none is replaced."""
+        found = {"rate": self._rate, "steps": self._steps}
+        for name, parameter in self._named.items():
+            quantities = zip(_QUANTITIES[self._settings.name.lower()], self._state_of(name).quantities, strict=True)
+            found |= {f"{name}/parameter": parameter, **{f"{name}/{key}": tensor for key, tensor in quantities}}
+        return found
 
     def gradients(self, loss: Tensor, *, keep_graph: bool = False) -> dict[str, Tensor]:
         """Differentiate a scalar loss; parameters that it does not depend on are left out."""
@@ -127,6 +150,42 @@ class Optimizer:
         states = [self._state_of(name) for name in names]
         with lock, torch.no_grad():
             self._step([self._named[name] for name in names], tensors, states, found_inf)
+        return norm
+
+    def apply_in_graph(self, gradients: Mapping[str, Tensor], *, max_norm: float | None) -> Tensor:
+        """Take the same step as `apply` by pure operations, which read no number: for a graph.
+
+        Returns:
+            The global norm of the gradients before clipping, a scalar.
+        """
+        norms = torch.stack([torch.linalg.vector_norm(each) for each in gradients.values()])
+        norm: Tensor = torch.linalg.vector_norm(norms)
+        is_finite = norm.isfinite()
+        scale = 1.0 if max_norm is None else (max_norm / (norm + _TINY)).clamp(max=1.0)
+        given, kind = self._settings.epsilon, self._settings.name.lower()
+        epsilon = _EPSILONS[kind] if given is None else given
+        first, second = _BETAS
+        has_gradient = torch.tensor([name in gradients for name in self._named], device=self._steps.device)
+        with torch.no_grad():
+            self._steps.add_(has_gradient & is_finite.to(self._steps.device))
+            biases = 1.0 - first**self._steps, (1.0 - second**self._steps).sqrt()
+            for number, (name, parameter) in enumerate(self._named.items()):
+                if name not in gradients:
+                    continue
+                gradient, quantities = gradients[name] * scale, self._state_of(name).quantities
+                new: tuple[Tensor, ...]
+                if self._settings.is_fused:
+                    mean = torch.lerp(quantities[0], gradient, 1.0 - first)
+                    square = second * quantities[1] + (1.0 - second) * gradient.square()
+                    root = square.sqrt() / biases[1][number] + epsilon
+                    change, new = mean / biases[0][number] / root, (mean, square)
+                else:
+                    square = self._settings.decay * quantities[0] + (1.0 - self._settings.decay) * gradient.square()
+                    root = (square + epsilon).sqrt() if kind == "rmsprop_tf" else square.sqrt() + epsilon
+                    change, new = gradient / root, (square,)
+                parameter.copy_(torch.where(is_finite, parameter - self._rate * change, parameter))
+                for quantity, value in zip(quantities, new, strict=True):
+                    quantity.copy_(torch.where(is_finite, value, quantity))
         return norm
 
     def _step(
@@ -188,8 +247,9 @@ class Optimizer:
         )
 
     def tensors(self) -> dict[str, Tensor]:
-        """The optimizer's state as `<parameter>/<quantity>`: empty before the first step."""
-        return {f"{name}/{key}": tensor for name, state in self._state.items() for key, tensor in self._items(state)}
+        """The optimizer's state as `<parameter>/<quantity>`, of parameters that have moved: {} before any step."""
+        moved = {name: state for name, state in self._state.items() if state.step > 0}
+        return {f"{name}/{key}": tensor for name, state in moved.items() for key, tensor in self._items(state)}
 
     def expected_tensors(self) -> dict[str, Tensor]:
         """The result of `tensors` after a first step, with zeros: names and shapes to check a checkpoint against."""
@@ -201,7 +261,10 @@ class Optimizer:
 
         Hyperparameters (learning rate, decay, epsilon) stay those of the constructor: they belong to the configuration.
         """
-        self._state.clear()
+        with torch.no_grad():
+            for name, state in self._state.items():  # in place: graphs know these tensors
+                for ours, fresh in zip(state.quantities, self._fresh(name, state.step).quantities, strict=True):
+                    ours.copy_(fresh)
         self._steps.zero_()
         for key, tensor in tensors.items():
             name, quantity = key.rsplit("/", 1)

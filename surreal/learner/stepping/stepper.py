@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -69,6 +70,7 @@ class ParameterGroups:
         self._histograms = histograms
         self._rate_factors: dict[str, float] = {}
         self._norms: dict[str, Tensor] = {}  # of the running update
+        self._recorded: list[tuple[str, Tensor]] | None = None  # steps of a graph that is recorded
 
     def add(self, group: str, parameters: NamedTensors, learning_rate: float | None = None) -> Optimizer:
         """Add an optimizer of a group; arguments as in `GradientLearner.optimize_group`."""
@@ -81,11 +83,28 @@ class ParameterGroups:
     def step(self, gradients: Gradients) -> None:
         """Clip gradients, anneal the learning rate and change the parameters; skip gradients that are not finite."""
         optimizer = self.optimizers[gradients.group]
-        if self._schedule is not None:
-            optimizer.learning_rate = self._schedule() * self._rate_factors[gradients.group]
+        if self._recorded is not None:
+            norm = optimizer.apply_in_graph(gradients.tensors, max_norm=self._max_norm)
+            self._recorded.append((gradients.group, norm))
+            return
+        self.anneal(gradients.group)
         self.show(gradients)
         norm = optimizer.apply(gradients.tensors, max_norm=self._max_norm, lock=self._lock, norm=gradients.norm)
         self.note(gradients.group, norm)
+
+    def anneal(self, group: str) -> None:
+        """Set the learning rate of a group's next step."""
+        if self._schedule is not None:
+            self.optimizers[group].learning_rate = self._schedule() * self._rate_factors[group]
+
+    @contextmanager
+    def recording(self) -> Iterator[list[tuple[str, Tensor]]]:
+        """Make steps as `Optimizer.apply_in_graph` does; yields the group of each, and the norm of its gradient."""
+        self._recorded = []
+        try:
+            yield self._recorded
+        finally:
+            self._recorded = None
 
     def show(self, gradients: Gradients) -> None:
         """Add gradients to the histograms, if these are due."""
@@ -105,6 +124,11 @@ class ParameterGroups:
     def named(self) -> Mapping[str, Mapping[str, Tensor]]:
         """The parameters, as `{group: {name: parameter}}`."""
         return {group: optimizer.named for group, optimizer in self.optimizers.items()}
+
+    def described(self) -> dict[str, Any]:
+        """Return the settings of all steps as plain data, apart from learning rates."""
+        kinds = {group: optimizer.kind for group, optimizer in self.optimizers.items()}
+        return {"optimizers": kinds, "max_norm": self._max_norm}
 
     def metrics(self, groups: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor | float]:
         """Return learning rate, norm of the gradient before clipping and norm of the parameters of groups."""

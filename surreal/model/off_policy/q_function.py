@@ -90,6 +90,9 @@ class NoisyDense(nn.Module):
         generator: draws the initial values; None uses torch's global one.
     """
 
+    _weight_noise: Tensor
+    _bias_noise: Tensor
+
     def __init__(
         self, num_inputs: int, num_outputs: int, *, sigma: float = 0.5, generator: torch.Generator | None = None
     ) -> None:
@@ -101,7 +104,9 @@ class NoisyDense(nn.Module):
             nn.init.uniform_(parameter, -bound, bound, generator=generator)
         self.weight_sigma = nn.Parameter(torch.full((num_outputs, num_inputs), sigma * bound))
         self.bias_sigma = nn.Parameter(torch.full((num_outputs,), sigma * bound))
-        self._noise: tuple[Tensor, Tensor] | None = None
+        self._is_noisy = False
+        self.register_buffer("_weight_noise", torch.zeros(num_outputs, num_inputs), persistent=False)
+        self.register_buffer("_bias_noise", torch.zeros(num_outputs), persistent=False)
 
     def draw_noise(self, generator: torch.Generator) -> None:
         """Turn the noise on."""
@@ -109,19 +114,20 @@ class NoisyDense(nn.Module):
             _scaled(torch.empty(size, device=self.weight.device).normal_(generator=generator))
             for size in reversed(self.weight.shape)
         )
-        self._noise = torch.outer(outputs, inputs), outputs
+        torch.outer(outputs, inputs, out=self._weight_noise)
+        self._bias_noise.copy_(outputs)
+        self._is_noisy = True
 
     def clear_noise(self) -> None:
         """Turn the noise off."""
-        self._noise = None
+        self._is_noisy = False
 
     def forward(self, features: Tensor) -> Tensor:
         """Compute [..., num_outputs] from [..., num_inputs] float32."""
-        if self._noise is None:
+        if not self._is_noisy:
             return linear(features, self.weight, self.bias)
-        weight_noise, bias_noise = self._noise
-        weight = torch.addcmul(self.weight, self.weight_sigma, weight_noise)
-        return linear(features, weight, torch.addcmul(self.bias, self.bias_sigma, bias_noise))
+        weight = torch.addcmul(self.weight, self.weight_sigma, self._weight_noise)
+        return linear(features, weight, torch.addcmul(self.bias, self.bias_sigma, self._bias_noise))
 
 
 class NoisyQHead(nn.Module):

@@ -143,7 +143,8 @@ def build_learner(config: Config, model: Module, replay: ReplayView | None, *, r
         config = _with_own_seed(config, rank)
     by_updates = config.learner.args.get("schedule_step") == "update"
     length = config.learner.max_updates if by_updates else config.run.max_env_steps
-    offered = {"device": config.device, "max_global_step": length, "seed": config.seed}
+    compiles = False if config.learner.compile == "auto" and config.run.deterministic else config.learner.compile
+    offered = {"device": config.device, "max_global_step": length, "seed": config.seed, "compile": compiles}
     return construct(config, LEARNER, (model, replay), offered)
 
 

@@ -283,6 +283,8 @@ class Launcher:
             self._tracker.view.version,
             restarts,
             int(last_metric(self.folder.path, "learner/skipped_updates_total")),
+            last_metric(self.folder.path, "learner/compile_cpu_s_total"),
+            last_metric(self.folder.path, "learner/compile_saving_s_total"),
         )
         time_s = self.folder.earlier_s + self._elapsed_s
         try:

@@ -112,7 +112,11 @@ def small_config(config: Config) -> Config:
     changes: dict[str, dict[str, Any]] = {
         "env": {"num_envs": min(config.env.num_envs, _MOST_ENVS), "num_workers": None},
         "agent": {"show_ui": False, "round_steps": None},
-        "learner": {"ranks": 1, "args": {key: value for key, value in config.learner.args.items() if key != "compile"}},
+        "learner": {
+            "ranks": 1,
+            "compile": False,
+            "args": {key: value for key, value in config.learner.args.items() if key != "compile"},
+        },
         "redis": {"replay_address": None},
         "replay": {"follow": False, "shards": None, "samples_per_insert_tolerance": None, "pin_memory": False},
     }

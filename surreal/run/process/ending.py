@@ -62,6 +62,8 @@ class Counts(NamedTuple):
     version: int = 0
     restarts: int = 0
     skipped_updates: int = 0  #: updates with gradients that were not finite
+    compile_cpu_s: float = 0.0  #: that compiling updates took
+    compile_saving_s: float = 0.0  #: CPU time that this was expected to save
 
 
 def exit_code_of(error: BaseException) -> ExitCode:
@@ -108,6 +110,11 @@ def result_of(
         "env_steps": counts.env_steps,
         "updates": counts.updates,
         "skipped_updates": counts.skipped_updates,
+        "compile": {
+            "mode": _compile_mode(config),
+            "cpu_s": round(counts.compile_cpu_s, 1),
+            "expected_saving_s": round(counts.compile_saving_s, 1),
+        },
         "version": counts.version,
         "time_s": round(time_s, 3),
         "started": started,
@@ -117,6 +124,11 @@ def result_of(
 
 
 _PACKAGE = Path(__file__).parents[2]
+
+
+def _compile_mode(config: Config) -> str:
+    mode = config.learner.args.get("compile", config.learner.compile)
+    return str(False if mode == "auto" and config.run.deterministic else mode).lower()
 
 
 def error_line(error: BaseException) -> str:

@@ -60,6 +60,9 @@ class SteppedIntake:
         return self._replay.dequeue(0.0)
 
 
+_DAY_S = 86_400.0
+
+
 class LearnerLimits:
     """The bounds of a run, as its learner sees them.
 
@@ -69,6 +72,8 @@ class LearnerLimits:
     """
 
     def __init__(self, config: Config, *, is_timed: bool, clock: Callable[[], float] = time.monotonic) -> None:
+        self._run = config.run
+        self._before: tuple[float, int, int] | None = None  # time, updates and env steps
         self._max_updates = config.learner.max_updates
         self._max_env_steps = config.run.max_env_steps
         self._max_time_s = config.run.max_time_s if is_timed else None
@@ -80,6 +85,24 @@ class LearnerLimits:
         if self._max_updates is None or updates < self._max_updates:
             return ""
         return f"max_updates: {updates} updates were done"
+
+    def seconds_left(self, updates: int, env_steps: int) -> float:
+        """Predict how long the run continues, s, from its rates since the first call; a day without a limit.
+
+        A run that ends at a mean return is expected to last as long again as it has lasted.
+        """
+        now_s = self._clock()
+        began_s, *counts = self._before = self._before or (now_s, updates, env_steps)
+        left = [_DAY_S]
+        limits = self._max_updates, self._max_env_steps
+        for done, before, limit in zip((updates, env_steps), counts, limits, strict=True):
+            if limit is not None and done > before:
+                left.append((limit - done) * (now_s - began_s) / (done - before))
+        if self._run.max_time_s is not None:
+            left.append(self._run.max_time_s - (now_s - self._started_s))
+        if self._run.stop_at_return is not None:
+            left.append(now_s - self._started_s)
+        return max(0.0, min(left))
 
     def run_reason(self, env_steps: int) -> str:
         """Reason why the run is over, "" if it is not."""

@@ -21,7 +21,7 @@ from surreal.distributed.calls import CallServer
 from surreal.distributed.parameters.parts import PolicyPart
 from surreal.distributed.telemetry.collector import Collector
 from surreal.distributed.telemetry.heartbeats import live_processes
-from surreal.learner import Learner
+from surreal.learner import GradientLearner, Learner
 from surreal.replay import Replay
 from surreal.run.build.acting import build_keeper, build_model
 from surreal.run.build.environments import build_spaces
@@ -74,6 +74,7 @@ class LearnerSession:
         model = build_model(config, build_spaces(config))
         self.learner, self.source, self.intake = self.make(model, stack)
         self.broadcaster = build_broadcaster(config, process.parameter_client, model, process.stop, part=self.part)
+        stack.callback(self.learner.close)
         stack.callback(self.broadcaster.close)
         stack.callback(self.source.join, 5.0)
         stack.callback(self.source.stop)
@@ -171,6 +172,10 @@ class LearnerSession:
         telemetry.add_readings(self.learner.readings.take)
         telemetry.add_histograms(self.learner.histograms.take)
         telemetry.watch(version=lambda: self.broadcaster.version, global_step=lambda: self.source.global_step)
+        if isinstance(self.learner, GradientLearner) and self.learner.graphs is not None:
+            self.learner.graphs.keeps_waiting = lambda: not self.process.should_stop()
+            if not self.intake.is_stepped:
+                self.learner.graphs.seconds_left = self._seconds_left
         self.process.startup.watch_lease(self._lease_waited_s)
         self.publishing.begin(live_processes(self.process.client))
         if self.league is not None:
@@ -237,8 +242,15 @@ class LearnerSession:
     def counts(self) -> Counts:
         """Counts of the run so far."""
         learner = self.learner
-        skipped = learner.skipped_updates
-        return Counts(self.source.global_step, learner.updates, self.broadcaster.version, skipped_updates=skipped)
+        metrics = learner.metrics()
+        return Counts(
+            self.source.global_step,
+            learner.updates,
+            self.broadcaster.version,
+            skipped_updates=learner.skipped_updates,
+            compile_cpu_s=metrics.get("learner/compile_cpu_s_total", 0.0),
+            compile_saving_s=metrics.get("learner/compile_saving_s_total", 0.0),
+        )
 
     def give_up(self, error: SurrealError) -> None:
         """End the run for this reason; under a launcher, this process's exit code does that."""
@@ -272,6 +284,9 @@ class LearnerSession:
             return
         if self.process.telemetry.stop_reason is None:
             self.process.request_stop(reason)
+
+    def _seconds_left(self) -> float:
+        return self.limits.seconds_left(self.learner.updates, self.source.global_step)
 
     def _lease_waited_s(self) -> float:
         metrics = {**self.source.metrics(), **self.broadcaster.metrics()}

@@ -5,7 +5,7 @@ import threading
 import pytest
 import torch
 
-from surreal.learner.target import TargetNetwork
+from surreal.learner.target import TargetNetwork, UpdateNoise
 from surreal.model import QFunction
 
 
@@ -70,3 +70,17 @@ def test_settings_out_of_range_are_refused(period: int, tau: float | None, messa
         TargetNetwork(made(), period=period, tau=tau)
     with pytest.raises(ValueError, match=message):
         TargetNetwork.check(period, tau)
+
+
+def test_the_noise_of_an_update_depends_on_seed_and_update_alone() -> None:
+    device = torch.device("cpu")
+
+    def drawn(seed: int, update: int) -> torch.Tensor:
+        noise = UpdateNoise(seed, device)
+        torch.rand(3, generator=noise.of(update + 1))
+        return torch.rand(1000, generator=noise.of(update))
+
+    streams = torch.stack([drawn(seed, update) for seed in range(4) for update in range(4)])
+    assert torch.equal(drawn(2, 3), streams[2 * 4 + 3])
+    correlation = torch.corrcoef(streams) - torch.eye(len(streams))
+    assert correlation.abs().max() < 0.15  # 1000 numbers: 1 / sqrt(1000) is one deviation

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from surreal.base.types import TrajectoryBatch
 from surreal.learner import IPGLearner
-from surreal.learner.on_policy.ipg import Steps
+from surreal.learner.on_policy.ipg import Steps, find_steps, following
 from surreal.learner.on_policy.minibatches import minibatches
 from surreal.learner.on_policy.policy_losses import interpolated_loss, policy_gradient_loss
 from tests.unit.learner.off_policy.checks import assert_goes_on_bit_for_bit, finite_differences
@@ -60,7 +60,7 @@ def test_targets_equal_a_naive_loop(space: str, make_model: MakeModel, mix: Mix)
     assert batch.truncated.any()
     learner = ready(model, batch, **PLAIN)
     (part,) = minibatches(batch, None, whole=False, rng=np.random.default_rng(0))
-    q, target = learner.estimate(part, batch, learner.next_policy(batch), learner._noise.of(0))
+    q, target = learner.estimate(part, following(part, batch, learner.next_policy(batch)), learner._noise.of(0))
     assert q.requires_grad
     assert not target.requires_grad
     assert q.shape == (2, len(target))
@@ -83,7 +83,7 @@ def test_without_interpolation_the_gradient_is_that_of_fresh_steps(make_model: M
     model = make_model(value_hiddens=[4])
     batch = mix(model)
     learner = ready(model, batch, interpolation_weight=0.0, **PLAIN)
-    steps, parameters = learner.evaluate(batch), policy_parameters(model)
+    steps, parameters = learner.evaluate(batch, *find_steps(batch)), policy_parameters(model)
     ours = torch.autograd.grad(learner.policy_loss(steps), parameters, retain_graph=True)
     plain = policy_gradient_loss(steps.log_probability, steps.advantage, steps.is_on_policy)
     assert 0 < steps.is_on_policy.sum() < len(steps.is_on_policy)
@@ -97,7 +97,10 @@ def test_by_critics_alone_continuous_policies_climb_q_of_their_mean(make_model: 
     learner = ready(model, batch, interpolation_weight=1.0, **PLAIN)
     parameters = policy_parameters(model)
     ours = torch.autograd.grad(
-        learner.policy_loss(learner.evaluate(batch)), parameters, allow_unused=True, materialize_grads=True
+        learner.policy_loss(learner.evaluate(batch, *find_steps(batch))),
+        parameters,
+        allow_unused=True,
+        materialize_grads=True,
     )
     is_replayed = (batch.mask * ~batch.extras["is_on_policy"]) > 0
     obs = batch.obs[:-1][is_replayed]
@@ -114,7 +117,7 @@ def test_gradients_are_those_of_finite_differences(space: str, make_model: MakeM
     learner = ready(model, batch, interpolation_weight=0.4, **PLAIN)
 
     def loss() -> Tensor:
-        return learner.policy_loss(learner.evaluate(batch))
+        return learner.policy_loss(learner.evaluate(batch, *find_steps(batch)))
 
     parameters = policy_parameters(model)
     for ours, theirs in zip(torch.autograd.grad(loss(), parameters), finite_differences(loss, parameters), strict=True):
@@ -155,7 +158,7 @@ def test_the_line_through_the_mean_is_the_continuous_control_variate(make_model:
     model = make_model(space=SPACES["box"])
     batch = mix(model, rows=3, columns=2)
     learner = ready(model, batch, control_variate=True, **PLAIN)
-    steps = learner.evaluate(batch)
+    steps = learner.evaluate(batch, *find_steps(batch))
     found = learner.critics.advantage(steps.obs, steps.policy, steps.action)
     assert not found.requires_grad
 

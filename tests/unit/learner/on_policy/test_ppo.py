@@ -51,7 +51,8 @@ def test_one_minibatch_of_all_steps_has_them_in_order(make_model: MakeModel, pla
     as_it_lies = everything(batch, whole=True)
     assert as_it_lies.action is batch.action
     for other in (shuffled, as_it_lies):
-        for ours, theirs in zip(learner.losses(part, targets), learner.losses(other, targets), strict=True):
+        both = [learner.losses(learner.part_of(each, targets)) for each in (part, other)]
+        for ours, theirs in zip(*both, strict=True):
             torch.testing.assert_close(ours, theirs)
     assert len(list(epochs(batch, 2 * steps // 3 - 1, whole=False, rng=rng)())) == 2
 
@@ -81,7 +82,7 @@ def test_the_first_losses_of_an_update_are_those_of_the_policy_that_acted(make_m
         targets = make_targets(model, batch, gae_lambda=0.95, normalize_advantage=True)
         (part,) = minibatches(batch, None, whole=False, rng=np.random.default_rng(0))
         with torch.no_grad():
-            losses = learner.losses(part, targets)
+            losses = learner.losses(learner.part_of(part, targets, is_shown=True))
         assert float(losses.kl) == pytest.approx(0.0, abs=1e-6)
         assert float(losses.policy) == pytest.approx(0.0, abs=1e-5)  # ratios are 1, and advantages have mean 0
         assert losses.clip_fraction == 0.0

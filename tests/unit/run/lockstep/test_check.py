@@ -72,7 +72,6 @@ def test_a_game_without_self_play_is_one_policy_for_all_players() -> None:
         ("cartpole-dqn", ["learner.args.optimizer=AdamW2"], r"optimizer is 'AdamW2'; it must be one of .* \(--set\)"),
         ("cartpole-ppo", ["learner.args.clip_range=-3"], r"clip_range is -3; it must be > 0 \(--set\)"),
         ("cartpole-ppo", ["learner.args.mini_batch=0"], r"mini_batch is 0; it must be >= 1 \(--set\)"),
-        ("pendulum-trpo", ["learner.args.compile=true", "learner.args.subtype=trpo-d2"], "set subtype to trpo-d1"),
         ("cartpole-trpo", ["model.args.value_hidden_sizes=null"], "the model's value shares the policy's network"),
         (
             "cartpole-dqn",

@@ -1,0 +1,228 @@
+"""Compiled graphs on disk: a cache that all runs of a machine share, and the process that fills it.
+
+    python -m surreal.learner.stepping.graph_cache JOB
+
+An entry is a library, `NAME.pt2`, and its interface, `NAME.json`, which is written last. Nothing but this user can
+write where they are, because a library is executed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import pickle
+import resource
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from surreal.learner.stepping.recording import Interface
+
+#: What compiling takes: for a process that does, and for each operation of a graph, CPU s.
+BASE_COST_S = 7.0
+COST_PER_NODE_S = 0.025
+#: Compiles for this machine, by functions that are called once.
+_OPTIONS = {"aot_inductor.compile_wrapper_opt_level": "O0", "compile_threads": 1}
+_POLL_S = 1.0
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An entry of the cache.
+
+    Args:
+        interface: inputs and outputs of the graph.
+        library: path of the compiled graph.
+        cost_s: CPU seconds that compiling took.
+    """
+
+    interface: Interface
+    library: Path
+    cost_s: float
+
+    def load(self, device: torch.device) -> Any:
+        """Return the function of a list of tensors, in the order of the interface, that gives a list.
+
+        Raises:
+            RuntimeError: the library cannot be loaded.
+        """
+        index = -1 if device.type == "cpu" else (device.index or 0)
+        return torch._C._aoti.AOTIModelPackageLoader(str(self.library), "model", True, 1, index).run
+
+
+class GraphCache:
+    """Compiled graphs by name.
+
+    Args:
+        folder: where they are; made if it is missing. None: `$XDG_CACHE_HOME/surreal/updates`.
+
+    Raises:
+        OSError: the folder cannot be made, or other users can write there.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        self.folder = Path(home) / "surreal" / "updates" if folder is None else folder
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = self.folder.stat()
+        if status.st_uid != os.getuid() or status.st_mode & 0o022:
+            raise PermissionError(f"{self.folder} can be written by other users, so nothing in it may be executed")
+
+    def get(self, name: str) -> Entry | None:
+        """Return an entry; None if there is none that can be read."""
+        try:
+            data = json.loads((self.folder / f"{name}.json").read_text(encoding="utf-8"))
+            return Entry(Interface.from_json(data["interface"]), self.folder / f"{name}.pt2", float(data["cost_s"]))
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def begin(
+        self,
+        name: str,
+        graph: torch.fx.GraphModule,
+        interface: Interface,
+        inputs: Sequence[Tensor],
+        *,
+        niceness: int = 0,
+    ) -> Compiling:
+        """Start a process that adds an entry.
+
+        Args:
+            name: name of the entry.
+            graph: graph to compile.
+            interface: interface of the graph.
+            inputs: inputs of the graph, in order; only their shapes, strides, dtypes and devices count.
+            niceness: niceness of the process, 0 to 19; raising it leaves more of the CPU to others.
+        """
+        shapes = [(tuple(each.shape), each.stride(), each.dtype, each.device) for each in inputs]
+        job = {
+            "name": name,
+            "folder": str(self.folder),
+            "interface": interface.as_json(),
+            "inputs": shapes,
+            "graph": graph,
+            "niceness": niceness,
+        }
+        with tempfile.NamedTemporaryFile(dir=self.folder, suffix=".job", delete=False) as file:
+            pickle.dump(job, file)
+        return Compiling(self, name, Path(file.name))
+
+
+class Compiling:
+    """A process that compiles a graph. It ends with its parent.
+
+    Args:
+        cache: gets the entry.
+        name: name of the entry.
+        job: file with the graph; removed at the end.
+    """
+
+    def __init__(self, cache: GraphCache, name: str, job: Path) -> None:
+        self._cache = cache
+        self._name = name
+        self._job = job
+        command = [sys.executable, "-m", __spec__.name, str(job)]
+        environment = {
+            **os.environ,
+            "OMP_NUM_THREADS": str(torch.get_num_threads()),
+            "TORCHINDUCTOR_COMPILE_THREADS": "1",
+        }
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=pipe, env=environment, process_group=0
+        )
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it is not done."""
+        return self._process.poll() is None
+
+    def result(self) -> Entry:
+        """Wait for the entry.
+
+        Raises:
+            RuntimeError: compiling failed; the message is the compiler's.
+        """
+        _, errors = self._process.communicate()
+        self._job.unlink(missing_ok=True)
+        entry = self._cache.get(self._name)
+        if entry is None:
+            lines = errors.decode(errors="replace").strip().splitlines() or [f"exit code {self._process.returncode}"]
+            raise RuntimeError(lines[-1])
+        return entry
+
+    def close(self) -> None:
+        """End it, if it is not done."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, 15)
+        self._process.wait()
+        self._job.unlink(missing_ok=True)
+
+
+def digest(parts: Mapping[str, Any]) -> str:
+    """Return a name for what these parts, and this machine's torch, compile to."""
+    machine = {
+        "torch": torch.__version__,
+        "cpu": torch.backends.cpu.get_cpu_capability(),
+        "threads": torch.get_num_threads(),
+        "options": _OPTIONS,
+    }
+    return hashlib.sha256(json.dumps([parts, machine], sort_keys=True, default=repr).encode()).hexdigest()[:32]
+
+
+def _compile(job: Mapping[str, Any]) -> None:
+    folder, name = Path(job["folder"]), job["name"]
+    with open(folder / f"{name}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if (folder / f"{name}.json").exists():
+            return  # another run was faster
+        inputs = tuple(
+            torch.empty_strided(shape, stride, dtype=dtype, device=device).zero_()
+            for shape, stride, dtype, device in job["inputs"]
+        )
+        with tempfile.TemporaryDirectory(dir=folder) as place, torch.no_grad():
+            os.environ["TORCHINDUCTOR_CACHE_DIR"] = place
+            program = torch.export.export(job["graph"], inputs, strict=False)
+            path = torch._inductor.aoti_compile_and_package(
+                program, package_path=str(Path(place) / "graph.pt2"), inductor_configs=_OPTIONS
+            )
+            os.replace(path, folder / f"{name}.pt2")
+            used = [resource.getrusage(whose) for whose in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+            cost_s = sum(each.ru_utime + each.ru_stime for each in used)
+            text = json.dumps({"interface": job["interface"], "cost_s": cost_s})
+            (Path(place) / "entry.json").write_text(text, encoding="utf-8")
+            os.replace(Path(place) / "entry.json", folder / f"{name}.json")
+
+
+def _end_with_parent() -> None:
+    """End this process, and the compilers that it started, when its parent is gone."""
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(_POLL_S)
+        os.killpg(0, 9)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+if __name__ == "__main__":
+    _end_with_parent()
+    import torch._dynamo  # a graph that is read needs modules that only this imports
+
+    with open(sys.argv[1], "rb") as opened:
+        job_of_parent = pickle.load(opened)  # noqa: S301 - the folder belongs to this user alone
+    os.nice(job_of_parent["niceness"])
+    _compile(job_of_parent)

@@ -1,0 +1,195 @@
+"""Running a graph: the arguments of a call, and a compiled graph in place of a method."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import inspect
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import is_dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from surreal.base.pytorch import Module
+from surreal.learner.stepping.graph_cache import Entry
+from surreal.learner.stepping.reports import Histograms
+from surreal.learner.stepping.stepper import ParameterGroups
+from surreal.model import Distribution
+
+
+class GraphedLearner(Protocol):
+    """Parts of a `GradientLearner` that graphs need."""
+
+    device: torch.device
+    histograms: Histograms
+    metrics_interval: int
+    graphs: Any
+
+    @property
+    def model(self) -> Module:
+        """Return the model that it improves."""
+
+    @property
+    def is_metrics_due(self) -> bool:
+        """Whether metrics of the running update will be read."""
+
+    def live_tensors(self) -> Iterable[tuple[str, Tensor]]:
+        """Yield all tensors that updates read and change, by name."""
+
+
+#: Largest difference between a graph's tensors and the method's, relative to the largest number of each.
+_TOLERANCE = 1e-3
+#: Attributes of learners and models that are counts.
+_CHANGING = ("updates", "_global_step", "is_ready", "version", "failure", "training")
+#: A tuple takes a third of the time of a union.
+_PLAIN = (bool, int, float, str)
+
+
+class CompiledCall:
+    """Runs a graph.
+
+    Args:
+        learner: its learner.
+        groups: the learner's parameters.
+        entry: the compiled graph.
+        state: the learner's tensors, by name.
+
+    Raises:
+        RuntimeError: it cannot be loaded.
+    """
+
+    def __init__(
+        self,
+        learner: GraphedLearner,
+        groups: ParameterGroups,
+        entry: Entry,
+        state: Mapping[str, Tensor],
+    ) -> None:
+        interface = entry.interface
+        self._graph = entry.load(learner.device)
+        self._lock = learner.model.lock
+        self._groups = groups
+        self._state = [state[name].detach() for name in interface.state]
+        self._mutated = [state[name] for name in interface.mutated]
+        self._leaves = interface.leaves
+        self._draws = [(draw, torch.empty(draw.shape, device=learner.device)) for draw in interface.draws]
+        self._used = [self._draws[i][1] for i in interface.used_draws]
+        self._outputs, self._norms = interface.outputs, interface.norms
+        self._stepped = list(dict.fromkeys(interface.norms))
+
+    def __call__(self, leaves: Sequence[Tensor], generators: Sequence[torch.Generator]) -> dict[str, Tensor]:
+        """Compute what the method computes, and change what it changes."""
+        self.show_rates()
+        for draw, tensor in self._draws:
+            draw.into(tensor, generators[draw.generator])
+        inputs = [*self._state, *[leaves[i] for i in self._leaves], *self._used]
+        with self._lock:
+            found = self._graph(inputs)
+            torch.autograd.graph.increment_version(self._mutated)
+        for group, norm in zip(self._norms, found[len(self._outputs) :], strict=True):
+            self._groups.note(group, norm)
+        return dict(zip(self._outputs, found, strict=False))
+
+    def is_shown(self, histograms: Histograms) -> bool:
+        """Whether histograms want to see this call, for which it cannot be a graph."""
+        return histograms.is_due or any(map(histograms.wants_gradients, self._stepped))
+
+    def show_rates(self) -> None:
+        """Set the learning rates of the next steps."""
+        for group in self._stepped:
+            self._groups.anneal(group)
+            self._groups.optimizers[group].show_rate()
+
+
+class Arguments:
+    """The tensors and generators of some arguments, in order, and what else there is to tell them apart."""
+
+    def __init__(self) -> None:
+        self.leaves: list[Tensor] = []
+        self.generators: list[torch.Generator] = []
+        self.kinds: list[Any] = []
+
+    def add(self, value: Any) -> None:
+        """Add an argument, or a part of one; arrays are left out, because no graph reads them."""
+        if isinstance(value, Tensor):
+            self.leaves.append(value)
+            self.kinds.append((value.dtype, value.shape, value.stride()))
+        elif value is None or isinstance(value, _PLAIN):
+            self.kinds.append((type(value), value))
+        elif isinstance(value, (tuple, list)):
+            self.kinds.append(len(value))
+            for each in value:
+                self.add(each)
+        elif isinstance(value, np.ndarray):
+            pass
+        elif isinstance(value, dict):
+            for name, each in value.items():
+                self.kinds.append(name)
+                self.add(each)
+        elif isinstance(value, torch.Generator):
+            self.generators.append(value)
+        elif isinstance(value, Distribution):
+            self.kinds.append(type(value))
+            self.add(vars(value))
+        else:
+            self.kinds.append(repr(value))
+
+
+def is_close(ours: Tensor, theirs: Tensor) -> bool:
+    """Whether two tensors are the same, up to the order of sums; also where both have numbers that are not finite."""
+    if not ours.is_floating_point():
+        return torch.equal(ours, theirs)
+    both = ours.isfinite() & theirs.isfinite()
+    if not torch.equal(ours.isfinite(), theirs.isfinite()):
+        return False
+    ours, theirs = ours[both].double(), theirs[both].double()
+    return not len(ours) or bool((ours - theirs).abs().max() <= _TOLERANCE * theirs.abs().max() + 1e-6)
+
+
+def plain_settings(owner: object) -> dict[str, Any]:
+    """Return the attributes of an object that are numbers, texts, truth values, None, lists or dataclasses."""
+    return {name: _plain(value) for name, value in vars(owner).items() if name not in _CHANGING and _is_plain(value)}
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, (tuple, list)):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, _PLAIN) or is_dataclass(value)
+
+
+def _plain(value: Any) -> Any:
+    return repr(value) if is_dataclass(value) else value
+
+
+@functools.lru_cache(maxsize=1)
+def _own_sources() -> list[str]:
+    package = Path(__file__).parents[2]
+    return [str(path) for folder in ("learner", "model", "base") for path in sorted((package / folder).rglob("*.py"))]
+
+
+@functools.lru_cache(maxsize=1024)
+def _digest_of(path: str) -> str:
+    with open(path, "rb") as file:
+        return hashlib.sha256(file.read()).hexdigest()
+
+
+def sources(classes: Sequence[type]) -> dict[str, str]:
+    """Return digests of the files of these classes, of their bases, and of what updates compute with."""
+    return dict(sorted(set(_source_digests(classes))))
+
+
+def _source_digests(classes: Sequence[type]) -> Iterator[tuple[str, str]]:
+    for path in _own_sources():
+        yield path, _digest_of(path)
+    for cls in {base for each in classes for base in each.__mro__}:
+        if not cls.__module__.startswith(("torch.", "surreal.", "builtins", "abc", "typing")):
+            try:
+                path = inspect.getfile(cls)
+            except (TypeError, OSError):
+                yield cls.__qualname__, "unknown"
+            else:
+                yield path, _digest_of(path)

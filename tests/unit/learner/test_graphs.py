@@ -1,0 +1,413 @@
+"""Updates as graphs: the same tensors as without, for each learner; and what happens where there can be none."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from torch import Tensor
+
+from surreal.base.specs import ObsSpec
+from surreal.learner import (
+    A2CLearner,
+    DDPGLearner,
+    DQNLearner,
+    GradientLearner,
+    IPGLearner,
+    PolicyGradientLearner,
+    PPOLearner,
+    QuantileDQNLearner,
+    R2D2Learner,
+    SACLearner,
+    VTraceLearner,
+)
+from surreal.learner.stepping import graphs
+from surreal.learner.stepping.graph_cache import Entry, GraphCache
+from surreal.learner.stepping.recording import Interface
+from surreal.model import (
+    DeterministicActorCritic,
+    DiscreteSoftActorCritic,
+    NoisyQFunction,
+    QFunction,
+    QuantileQFunction,
+    SoftActorCritic,
+)
+from tests.unit.learner.on_policy.conftest import make_model, mix, play
+
+__all__ = ["make_model", "mix", "play"]
+
+OBS = ObsSpec.from_obs(np.zeros(4, np.float32))
+BOX = spaces.Box(-1.0, 1.0, (2,))
+OPTIONS: dict[str, Any] = {"obs_spec": OBS, "seed": 0}
+TD3 = {"policy_delay": 2, "smoothing_sigma": 0.2}
+OFF_POLICY: dict[str, Callable[..., GradientLearner]] = {
+    "dqn": lambda **options: DQNLearner(QFunction([8], action_space=2, **OPTIONS), **options),
+    "dqn-soft": lambda **options: DQNLearner(
+        QFunction([8], action_space=2, **OPTIONS), target_update_tau=0.1, optimizer="rmsprop", **options
+    ),
+    "dqn-noisy": lambda **options: DQNLearner(NoisyQFunction([8], action_space=2, **OPTIONS), **options),
+    "quantile": lambda **options: QuantileDQNLearner(
+        QuantileQFunction([8], action_space=2, num_quantiles=5, **OPTIONS), target_update_period=3, **options
+    ),
+    "ddpg": lambda **options: DDPGLearner(
+        DeterministicActorCritic([8], action_space=BOX, **OPTIONS), gradients_norm_clipping=0.1, **options
+    ),
+    "td3": lambda **options: DDPGLearner(
+        DeterministicActorCritic([8], action_space=BOX, critics=2, **OPTIONS), **TD3, **options
+    ),
+    "sac": lambda **options: SACLearner(SoftActorCritic([8], action_space=BOX, **OPTIONS), **options),
+    "sac-discrete": lambda **options: SACLearner(
+        DiscreteSoftActorCritic([8], action_space=spaces.Discrete(2), **OPTIONS), **options
+    ),
+    "r2d2": lambda **options: R2D2Learner(
+        QFunction([6], action_space=2, use_lstm=True, lstm_size=5, **OPTIONS), **options
+    ),
+}
+ON_POLICY: dict[str, tuple[type[GradientLearner], dict[str, Any], dict[str, Any]]] = {
+    "pg": (PolicyGradientLearner, {}, {}),
+    "a2c": (A2CLearner, {"optimizer": "rmsprop_tf"}, {"normalize_obs": True}),
+    "a2c-curious": (A2CLearner, {"icm": {}}, {}),
+    "ppo": (PPOLearner, {"mini_batch": 16, "policy_iterations": 2, "entropy_beta": 0.01}, {"normalize_obs": True}),
+    "ppo-box": (PPOLearner, {"mini_batch": None, "kl_target": 0.01, "vf_clipped_loss": True}, {"space": BOX}),
+    "ppo-lstm": (PPOLearner, {"policy_iterations": 2}, {"use_lstm": True, "lstm_size": 4}),
+    "vtrace": (VTraceLearner, {"use_linear_schedule": True, "max_global_step": 1000}, {"value_hiddens": [8]}),
+    "ipg": (IPGLearner, {"mini_batch": 16, "critic_hidden_sizes": [8]}, {}),
+}
+#: Where a compiler is used in each run of the tests; the other learners differ in what is recorded.
+COMPILED_ALWAYS = ("dqn-soft", "vtrace")
+
+
+class Interpreted:
+    """In place of a process that compiles: the graph as it was recorded."""
+
+    is_running = False
+
+    def __init__(self, _name: str, graph: Any, interface: Interface, _inputs: Any, *, niceness: int) -> None:
+        self._graph, self._interface = graph, interface
+
+    def result(self) -> Entry:
+        entry = Entry(self._interface, Path(), 1.0)
+        object.__setattr__(entry, "load", lambda _: self._run)
+        return entry
+
+    def close(self) -> None:
+        pass
+
+    def _run(self, inputs: list[Tensor]) -> list[Tensor]:
+        with torch.no_grad():
+            return self._graph(*inputs)
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path / "surreal" / "updates"
+
+
+@pytest.fixture
+def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(GraphCache, "begin", Interpreted)
+
+
+@pytest.fixture
+def make(make_batch: Any, make_trajectories: Any, make_model: Any, play: Any, mix: Any) -> Any:
+    """Make a learner, and the batches of its updates."""
+
+    def made(name: str, **options: Any) -> tuple[GradientLearner, Callable[[int], Any]]:
+        if name in ON_POLICY:
+            cls, settings, of_model = ON_POLICY[name]
+            model = make_model((8,), **of_model)
+            source = mix if name == "ipg" else play
+            return cls(model, **settings, **options), lambda seed: source(model, rows=6, columns=6, seed=seed % 4)
+        learner = OFF_POLICY[name](**options)
+
+        def batch(seed: int) -> Any:
+            if name == "r2d2":
+                found = make_trajectories(seed, rows=5, columns=3)
+                return found._replace(initial_state={"state": torch.zeros(3, 2, 5)}, burn_in=1)
+            found = make_batch(seed)
+            is_discrete = name.startswith(("dqn", "quantile")) or name == "sac-discrete"
+            generator = torch.Generator().manual_seed(seed)
+            return found if is_discrete else found._replace(action=torch.rand(16, 2, generator=generator) * 2.0 - 1.0)
+
+        return learner, batch
+
+    return made
+
+
+def check_updates(make: Any, name: str, count: int) -> GradientLearner:
+    """Do each update twice from the same state: without a graph, and with it."""
+    plain, batch = make(name, compile=False)
+    learner, _ = make(name, compile=True)
+    for i in range(count):
+        given = batch(i)
+        if i:
+            learner.load_state_dict(copy.deepcopy(plain.state_dict()))
+        plain.optimize(i, given)
+        learner.optimize(i, given)
+        check_close(plain.state_dict()["tensors"], learner.state_dict()["tensors"])
+        for metric, value in plain.reading.items():
+            assert learner.reading[metric] == pytest.approx(value, rel=1e-3, abs=1e-5), metric
+    assert learner.graphs is not None and learner.graphs.running > 0
+    return learner
+
+
+def check_close(expected: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> None:
+    assert expected.keys() == found.keys()
+    for key, tensor in expected.items():
+        difference = (tensor.double() - found[key].double()).abs()
+        if tensor.numel():
+            assert difference.max() <= 1e-4 * tensor.double().abs().max() + 1e-7, key
+
+
+@pytest.mark.parametrize("name", [*OFF_POLICY, *ON_POLICY])
+def test_recorded_updates_are_those_of_the_method(name: str, make: Any, interpreted: None) -> None:
+    check_updates(make, name, 100)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*OFF_POLICY, *ON_POLICY])
+def test_compiled_updates_are_those_of_the_method(name: str, make: Any) -> None:
+    if name not in COMPILED_ALWAYS and "SURREAL_TEST_COMPILED" not in os.environ:
+        pytest.skip("compiles for half a minute; SURREAL_TEST_COMPILED=1 runs it")
+    learner = check_updates(make, name, 100)
+    assert learner.graphs is not None and learner.graphs.cost_s > 0.0
+
+
+def test_an_entry_of_the_cache_is_used_without_recording_again(
+    make: Any, interpreted: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [digest_of(make, "dqn", monkeypatch) for _ in range(2)]
+    assert names[0] == names[1]
+    assert digest_of(make, "dqn-soft", monkeypatch) != names[0]
+    assert digest_of(make, "dqn", monkeypatch, huber_delta=2.0) != names[0]
+    assert digest_of(make, "dqn", monkeypatch, gradients_norm_clipping=1.0) != names[0]
+    assert digest_of(make, "dqn", monkeypatch, initial_learning_rate=0.5) == names[0]
+
+
+def digest_of(make: Any, name: str, monkeypatch: pytest.MonkeyPatch, **options: Any) -> str:
+    found: list[str] = []
+    monkeypatch.setattr(GraphCache, "get", lambda _self, digest: found.append(digest))
+    learner, batch = make(name, compile=True, **options)
+    learner.optimize(0, batch(0))
+    learner.optimize(1, batch(1))
+    return found[-1]
+
+
+def alongside(make: Any, left_s: float, calls: int, seconds: float) -> tuple[GradientLearner, list[bool]]:
+    """Let a learner compile alongside, with calls that took so long; returns which updates ran as a graph."""
+    learner, batch = make("dqn")
+    assert learner.graphs is not None
+    learner.graphs.seconds_left = lambda: left_s
+    has_run = []
+    for i in range(calls):
+        for variant in learner.graphs._variants.values():
+            variant.seconds = seconds * max(0, variant.calls - graphs._WARM_CALLS)
+        learner.optimize(i, batch(i))
+        has_run.append(learner.graphs.running > 0)
+    return learner, has_run
+
+
+def test_compiling_alongside_begins_where_it_saves_more_than_it_costs(
+    make: Any, interpreted: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(graphs, "_POLL_S", 0.0)
+    monkeypatch.setattr(graphs.time, "perf_counter", Ticks(0.001))
+    learner, has_run = alongside(make, left_s=1000.0, calls=200, seconds=0.5)
+    assert not any(has_run[:100])
+    assert has_run[-1]
+    assert learner.metrics()["learner/graphs"] == 1.0
+    assert learner.metrics()["learner/compile_saving_s_total"] >= learner.metrics()["learner/compile_cpu_s_total"]
+    learner, has_run = alongside(make, left_s=10.0, calls=200, seconds=0.5)
+    assert not any(has_run)
+    assert learner.metrics()["learner/compile_cpu_s_total"] == 0.0
+
+
+class Ticks:
+    """A clock that goes on by the same time whenever it is read."""
+
+    def __init__(self, step_s: float) -> None:
+        self._step_s, self._now_s = step_s, 0.0
+
+    def __call__(self) -> float:
+        self._now_s += self._step_s
+        return self._now_s
+
+
+def test_where_the_end_is_unknown_nothing_is_compiled(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(GraphCache, "begin", lambda *_, **__: pytest.fail("it compiles"))
+    learner, batch = make("dqn")
+    for i in range(300):
+        learner.optimize(i, batch(i))
+
+
+def test_a_failing_compiler_is_told_once_and_updates_continue(
+    make: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def failing(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("no compiler here")
+
+    monkeypatch.setattr(GraphCache, "begin", failing)
+    plain, batch = make("sac", compile=False)
+    learner, _ = make("sac", compile=True)
+    with caplog.at_level(logging.WARNING):
+        for i in range(3):
+            for each in (plain, learner):
+                each.optimize(i, batch(i))
+    assert caplog.messages == ["SACLearner.update runs without a graph: no compiler here"]
+    for key, tensor in plain.state_dict()["tensors"].items():
+        assert torch.equal(tensor, learner.state_dict()["tensors"][key]), key
+
+
+def test_a_graph_that_computes_something_else_is_refused_and_leaves_no_trace(
+    make: Any, interpreted: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = Interpreted._run
+
+    def wrong(self: Interpreted, inputs: list[Tensor]) -> list[Tensor]:
+        found = run(self, inputs)
+        found[0] += 1.0
+        return found
+
+    monkeypatch.setattr(Interpreted, "_run", wrong)
+    plain, batch = make("td3", compile=False)
+    learner, _ = make("td3", compile=True)
+    for i in range(4):
+        for each in (plain, learner):
+            each.optimize(i, batch(i))
+    assert "its graph gives another td_error" in caplog.text
+    assert learner.graphs is not None and not learner.graphs.running
+    for key, tensor in plain.state_dict()["tensors"].items():
+        assert torch.equal(tensor, learner.state_dict()["tensors"][key]), key
+
+
+class Peeking(DQNLearner):
+    """A learner whose update depends on a number of a tensor."""
+
+    def estimate(self, batch: Any) -> tuple[Tensor, Tensor]:
+        q, target = super().estimate(batch)
+        return (q, target) if float(q.detach().sum()) > 1e9 else (q, target * 0.5)
+
+
+class Remembering(DQNLearner):
+    """A learner whose update reads a tensor that it does not keep."""
+
+    def estimate(self, batch: Any) -> tuple[Tensor, Tensor]:
+        q, target = super().estimate(batch)
+        self.mean = target.mean() if not hasattr(self, "mean") else self.mean
+        return q, target - self.mean
+
+
+class Dicing(DQNLearner):
+    """A learner whose update draws without a generator."""
+
+    def estimate(self, batch: Any) -> tuple[Tensor, Tensor]:
+        q, target = super().estimate(batch)
+        return q, target + torch.rand_like(target)
+
+
+@pytest.mark.parametrize("cls", [Peeking, Remembering, Dicing])
+def test_what_a_graph_cannot_do_runs_without_one(
+    cls: type[DQNLearner], make_batch: Any, interpreted: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    learner = cls(QFunction([8], action_space=2, **OPTIONS), compile=True)
+    for i in range(3):
+        learner.optimize(i, make_batch(i))
+    assert f"{cls.__name__}.update runs without a graph" in caplog.text
+    assert learner.updates == 3 and learner.graphs is not None and not learner.graphs.running
+
+
+def test_gradients_that_are_not_finite_change_nothing_and_are_counted(make: Any, interpreted: None) -> None:
+    learner, batch = make("dqn", compile=True)
+    learner.optimize(0, batch(0))
+    learner.optimize(1, batch(1))
+    before = copy.deepcopy(learner.state_dict()["tensors"])
+    broken = batch(2)
+    broken.reward[0] = torch.nan
+    learner.optimize(2, broken)
+    assert learner.skipped_updates == 1
+    for key, tensor in before.items():
+        assert torch.equal(tensor, learner.state_dict()["tensors"][key]), key
+    learner.optimize(3, batch(3))
+    assert not torch.equal(before["model/q.output.bias"], learner.state_dict()["tensors"]["model/q.output.bias"])
+
+
+def test_learning_rates_follow_their_schedule_in_a_graph(make_batch: Any, interpreted: None) -> None:
+    options: dict[str, Any] = {"use_linear_schedule": True, "max_global_step": 10, "schedule_step": "update"}
+    plain, learner = (
+        DQNLearner(QFunction([8], action_space=2, **OPTIONS), compile=compiles, initial_learning_rate=0.1, **options)
+        for compiles in (False, True)
+    )
+    for i in range(10):
+        plain.optimize(i, make_batch(i))
+        learner.optimize(i, make_batch(i))
+    assert learner.graphs is not None and learner.graphs.running
+    for key, tensor in plain.state_dict()["tensors"].items():
+        torch.testing.assert_close(learner.state_dict()["tensors"][key], tensor, rtol=1e-2, atol=1e-4)
+
+
+def test_other_shapes_run_without_a_graph_when_there_are_many(make_batch: Any, interpreted: None) -> None:
+    learner = DQNLearner(QFunction([8], action_space=2, **OPTIONS), compile=True)
+    for i in range(20):
+        learner.optimize(i, make_batch(i, rows=8 + i))
+    assert learner.graphs is not None and 0 < learner.graphs.running <= graphs._MAX_GRAPHS
+
+
+def test_a_resumed_learner_goes_on_bit_for_bit(make: Any, interpreted: None) -> None:
+    for name in ("sac", "ppo"):
+        whole, batch = make(name, compile=True)
+        batches = [batch(i) for i in range(4)]
+        for i in range(4):
+            whole.optimize(i, batches[i])
+        first, _ = make(name, compile=True)
+        for i in range(2):
+            first.optimize(i, batches[i])
+        second, _ = make(name, compile=True)
+        second.load_state_dict(copy.deepcopy(first.state_dict()))
+        for i in range(2, 4):
+            second.optimize(i, batches[i])
+        for key, tensor in whole.state_dict()["tensors"].items():
+            assert torch.equal(tensor, second.state_dict()["tensors"][key]), key
+
+
+def test_a_cache_that_others_can_write_is_not_used(cache: Path, make: Any, caplog: pytest.LogCaptureFixture) -> None:
+    cache.mkdir(parents=True)
+    cache.chmod(0o777)
+    learner, batch = make("dqn", compile=True)
+    for i in range(3):
+        learner.optimize(i, batch(i))
+    assert "can be written by other users" in caplog.text
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"interface": {}, "cost_s": 1}', '{"cost_s": "x"}'])
+def test_a_broken_entry_of_the_cache_is_none(text: str) -> None:
+    cache = GraphCache()
+    (cache.folder / "name.json").write_text(text)
+    assert cache.get("name") is None
+
+
+def test_a_library_that_cannot_be_loaded_leaves_the_method(
+    make: Any, interpreted: None, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learner, batch = make("dqn", compile=True)
+    learner.optimize(0, batch(0))
+    learner.optimize(1, batch(1))
+    assert learner.graphs is not None
+    (variant,) = learner.graphs._variants.values()
+    assert variant.run is not None
+    path = GraphCache().folder / "broken.pt2"
+    path.write_bytes(b"nothing")
+    interface = Interface([], [], [], [], [], [], [])
+    monkeypatch.setattr(GraphCache, "get", lambda *_: Entry(interface, path, 1.0))
+    other, _ = make("dqn", compile=True)
+    for i in range(3):
+        other.optimize(i, batch(i))
+    assert other.updates == 3 and other.graphs is not None and not other.graphs.running

@@ -105,7 +105,7 @@ class CompiledCall:
             self._groups.optimizers[group].show_rate()
 
 
-class Arguments:
+class CallArguments:
     """The tensors and generators of some arguments, in order, and what else there is to tell them apart."""
 
     def __init__(self) -> None:

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from surreal.learner.stepping.graph_cache import BASE_COST_S, COST_PER_NODE_S, Compiling, Entry, GraphCache, digest
 from surreal.learner.stepping.graph_run import (
-    Arguments,
+    CallArguments,
     CompiledCall,
     GraphedLearner,
     is_close,
@@ -120,7 +120,7 @@ class Graphs:
 
     def call(self, method: Callable[..., Mapping[str, Tensor]], args: Sequence[Any]) -> Mapping[str, Tensor]:
         """Call a method of the learner, or the graph in its place."""
-        found = Arguments()
+        found = CallArguments()
         found.add(args)
         key = method.__name__, tuple(found.kinds)
         variant = self._variants.get(key)
@@ -151,7 +151,7 @@ class Graphs:
         count = self._counts[method.__name__] = self._counts.get(method.__name__, 0) + 1
         return _Variant(method, is_open=count <= _MAX_GRAPHS)
 
-    def _prepare(self, variant: _Variant, args: Sequence[Any], found: Arguments) -> Mapping[str, Tensor]:
+    def _prepare(self, variant: _Variant, args: Sequence[Any], found: CallArguments) -> Mapping[str, Tensor]:
         """Call a method whose graph is not there yet, and do what is next to get it."""
         try:
             entry = self._entry(variant, args, found)
@@ -170,7 +170,7 @@ class Graphs:
             variant.seconds += time.perf_counter() - began_s
         return result
 
-    def _entry(self, variant: _Variant, args: Sequence[Any], found: Arguments) -> Entry | None:
+    def _entry(self, variant: _Variant, args: Sequence[Any], found: CallArguments) -> Entry | None:
         """Return the graph, if it is there; start to make it, if that pays off."""
         if variant.compiling is not None:
             return self._compiled(variant.compiling)
@@ -231,7 +231,7 @@ class Graphs:
                 found[name] = tensor
         return found
 
-    def _parts(self, variant: _Variant, found: Arguments) -> dict[str, Any]:
+    def _parts(self, variant: _Variant, found: CallArguments) -> dict[str, Any]:
         """Return everything that decides what a graph computes."""
         learner = self._learner
         return {
@@ -244,7 +244,7 @@ class Graphs:
             "sources": sources([type(learner), *map(type, learner.model.modules())]),
         }
 
-    def _take(self, variant: _Variant, entry: Entry, args: Sequence[Any], found: Arguments) -> Mapping[str, Tensor]:
+    def _take(self, variant: _Variant, entry: Entry, args: Sequence[Any], found: CallArguments) -> Mapping[str, Tensor]:
         """Update by the graph, if it agrees with the method; later updates do the same.
 
         Raises:

@@ -71,6 +71,7 @@ class Examination:
         config, cores = self._subject.config, count_cores()
         yield Check("versions of packages", packages.packages)
         yield Check("torch and its GPUs", packages.cuda, 60.0)
+        yield Check("a compiler", packages.compiler)
         yield Check("threads", partial(packages.threads, cores=cores))
         if config is not None:
             yield Check("extras", partial(packages.extras, config))

@@ -73,6 +73,13 @@ def test_a_gpu_that_torch_cannot_use_is_found(tmp_path: Path) -> None:
     assert found(torch.cuda(devices=lambda: ["a GPU"], gpu_files=tmp_path)) == []
 
 
+def test_a_missing_compiler_is_found(tmp_path: Path) -> None:
+    assert found(packages.compiler(variables={"PATH": str(tmp_path)})) == ["no-compiler"]
+    (tmp_path / "clang++").touch(mode=0o700)
+    assert found(packages.compiler(variables={"PATH": str(tmp_path)})) == ["no-compiler"]
+    assert found(packages.compiler(variables={"PATH": str(tmp_path), "CXX": "clang++"})) == []
+
+
 def test_more_threads_than_cores_are_found() -> None:
     assert found(torch.threads(cores=2, variables={"OMP_NUM_THREADS": "16"}, number=lambda: 16)) == ["torch-threads"]
     assert found(torch.threads(cores=2, variables={}, number=lambda: 2)) == []

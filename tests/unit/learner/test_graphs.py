@@ -411,3 +411,13 @@ def test_a_library_that_cannot_be_loaded_leaves_the_method(
     for i in range(3):
         other.optimize(i, batch(i))
     assert other.updates == 3 and other.graphs is not None and not other.graphs.running
+
+
+def test_histograms_see_all_gradients(make: Any, interpreted: None) -> None:
+    """Also those of a group that does not move in the updates whose histograms are due."""
+    learner, batch = make("td3", compile=True, histogram_interval=10)
+    for i in range(20):
+        learner.optimize(i, batch(i))
+    assert learner.graphs is not None and learner.graphs.running == 2
+    groups = {name.partition(".")[0] for name in learner.histograms.take() if name.startswith("gradients/")}
+    assert groups == {"gradients/actor", "gradients/critic"}

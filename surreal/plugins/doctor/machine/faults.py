@@ -34,6 +34,12 @@ THREADS = Fault(
     "Each process of a run would use more threads than there are cores, so the threads wait for each other.",
     "unset OMP_NUM_THREADS, or set it to 1: `surreal run` then gives each process one thread",
 )
+NO_COMPILER = Fault(
+    "no-compiler",
+    _HINT,
+    "No C++ compiler was found, so updates run without compiled graphs (learner.compile), and take longer.",
+    "install one, on Debian: apt install g++; or name it: export CXX=clang++",
+)
 NO_SERVER = Fault(
     "no-redis-server",
     _ERROR,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -141,6 +142,15 @@ def cuda(*, devices: Callable[[], list[str]] = gpu_names, gpu_files: Path = _GPU
         yield faults.NO_CUDA.found(f"{len(there)} GPU(s) are here, but torch {torch.__version__} can use none")
     else:
         yield ok(f"torch {torch.__version__}, {', '.join(found) or 'without a GPU'}")
+
+
+def compiler(*, variables: Mapping[str, str] = os.environ) -> Iterator[Finding]:
+    """Look for the C++ compiler that compiled updates need."""
+    name = variables.get("CXX", "g++")
+    if (path := shutil.which(name, path=variables.get("PATH"))) is None:
+        yield faults.NO_COMPILER.found(f"there is no {name} on $PATH")
+    else:
+        yield ok(f"updates can be compiled by {path}")
 
 
 def threads(

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import yaml
-from cloudcoil.models.keda.v1alpha1 import ScaledObject
 
 from benchmarks.autoscale.rule import OVERLAY, Rule, scrape_interval_s
 from surreal.plugins.clusters.scaling.figures import FIGURES
@@ -20,6 +19,8 @@ def manifests(name: str) -> list[dict[str, Any]]:
 
 def check(manifest: dict[str, Any]) -> None:
     """Types are checked by the model, and a field that it does not have is gone after a way there and back."""
+    from cloudcoil.models.keda.v1alpha1 import ScaledObject  # takes a second, which other tests need not wait for
+
     known = ScaledObject.model_validate(manifest)
     assert known.model_dump(mode="json", by_alias=True, exclude_unset=True) == manifest
 

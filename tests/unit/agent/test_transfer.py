@@ -17,8 +17,11 @@ from surreal.agent.base import Acted
 from surreal.agent.transfer import Transfer
 from surreal.base.pytorch import Module
 from surreal.base.specs import ObsSpec
+from surreal.config import load_config
 from surreal.learner.stepping.devices import available_devices
 from surreal.model import ActorCritic, DeterministicActorCritic, NoisyQFunction, QFunction, SoftActorCritic
+from surreal.run.build import acting
+from surreal.run.build.environments import build_spaces
 
 CPU = torch.device("cpu")
 HERE = [
@@ -208,3 +211,22 @@ def test_an_action_without_extras_comes_back_too() -> None:
     agent._transfer, agent.model.is_on_cpu = counted, False
     assert agent.act(np.array([0.0, 2.0, 1.0])) == 1
     assert counted.copies == ["32 bytes there", "8 bytes back"]
+
+
+@pytest.mark.parametrize("device", HERE)
+def test_the_agents_of_a_run_are_built_on_their_device(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, str]] = []
+
+    def find(config: Any, key: str, name: str) -> torch.device:
+        asked.append((key, name))
+        return torch.device(device)
+
+    monkeypatch.setattr(acting, "find_device", find)
+    config = load_config("cartpole-ppo", ["agent.device=cuda:1", "device=cpu"])
+    spaces_of_run = build_spaces(config)
+    model = acting.build_acting_model(config, spaces_of_run)
+    assert asked == [("agent.device", "cuda:1")] and str(model.device) == device
+    agent = acting.build_agent(config, model, spaces_of_run, index=0, rng=np.random.default_rng(0))
+    chosen = agent.act_batch(np.zeros((3, 4), np.float32), np.ones(3, bool), np.arange(3), np.ones(3, bool))
+    assert chosen.actions.shape == chosen.extras["log_probability"].shape == (3,)
+    assert acting.build_model(config, spaces_of_run).device.type == "cpu"

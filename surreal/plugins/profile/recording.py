@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import psutil
@@ -31,8 +31,7 @@ def record_run(client: RedisClient, *, seconds: float, rate: int) -> Recording:
     names = {beat.pid: beat.name for beat in beats if psutil.pid_exists(beat.pid)}
     if not names:
         raise SurrealError(f"no process of run {client.run} is on this machine; call this where they are")
-    # A process whose ancestor is recorded comes with it, on the same clock.
-    roots = [pid for pid in names if not _ancestors(pid) & names.keys()]
+    roots = roots_of(names)
     with tempfile.TemporaryDirectory(prefix="surreal-profile-") as folder:
         files = [Path(folder) / f"{pid}.json" for pid in roots]
         commands = [
@@ -80,10 +79,25 @@ def record_start(
     return recording
 
 
+def roots_of(pids: Iterable[int]) -> list[int]:
+    """Return the processes to attach to. The others are started by these, and come with them, on the same clock."""
+    starters = {_starter(pid) for pid in pids}
+    return sorted(pid for pid in starters if not starters & _ancestors(pid))
+
+
+def _starter(pid: int) -> int:
+    """Return the Python program that started a process, such as the run's launcher; else the process itself."""
+    try:
+        parent = psutil.Process(pid).parent()
+        return pid if parent is None or not Path(parent.exe()).name.startswith("python") else parent.pid
+    except psutil.Error:  # it has ended meanwhile, or is another user's
+        return pid
+
+
 def _ancestors(pid: int) -> set[int]:
     try:
         return {parent.pid for parent in psutil.Process(pid).parents()}
-    except psutil.Error:  # it has ended meanwhile
+    except psutil.Error:
         return set()
 
 

@@ -292,3 +292,25 @@ def test_the_recorder_is_added_to_a_configurations_own_callbacks(tmp_path: Path)
     config = load_config("cartpole-dqn", with_kernels("cartpole-dqn", [own], str(tmp_path)))
     assert [each.class_path for each in config.callbacks] == ["surreal.run.observers.Callback", CLASS_PATH]
     check_observers(config)
+
+
+def test_what_one_program_started_is_recorded_by_one_sampler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The launcher 10 started 11 and 12, a shell 20 started 21, and 11 started 13."""
+    parents = {11: 10, 12: 10, 13: 11, 21: 20, 10: 1, 20: 1}
+
+    class Process:
+        def __init__(self, pid: int) -> None:
+            self.pid = pid
+
+        def parent(self) -> Process | None:
+            return Process(parents[self.pid]) if self.pid in parents else None
+
+        def parents(self) -> list[Process]:
+            parent = self.parent()
+            return [] if parent is None else [parent, *parent.parents()]
+
+        def exe(self) -> str:
+            return "/usr/bin/python3.11" if self.pid in (10, 11) else "/bin/sh"
+
+    monkeypatch.setattr("psutil.Process", Process)
+    assert recording.roots_of([11, 12, 13, 21]) == [10, 21]

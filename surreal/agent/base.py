@@ -71,7 +71,7 @@ class Agent(ABC):
     learner or parameter server that are marked as `surreal.distributed.remote` (None where no learner is).
 
     Args:
-        model: computes what the actions are chosen by; its parameters may be replaced by another thread.
+        model: the model that actions are computed with; another thread may replace its parameters.
         obs_spec: kind of one observation. With None, the first observation given to `act` is taken to be a single one.
 
     Attributes:

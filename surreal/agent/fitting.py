@@ -19,7 +19,7 @@ def check_actions(method: Any, space: gymnasium.Space[Any], actions: NDArray[Any
     Args:
         method: gave the actions.
         space: Discrete from 0, MultiDiscrete, MultiBinary or Box.
-        actions: what it gave for `count` rows.
+        actions: the agent's actions for `count` rows.
         count: rows.
 
     Raises:

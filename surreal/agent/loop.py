@@ -69,7 +69,8 @@ class AgentLoop:
         agent: chooses the actions; `agent.global_step` follows the sender's.
         sender: takes the experience; None acts without recording.
         on_episode: called on the loop's thread for each episode that ends.
-        rounds: has the agent wait until parameters learned from what it sent; None, or no sender, never waits.
+        rounds: makes the agent wait until parameters have learned from its steps; None, or without a sender: it never
+            waits.
         gamma: discount of the returns that are recorded where the model scales rewards by them; None records none.
 
     Attributes:
@@ -109,7 +110,7 @@ class AgentLoop:
         """Handle one batch of the pool.
 
         Args:
-            timeout_s: how long to wait for rows.
+            timeout_s: longest wait for rows, s.
 
         Returns:
             How many rows acted.

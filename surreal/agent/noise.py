@@ -110,8 +110,8 @@ class ParameterNoise:
         Args:
             obs: [N, *obs_shape] tensor, or nested dicts and tuples of them.
             actions: [N, n] of the actor without noise.
-            distance: that the noise adapts to: root of the mean squared difference between both actions, scaled to
-                [-1, 1], > 0; more explores more.
+            distance: target of the adaptation, > 0: root of the mean squared difference between both actions, scaled to
+                [-1, 1]; raising it explores more.
             is_new: whether an episode begins in one of the rows.
         """
         if is_new:

@@ -38,14 +38,14 @@ class Rounds:
         steps: steps of a trajectory: `trajectory_steps` of the replay.
         trajectories: trajectories of a round: the environments, which all take part.
         is_shared: whether they come and go, or step only all at once, and so do not rest.
-        parameters: where newer ones come from; None: the caller loads them between two rounds.
-        timeout_s: timeout of a wait; then the agent continues with what it has, so that an agent or a learner that died
-            does not stop all others. Raising it waits longer for one that is restarted.
+        parameters: source of newer parameters; None: the caller loads them between two rounds.
+        timeout_s: timeout of a wait, s. Then the agent continues with its current parameters, so that a dead agent or
+            learner does not stop the others. Raising it waits longer for one that is restarted.
         should_stop: asked while waiting; True ends the wait.
 
     Attributes:
         done: rounds that are over.
-        waited_s: for parameters, in all.
+        waited_s: total wait for parameters, s.
         timeouts: waits that timed out.
     """
 

@@ -50,7 +50,7 @@ class Sampler:
         Args:
             policy: over the actions of N rows.
             explore: [N] rows that may explore.
-            device: where the policy's tensors are, the same at all times.
+            device: device of the policy's tensors, which never changes.
             slots: [N] slot of each row, >= 0.
             is_first: [N] rows that begin an episode.
 

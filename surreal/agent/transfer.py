@@ -23,7 +23,7 @@ class Transfer:
     page-locked, so the copy to the device does not wait.
 
     Args:
-        device: where the model is.
+        device: device of the model.
     """
 
     def __init__(self, device: torch.device) -> None:

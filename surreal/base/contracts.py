@@ -268,7 +268,7 @@ class BatchSource(Protocol):
 
     Attributes:
         rng: source of its random numbers; checkpoints keep its state.
-        learned: by sender, the number of its last chunk whose complete trajectories were all handed out.
+        learned: by sender, the number of its last chunk whose complete trajectories were all returned.
     """
 
     rng: np.random.Generator

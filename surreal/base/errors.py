@@ -99,7 +99,7 @@ class ReplayFullError(SurrealError):
     """The replay took no experience for longer than the sender may wait.
 
     Attributes:
-        waited_s: how long the sender waited.
+        waited_s: time that the sender waited, s.
     """
 
     def __init__(self, message: str, *, waited_s: float = 0.0) -> None:

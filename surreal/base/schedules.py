@@ -145,7 +145,7 @@ def schedule_from_config(
 
     Args:
         config: the data.
-        indices: for `ape_x`, the run's environments that this agent drives, in the order of its slots.
+        indices: for `ape_x`, indices of this agent's environments among the run's, in the order of its slots.
         count: for `ape_x`, number of environments in all agents of the run.
 
     Raises:

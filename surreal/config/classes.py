@@ -43,9 +43,9 @@ def import_class(path: str, base: type[T], *, key: str = "class", source: str = 
 
     Args:
         path: `package.module.Class`.
-        base: what the class must inherit from.
+        base: required base class.
         key: setting that names the class, for messages.
-        source: where that setting is, for messages.
+        source: place of that setting, for messages.
 
     Raises:
         ConfigError: if the module cannot be imported, has no such class, or the class is not a `base`.
@@ -96,7 +96,7 @@ def check_args(
 
     Args:
         cls: the class that will be built.
-        args: what the configuration passes, by name.
+        args: arguments in the configuration, by name.
         path: dotted key of `args`, such as `learner.args`, for messages.
         given: parameters that other settings and collaborators fill, which `args` may not repeat.
         renamed: names in the configuration to names of parameters, such as `hidden_sizes` to `hiddens`.
@@ -208,7 +208,7 @@ def wrong_type(value: object, annotation: Any) -> str | None:
 
     Args:
         value: from a YAML file.
-        annotation: what the parameter is annotated with.
+        annotation: the parameter's annotation.
     """
     must = _describe(annotation)
     if must is None:

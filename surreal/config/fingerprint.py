@@ -25,7 +25,7 @@ def diff_shared(theirs: Mapping[str, Any], here: Mapping[str, Any]) -> tuple[str
     """List the differences between two shared parts, one line each: `env.id: "CartPole-v1" -> "Acrobot-v1"`.
 
     Args:
-        theirs: what the run has stored.
+        theirs: the stored configuration of the run.
         here: the shared part of this process.
     """
     flat_theirs, flat_here = _flatten(theirs), _flatten(here)

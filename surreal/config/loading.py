@@ -34,7 +34,7 @@ def load_config(
     Args:
         source: path of a YAML file, or the name of a preset.
         overrides: settings that win over the file, each `key.path=value` with a YAML value.
-        origins: where overrides come from, by their keys, if not from the command line.
+        origins: sources of overrides, by their keys, if not the command line.
 
     Raises:
         ConfigError: if anything is wrong: the first problem in full, further ones by their keys.
@@ -77,7 +77,7 @@ def from_plain(plain: dict[str, Any], overrides: Sequence[str], label: str) -> C
     Args:
         plain: nested plain data; changed in place.
         overrides: settings that win, each `key.path=value` with a YAML value.
-        label: where the plain data came from, for messages.
+        label: source of the plain data, for messages.
 
     Raises:
         ConfigError: if anything is wrong.
@@ -94,7 +94,7 @@ def to_yaml(config: Config, *, hide_passwords: bool = False) -> str:
     """Write a configuration in full, so that `load_config` gives the same again.
 
     Args:
-        config: what to write.
+        config: the configuration to write.
         hide_passwords: put `***` for the passwords in Redis addresses; such a file is for reading, not for running.
     """
     plain = config.model_dump(mode="json", by_alias=True)
@@ -247,7 +247,7 @@ def apply_overrides(data: dict[str, Any], places: dict[str, str], overrides: Seq
 
     Args:
         data: nested plain data; changed in place.
-        places: where each key came from; changed in place.
+        places: source of each key; changed in place.
         overrides: dotted keys and their values. A mapping replaces what was there.
 
     Raises:

@@ -92,7 +92,7 @@ def explain(root: type[BaseModel], error: ValidationError, places: Mapping[str, 
 
     Args:
         root: the section that was validated.
-        error: what pydantic raised.
+        error: pydantic's error.
         places: dotted key to where it came from.
         source: name of the whole file.
     """

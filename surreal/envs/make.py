@@ -34,8 +34,8 @@ def make_env(
     Args:
         env_id: see `surreal.envs.ids`.
         kwargs: arguments of the environment's constructor, and `max_episode_steps`.
-        wrappers: see `surreal.envs.wrappers.named`; the raw return of episodes is counted below the first that is for
-            training only, so it is what evaluation would count.
+        wrappers: see `surreal.envs.wrappers.named`. The raw return of episodes is counted below the first one that is
+            for training only, as evaluation would count it.
         frame_stack: observations of a stack, >= 1; if more than one, observations are [frame_stack, ...], oldest first,
             and an episode begins with its first observation repeated.
         training: False leaves out the wrappers that are for training only.

@@ -178,8 +178,8 @@ class Learner(ABC, Generic[ModelT, BatchT]):
         Args:
             name: name of the part, without a slash; not "model".
             part: has the tensors.
-            expected: gives tensors of the names, shapes and dtypes that a checkpoint should have, if `part` has none
-                before the first update; a checkpoint may then lack them. None takes those that `part` has.
+            expected: function that returns tensors with the names, shapes and dtypes that a checkpoint should have, if
+                `part` has none before the first update; a checkpoint may then lack them. None: those of `part`.
         """
         if name == "model" or "/" in name or name in self._kept:
             raise ValueError(f"a part of a checkpoint cannot be named {name!r}: there is one, or it has a slash")

@@ -34,11 +34,11 @@ class CuriositySettings:
     separate, with a separate learning rate.
 
     Args:
-        reward_scale: eta of the paper, what an error of the forward model is worth in reward; raising it explores more,
-            and listens less to the environment.
+        reward_scale: eta of the paper, reward for a unit of the forward model's error; raising it explores more, and
+            gives the environment's reward less weight.
         forward_share: beta of the paper, weight of the forward model's loss against the inverse model's; raising
             it foresees better, and learns features more slowly.
-        learning_rate: learning rate of the networks; raising it makes what was seen boring sooner.
+        learning_rate: learning rate of the networks; raising it makes known observations boring sooner.
         hidden_sizes: units of the encoder's dense layers; the last gives the features.
         convolutions: convolutions of the encoder, for images, as in `ComposedModel`; the paper has `universe`.
         activation: after each layer.

@@ -60,8 +60,7 @@ class GradientLearner(Learner[ModelT, BatchT]):
         use_linear_schedule: whether to anneal the learning rate from `initial_learning_rate` to `learning_rate_end`.
         max_global_step: length of all schedules, in units of `schedule_step`; they stay at their ends afterward. None:
             run.max_env_steps, or learner.max_updates if updates count.
-        schedule_step: what schedules count: environment (env steps of the whole run) or update (updates of this
-            learner).
+        schedule_step: unit of schedules: environment (env steps of the whole run) or update (updates of this learner).
         decay: decay of RMSProp's mean of squares; raising it averages over more updates.
         epsilon: epsilon of the optimizer; None takes the optimizer's default.
         gradients_norm_clipping: largest global norm of a group's gradient; None: no clipping. Raising it lets rare
@@ -120,7 +119,7 @@ class GradientLearner(Learner[ModelT, BatchT]):
         """Make a value that goes from `start` to `end` along `max_global_step`.
 
         Args:
-            option: that asks for the schedule.
+            option: name of the option that needs the schedule.
             start: first value.
             end: last value.
 

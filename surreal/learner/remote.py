@@ -19,7 +19,7 @@ class RemoteLearner(Learner):
     each batch is the moment at which the parameters are published and checkpoints are due.
 
     Args:
-        model: what agents share.
+        model: the model that agents share.
     """
 
     takes: ClassVar[frozenset[str]] = frozenset({"transitions", "trajectories", "sequences"})

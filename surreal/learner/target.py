@@ -20,8 +20,8 @@ class TargetNetwork:
     Args:
         model: the online network, materialized; only read.
         period: copy the model every so many updates (Mnih et al. 2015); raising it makes learning steadier and slower.
-        tau: if given, `period` is ignored, and each update moves the copy by target += tau * (model - target)
-            (Lillicrap et al. 2016, arXiv:1509.02971); raising it makes the copy follow faster.
+        tau: share of the move in each update, target += tau * (model - target) (Lillicrap et al. 2016,
+            arXiv:1509.02971), instead of copies by `period`; raising it makes the copy follow faster.
     """
 
     @checked

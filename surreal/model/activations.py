@@ -74,7 +74,7 @@ class KAF(nn.Module):
 
         Args:
             features: float32; of several networks [members, N, units], or the same of the first of them.
-            members: how many these are; None: all.
+            members: number of networks; None: all.
         """
         alpha = self.alpha if members is None else self.alpha[:members]
         kernel = torch.exp(-self.settings.gamma * (features.unsqueeze(-1) - self.dictionary).square())

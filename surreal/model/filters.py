@@ -163,8 +163,8 @@ class ReturnFilter(nn.Module):
             reward: [T, B] float32.
             discount: [T, B] float32, 0 in rows without a step: a return does not continue in the next episode.
             is_step: [T, B] bool.
-            carried: [T, B] float32, what the rewards before a step add to its return, as agents record it. None:
-                returns begin again where a trajectory does, so that short trajectories scale too little.
+            carried: [T, B] float32, the contribution of the rewards before a step to its return, as agents record it.
+                None: returns start again with each trajectory, so that short trajectories scale too little.
         """
         if carried is not None:
             self.moments.update((carried + reward)[is_step])

@@ -102,7 +102,7 @@ class SigmaSettings:
 
     Args:
         sigma: "free": separate parameters, the same in all states; "state": an output of the network.
-        log_sigma: its logarithm at first; raising it explores more.
+        log_sigma: initial logarithm of the standard deviation; raising it explores more.
     """
 
     sigma: Literal["free", "state"] = "free"
@@ -142,7 +142,7 @@ class NormalHead(nn.Module):
         num_features: number of features of its input.
         num_components: number of components of an action.
         generator: draws the initial values; None uses torch's global one.
-        log_sigma: logarithm of the standard deviations at first.
+        log_sigma: initial logarithm of the standard deviations.
     """
 
     @checked

@@ -116,7 +116,7 @@ class DilatedLSTMCore(Core):
     Args:
         num_features: number of features of its input.
         size: units of each core.
-        num_cores: number of states; more remember longer, and see less of what lies close together.
+        num_cores: number of states; raising it remembers for longer, and sees less of nearby steps.
         generator: draws the initial values, see `make_cell`; None uses torch's global one.
     """
 

@@ -36,7 +36,7 @@ class Torso(nn.Module):
             axes is an image, see `image_layout`. Next to an image, a leaf that is too small for them, or less than 8
             pixels high or wide (a stack of one-hot actions), is flattened. None flattens images, too.
         image_axes: channels_first, channels_last, or auto, which tells from the shape.
-        hiddens: units of the dense layers, each >= 1; none leaves the features as they are.
+        hiddens: units of the dense layers, each >= 1; without any, the features are unchanged.
         activation: after each dense layer.
         generator: draws the initial values; None uses torch's global one.
 

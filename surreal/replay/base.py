@@ -56,8 +56,8 @@ class Replay(ABC, Generic[B]):
         batch_size: transitions of a batch.
         capacity: transitions kept. Whole chunks leave, oldest first, so up to one chunk fewer may be alive, or one more
             if the rest would be less than `start_size`.
-        max_bytes: bytes kept in Redis; None: what fits under Redis' memory limit. For a follower, bytes in Redis of the
-            chunks in its index; None: no bound.
+        max_bytes: bytes kept in Redis; None: as many as fit under Redis' memory limit. For a follower, bytes in Redis
+            of the chunks in its index; None: no bound.
         max_age_s: age at which experience is dropped, s, as long as `start_size` transitions remain; None: no
             bound.
         start_size: transitions required before the first batch, 1 .. capacity.
@@ -65,14 +65,14 @@ class Replay(ABC, Generic[B]):
         n_step: steps summed in a transition's reward, 1 .. lookahead of the stream + 1.
         samples_per_insert: transitions sampled for each env step; None: no limiter. Agents whose senders are limited
             wait for it, and so does the learner.
-        samples_per_insert_tolerance: half the width of the limiter's band, samples; default: what fits 4 batches.
+        samples_per_insert_tolerance: half the width of the limiter's band, samples; default: enough for 4 batches.
         prefetch: batches gathered ahead; None: 2 to 16, as many as fit into 16 MiB.
         observations: "mirrored" downloads them once into this process. "compressed" also does, and compresses each row
             of 256 bytes or more. "remote" fetches the observations of a batch from Redis when it is made. "auto" is
             "mirrored" if they fit into `mirror_max_bytes`, and "remote" otherwise.
         mirror_max_bytes: bytes of this process that "auto" uses for observations; more mirrors larger replays.
-        is_owner: whether to own the stream: decide what is evicted, and grant the limiter's credit. A replay that only
-            follows deletes nothing, and samples again if the owner evicted what it sampled.
+        is_owner: whether to own the stream: evict chunks, and grant the limiter's credit. A follower deletes nothing,
+            and samples again if the owner evicted its sample.
         pin_memory: whether to make batches in page-locked memory, for a learner on a GPU; needs CUDA.
         lease_s: time after which another replay may own the stream, if this one is silent, s.
         seed: seed of the sampling.

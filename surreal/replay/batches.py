@@ -47,7 +47,7 @@ def check_sampled(
         sampled: the result of `method`, a `_sample`.
         method: named in errors.
         alive: sequence numbers that may be sampled.
-        batch_size: how many were asked for.
+        batch_size: requested number.
 
     Returns:
         The numbers, and their probabilities; None if the transitions are equally probable.
@@ -78,7 +78,7 @@ def to_batch(gathered: Gathered, spec: ObsSpec, *, pin_memory: bool = False) -> 
     """Wrap freshly gathered transitions as tensors.
 
     Args:
-        gathered: what the batch holds. The tensors share its memory, unless they are pinned. Pinned tensors are
+        gathered: contents of the batch. The tensors share its memory, unless they are pinned. Pinned tensors are
             contiguous.
         spec: leaves of an observation.
         pin_memory: whether to copy into page-locked memory, from which a GPU fetches a batch while it computes; needs

@@ -59,7 +59,8 @@ class FIFOReplay(TrajectoryReplay):
             next version.
         piece_timeout_s: time without news from a lane after which its open trajectory is filled and used, s; None waits
             forever, also for agents that are gone.
-        max_bytes: bytes kept in Redis; agents wait when they are used up. None: what fits under Redis' memory limit.
+        max_bytes: bytes kept in Redis; when they are used up, agents wait. None: as many as fit under Redis' memory
+            limit.
         pin_memory: whether to make batches in page-locked memory, for a learner on a GPU.
         lease_s: time after which another replay may own the stream, if this one is silent, s.
         shards: numbers of the shards to follow; None: all. Several learners can split them, so that each step is
@@ -136,7 +137,7 @@ class FIFOReplay(TrajectoryReplay):
         """Drop all steps returned so far, because parameters learned from them were broadcast. Never waits.
 
         Args:
-            version: version of these parameters; None: the newest version is known only from what agents send.
+            version: version of these parameters; None: the newest version is known only from the agents' steps.
         """
         if version is not None:
             self._told_version = version

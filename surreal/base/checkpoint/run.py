@@ -34,7 +34,7 @@ class RunCheckpoints:
         checkpoints.finish(timeout_s)
 
     Args:
-        own: in the run's folder, on this machine's disk; None keeps no checkpoints there.
+        own: store in the run's folder, on this machine's disk; None keeps no checkpoints there.
         others: places that may be slow or unreachable, read in this order after `own`.
         rounds: returns the rounds of the run's evaluation, which score the checkpoints.
 

@@ -34,8 +34,8 @@ class CheckpointStore:
 
     Args:
         folder: a path, or a URL such as `s3://bucket/run/checkpoints`; made when the first checkpoint is saved.
-        keep: how many of the largest steps to keep; raising it takes disk.
-        keep_best: how many of the best to keep as well.
+        keep: number of the largest steps to keep; raising it needs disk space.
+        keep_best: number of the best to keep as well.
     """
 
     @checked

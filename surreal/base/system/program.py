@@ -33,9 +33,9 @@ def run_program(name: str, body: Callable[..., object], *, log_level: str = "INF
 
     Args:
         name: name of the program, shown in every line of the log.
-        body: closes what it opened, in `finally` or a `with`, also at Ctrl-C. Its parameters become options of the
-            command line, as Typer makes them from the annotation, or else from the type of the default. `--help` shows
-            them below the docstring of the module.
+        body: function to run; it closes its resources in `finally` or a `with`, also at Ctrl-C. Its parameters become
+            options of the command line, as Typer makes them from the annotation, or else from the type of the default.
+            `--help` shows its docstring.
         log_level: least severe level that is shown.
 
     Returns:

@@ -166,7 +166,7 @@ class RedisClient:
 
         Args:
             operation: one or more commands; called again from its beginning.
-            what: for messages, such as "append a chunk".
+            what: the action, for messages, such as "append a chunk".
             stop: ends the wait.
             timeout_s: how long to keep trying; None: the client's `retry_timeout_s`.
 

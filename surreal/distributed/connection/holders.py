@@ -97,7 +97,7 @@ class HolderWatch:
 
         Args:
             token: the current token in Redis.
-            left_ms: how long Redis will keep it, ms; negative: forever.
+            left_ms: time until Redis deletes it, ms; negative: never.
         """
         holder, now_s = holder_of(token, self._lease_s), self._clock()
         self._first_look_s = now_s if self._first_look_s is None else self._first_look_s

@@ -111,7 +111,7 @@ class LeaseWait:
 
         Args:
             token: the current token in Redis.
-            left_ms: how long Redis will keep it, ms.
+            left_ms: time until Redis deletes it, ms.
             asked_at: when Redis was asked for it, on the monotonic clock, s.
             refused: error of a holder that lives for longer than its lease.
 

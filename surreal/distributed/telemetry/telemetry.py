@@ -54,7 +54,7 @@ class Telemetry:
         name: name of the process, and of its file in the run's folder.
         interval_s: between two round trips; raising it saves Redis calls and delays everything.
         max_buffer_bytes: bound of each of the two buffers, logs and metrics; raising it bridges longer outages.
-        on_stop: called once with the reason, on the telemetry thread, when the run is to stop.
+        on_stop: called once with the reason, on the telemetry thread, when a stop of the run is requested.
 
     Attributes:
         id: unique id of this process.

@@ -103,7 +103,7 @@ def env_seeds(seed: Seed, num_envs: int, *, incarnation: int = 0) -> list[int]:
     Args:
         seed: entropy; the same entropy gives the same seeds, and None gives fresh ones.
         num_envs: number of seeds.
-        incarnation: how often the environments were restarted; each restart gives other seeds.
+        incarnation: number of restarts of the environments; each restart uses other seeds.
     """
     spawn_key = (incarnation,) if incarnation else ()
     children = np.random.SeedSequence(seed, spawn_key=spawn_key).spawn(num_envs)

@@ -39,7 +39,7 @@ class EnvList:
     Args:
         env_fns: make one environment each.
         seeds: for the first reset of each environment; an environment that is made again gets the next seed.
-        columns: to write into; None allocates them.
+        columns: arrays to write into; None allocates them.
         on_error: "end" raises the exceptions of environments, "restart" makes the environment again.
 
     Attributes:

@@ -58,8 +58,9 @@ class SACLearner(GradientLearner[SoftModel, Batch]):
             its initial value.
         learn_temperature: whether to adjust it so that the policy's entropy is `target_entropy`.
         temperature_learning_rate: learning rate of the temperature; None: `initial_learning_rate`.
-        target_entropy: in nats, of actions scaled to [-1, 1]; raising it keeps the policy more random. None: minus the
-            number of an action's components; 0.98 log(n) of n discrete actions, which many tasks want lower.
+        target_entropy: target of the policy's entropy, in nats, of actions scaled to [-1, 1]; raising it keeps the
+            policy more random. None: minus the number of an action's components, or 0.98 log(n) for n discrete actions,
+            which many tasks need lower.
         target_update_tau: share by which the target critics move to the critics in each update; raising it makes them
             follow faster.
         seed: seed of the actions drawn.

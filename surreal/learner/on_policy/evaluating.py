@@ -92,7 +92,7 @@ def filtered(
     Args:
         model: model with the filters.
         batch: batch of the update.
-        share_counts: brings in what other ranks have counted before the update.
+        share_counts: function that adds the counts of other ranks before the update.
 
     Yields:
         The batch, with its rewards scaled.

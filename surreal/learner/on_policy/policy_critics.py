@@ -30,8 +30,8 @@ class PolicyCritics(ABC):
     Of several critics the smallest value counts, as in TD3 (arXiv:1802.09477).
 
     Args:
-        critics: that learn.
-        tau: how far the copy follows in each step, in (0, 1].
+        critics: the critics that learn.
+        tau: share by which the copy moves to the critics in each step, in (0, 1].
     """
 
     def __init__(self, critics: Critics, *, tau: float) -> None:

@@ -164,7 +164,7 @@ def interpolated_loss(
         log_probability: [T, B] float32, of the actions taken; the gradient flows through it.
         signal: [T, B] float32, without gradient: advantages, less those of the critics if they are a control variate.
         is_on_policy: [T, B] float32, 1 for steps that the policy itself took.
-        expected_q: [T, B] float32, what the critics expect of the policy; the gradient flows through it.
+        expected_q: [T, B] float32, the critics' expectation over the policy's actions; the gradient flows through it.
         is_sampled: [T, B] float32, 1 for the steps whose observations the critics are asked about.
         share: nu of the paper, in [0, 1].
         critic_weight: b of the paper, >= 0: nu, or 1 with a control variate.

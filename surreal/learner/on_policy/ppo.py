@@ -67,8 +67,8 @@ class PPOLearner(ActorCriticLearner):
             number is rounded to whole trajectories. None: the whole batch.
         clip_range: ratios further than this from 1 have no gradient; raising it allows larger steps. None: only the
             penalty of `kl_target` limits steps.
-        clip_range_end: where the clip range ends, along the same schedule as the learning rate (`max_global_step`,
-            `schedule_step`); None: it stays.
+        clip_range_end: final clip range, along the same schedule as the learning rate (`max_global_step`,
+            `schedule_step`); None: constant.
         kl_target: divergence of an update, in nats, which the adaptive weight of a penalty aims at. None: no penalty.
         max_kl: divergence of a minibatch, in nats, above which an update's epochs of the policy end. None: no limit.
         vf_clipped_loss: whether to clip the value's loss as well, with the same range.

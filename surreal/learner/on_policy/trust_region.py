@@ -48,11 +48,11 @@ def shorter_fraction(fraction: float, *, gain: float, slope: float, kl: float, m
     2006, eq. 3.58). The result is kept between a tenth of the fraction and 0.95 of it.
 
     Args:
-        fraction: that was refused, > 0.
+        fraction: the refused fraction, > 0.
         gain: surrogate there, less that at 0; >= 0 where it did not improve.
         slope: slope of the surrogate at 0, by the fraction; < 0.
         kl: divergence there, >= 0.
-        max_kl: that it may have, > 0.
+        max_kl: largest allowed divergence, > 0.
 
     Returns:
         > 0, below `fraction`.

@@ -62,7 +62,7 @@ def compensate(gradient: Tensor, now: Tensor, then: Tensor, dc_lambda: float) ->
         gradient: gradient of any shape.
         now: parameters that it is applied to, of the same shape.
         then: parameters that it was computed with, of the same shape.
-        dc_lambda: how much to correct, >= 0; 0 gives the gradient as it is.
+        dc_lambda: strength of the correction, >= 0; 0 leaves the gradient unchanged.
     """
     return torch.addcmul(gradient, gradient * gradient, now - then, value=dc_lambda)
 
@@ -77,7 +77,7 @@ class History:
     """Parameters as they were published, for as many updates.
 
     Args:
-        updates: for which they are remembered.
+        updates: number of updates for which they are kept.
     """
 
     @checked

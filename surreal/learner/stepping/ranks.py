@@ -42,8 +42,8 @@ class Ranks:
     Args:
         store: which all of them reach.
         rank: rank of this process, 0 .. count - 1.
-        count: how many there are, >= 2.
-        timeout_s: how long a call may wait for the others, s; a rank whose process ends is noticed at once.
+        count: number of ranks, >= 2.
+        timeout_s: longest wait of a call for the others, s; a rank whose process ends is noticed at once.
 
     Attributes:
         is_broken: whether a call has failed, so that no further one can do.

@@ -30,7 +30,7 @@ class Histograms:
     """Gathers histograms of the updates 0, interval, 2 interval, ...
 
     Args:
-        interval: in updates, >= 1; raising it costs less and shows less. None: nothing is ever computed.
+        interval: interval in updates, >= 1; raising it costs less and shows less. None: never.
 
     Attributes:
         is_due: whether the running update is one of these.

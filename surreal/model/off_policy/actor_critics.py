@@ -29,13 +29,13 @@ class OffPolicyActorCritic(LazyModel):
     """Base of actor-critics whose two parts share nothing. A subclass builds them for an action space.
 
     Attributes:
-        actor: what agents compute, once the model has its shape.
+        actor: the network that agents compute, once the model has its shape.
         critic: part that only learners use.
 
     Args:
         hiddens: units of the dense layers; more units fit more and compute longer.
         action_space: space of the actor's actions; a space that the class has no actor for is refused at once.
-        critics: how many networks value the actions. Two, of which the smaller value counts, overestimate less.
+        critics: number of networks that value actions. Two, of which the smaller value counts, overestimate less.
         critic_hiddens: units of the critics' dense layers; None takes `hiddens`.
         convolutions: for images, before the dense layers: `nature`, `a3c`, `universe`, or a list; see
             `surreal.model.conv`. Actor and critics have their own. None takes images as vectors.

@@ -174,8 +174,7 @@ class NoisyQFunction(QFunction):
 
     Args:
         hiddens: units of the dense layers; more units fit more and compute longer.
-        noise_sigma: initial size of the noise; raising it explores more, until learning has found what it is
-            good for.
+        noise_sigma: initial size of the noise, which then is learned; raising it explores more.
     """
 
     @checked

@@ -26,7 +26,7 @@ class KernelRecorder(Callback):
     """Records some updates of a learner, and writes `PROCESS.json.gz`, a timeline, and `PROCESS.txt`, a table.
 
     Args:
-        folder: where to write.
+        folder: folder for the output.
         updates: updates to record, >= 1.
         process: name of this process.
     """

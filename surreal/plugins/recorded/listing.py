@@ -68,7 +68,7 @@ def list_runs(folders: Iterable[Path] = (RUNS_FOLDER,), in_redis: Iterable[Liste
     Args:
         folders: each the folder of a run, a folder of runs, or a folder that contains `runs`, such as a sweep's; a
             folder that does not exist has no runs.
-        in_redis: what `runs_in_redis` returned.
+        in_redis: result of `runs_in_redis`.
 
     Raises:
         ConfigError: a folder cannot be read.

@@ -45,13 +45,13 @@ class Manifest:
     Attributes:
         contract: the stream's contract.
         run: id of the run it was exported from.
-        created: when, s since 1970.
+        created: time of creation, s since 1970.
         surreal_version: version of the program that wrote it.
         file_format: arrow or parquet.
         senders: incarnations of the senders, as the `sender` column counts them.
         files: in order.
         chunks, steps, rows: of all files; lookahead does not count as steps.
-        stored_bytes: what the chunks take in Redis, about.
+        stored_bytes: approximate size of the chunks in Redis.
         evicted_chunks: were there when the export began, and gone when it came to them.
         refused_chunks: could not be decoded.
         global_step: env steps of the run when the export began.

@@ -39,7 +39,7 @@ class ObservationPlace:
 
         Args:
             contract: contract of the streams.
-            streams: where remote ones are.
+            streams: the streams with remote observations.
             stop: ends waits for remote ones.
         """
         place = self._decide(contract)

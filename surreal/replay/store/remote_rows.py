@@ -52,7 +52,7 @@ class RemoteRows(Observations):
     """Rows fetched from the shards that have them.
 
     Args:
-        contract: what the streams hold; it must not be compressed.
+        contract: contract of the streams; it must not be compressed.
         streams: the shards.
         stop: ends waits for Redis.
     """

@@ -150,11 +150,11 @@ class TransitionStore:
     """n-step transitions over observation rows.
 
     Args:
-        contract: what the stream holds.
+        contract: contract of the stream.
         capacity: transitions expected to be alive, a first size; more make the rings grow.
         n_step: steps of a transition, 1 .. contract.lookahead + 1.
         gamma: discount factor of one step.
-        observations: where the rows are; None: mirrored here.
+        observations: store of the observations; None: mirrored here.
     """
 
     def __init__(

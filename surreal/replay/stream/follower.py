@@ -21,9 +21,9 @@ class StreamFollower:
 
     Attributes:
         steps: env steps of the shard, as last heard.
-        last_tick_s: when the counts were read last, on `time.monotonic`'s clock; 0: never.
-        last_try_s: when that was tried last; 0: never.
-        num_emptied: how often Redis came back empty.
+        last_tick_s: time of the last read of the counts, on `time.monotonic`'s clock; 0: never.
+        last_try_s: time of the last attempt; 0: never.
+        num_emptied: number of times that Redis came back empty.
     """
 
     def __init__(self, stream: Stream, *, stop: threading.Event, is_patient: bool = True) -> None:

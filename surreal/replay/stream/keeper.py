@@ -42,7 +42,7 @@ class StreamKeeper:
     Args:
         streams: the shards whose experience the replay uses.
         limiter: the samples-per-insert band, None for no limit.
-        is_owner: whether the streams are to be owned.
+        is_owner: whether to own the streams.
         max_bytes: accounted bytes to keep, in all shards together; None: what fits under Redis' memory limit. For a
             follower, bytes of the chunks in its index; None: no bound.
         lease_s: life of the leases, s.

@@ -54,7 +54,7 @@ def least_tolerance(ratio: float, batch_size: int, senders: Senders) -> LeastTol
     Args:
         ratio: transitions sampled for each env step inserted.
         batch_size: transitions that the limiter counts for a batch.
-        senders: those who will insert.
+        senders: the limited senders.
     """
     return LeastTolerance(
         in_flight=ratio * senders.steps_in_flight,
@@ -155,7 +155,7 @@ class Credit:
 
     Args:
         limiter: the band; None for no limit.
-        lease_s: life of what a shard was granted, s.
+        lease_s: lifetime of a shard's credit, s.
 
     Attributes:
         limiter: the current band; one that cannot hold a chunk is widened.

@@ -48,8 +48,8 @@ class StreamOwner:
         steps: env steps of the shard, as last heard.
         credit_steps: env steps that the shard may reach, as stored last; None: no limit.
         largest_bytes: size of the largest chunk in the replay, for which room is kept below the stream's bound.
-        last_tick_s: when Redis answered last, on `time.monotonic`'s clock.
-        num_emptied: how often Redis came back empty.
+        last_tick_s: time of Redis's last answer, on `time.monotonic`'s clock.
+        num_emptied: number of times that Redis came back empty.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class StreamOwner:
 
         Args:
             credit_steps: env steps that the shard may reach; None: no limit.
-            samples: transitions sampled so far in the whole run, to be stored; None: leave what is stored.
+            samples: transitions sampled so far in the whole run, to store; None: keep the stored number.
             other_steps: env steps of the run's other shards.
 
         Returns:

@@ -169,7 +169,7 @@ class Fullness:
 
         Args:
             is_full: whether the stream is full and no batch is complete.
-            uncommitted: batches handed out whose commit would make room; a warning reports them when they are late.
+            uncommitted: returned batches whose commit would free space; a warning reports them when they are late.
         """
         now_s = time.monotonic()
         if not is_full:

@@ -20,7 +20,7 @@ class StartIndex:
         size: steps expected to be alive.
 
     Attributes:
-        count: how many there are.
+        count: number of starts.
     """
 
     def __init__(self, length: int, size: int) -> None:

@@ -65,9 +65,9 @@ class AgentProxy:
         timeout_s: longest wait for one answer in s, > 0. Raising it tolerates a slow server and detects a dead one
             later.
         connect_timeout_s: longest wait for one attempt to connect, > 0.
-        token: what the server was told to ask for; None: nothing.
+        token: the token that the server requires; None: none.
         tls: encrypt, and check the server's certificate, also without a URL that says so.
-        tls_ca: file of certificates to check the server's against; None: what this machine trusts. Turns TLS on.
+        tls_ca: file of certificates to check the server's against; None: those that this machine trusts. Turns TLS on.
         tls_cert, tls_key: files with a certificate for the server, and its key. With TLS, `SURREAL_RLX_TLS_CA`, `_CERT`
             and `_KEY` name those that are not given.
         ssl_context: all of that in your own words. Turns TLS on.
@@ -115,7 +115,7 @@ class AgentProxy:
         """Connect to the server; an existing connection is closed first.
 
         Args:
-            retry: how many attempts, >= 1, with jittered waits between them that double from 0.5 s to 8 s.
+            retry: number of attempts, >= 1, with jittered waits between them that double from 0.5 s to 8 s.
             stop: ends the waiting when set.
 
         Raises:
@@ -148,8 +148,8 @@ class AgentProxy:
 
         Args:
             reward: None in the first update of an episode; else a number, or a list of numbers.
-            state: what the environment shows: an array, a PIL image, nested lists, a dictionary; None or [] if it
-                has no state.
+            state: the environment's state: an array, a PIL image, nested lists, a dictionary; None or [] if it has
+                none.
             terminal: the episode is over.
             truncated: a limit ended the episode, which could have continued: the learner still bootstraps from its last
                 state. Implies `terminal`.

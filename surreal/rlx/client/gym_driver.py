@@ -37,12 +37,12 @@ class DriverOptions:
 
     Attributes:
         server: address, as `AgentProxy` takes it.
-        episodes: how many in all, split evenly between the environments; None: until stopped.
+        episodes: total number of episodes, split evenly between the environments; None: until stopped.
         exploit: act as well as the agent can, and learn nothing.
         seed: seed of the first episodes, from which each environment derives its own; None: a new one each time.
-        attempts: how often to try to connect before giving up, >= 1; forty take four to five minutes.
+        attempts: number of attempts to connect before giving up, >= 1; forty take four to five minutes.
         timeout_s: longest wait for one answer.
-        token: what the server was told to ask for.
+        token: the token that the server requires.
         tls_ca: file of certificates to check the server's against; turns TLS on.
         tls_cert, tls_key: files with a certificate for the server, and its key.
     """

@@ -211,13 +211,13 @@ class RandomAgent(AgentProxy):
     It refuses what a server would refuse: states that the protocol cannot encode, rewards that are not numbers.
 
     Args:
-        actions: how many actions there are to choose among, or what gives one.
+        actions: number of actions, or a function that returns an action.
         seed: seed of the random actions.
 
     Attributes:
         steps: actions that led to something.
         episodes: episodes that ended with `terminal` or `truncated`.
-        rewards: what `update_metrics` was told as rewards of episodes.
+        rewards: rewards of episodes that were reported with `update_metrics`.
     """
 
     def __init__(self, actions: int | Callable[[], Any], *, seed: int | None = None) -> None:

@@ -47,7 +47,7 @@ class Address:
         host, port: of the server or its balancer.
         is_websocket: WebSocket instead of netstrings.
         is_tls: encrypted.
-        path: what a WebSocket asks for.
+        path: path of a WebSocket's request.
     """
 
     host: str
@@ -147,7 +147,7 @@ class WebSocketTransport:
 
     Args:
         sock: a connected socket, which it owns from now on.
-        address: what the opening request names.
+        address: address in the opening request.
         deadline_s: when to give up on the server's answer to it.
     """
 

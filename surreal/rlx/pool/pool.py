@@ -47,7 +47,7 @@ class RlxEnvPool(EnvPool):
         action_space: the environments' action space, as clients see it.
         observation_space: the environments' observation space; None: states reach the agent unchanged, in an array of
             objects, and are not recorded.
-        wrappers: what stands between these spaces and the agent; None: nothing. Not for states as they came.
+        wrappers: conversion between these spaces and the agent; None: none. Not for raw states.
         frame_stack: frames that the agent sees at once, >= 1; clients send them one at a time.
         gather_window_s: longest wait in s for requests of further sessions once one waits, >= 0; there is no
             wait when all sessions are waiting. Raising it makes batches larger and answers later.

@@ -85,7 +85,7 @@ class Range:
         leaf: the array.
         low, high: its bounds, inclusive, of its shape or scalars.
         departures: notes values outside of these bounds, which may leave them; None: they may not.
-        wide: where they must stay then; None: wherever their dtype lets them.
+        wide: bounds that apply then; None: those of the dtype.
     """
 
     __slots__ = ("_departures", "_high", "_is_uniform", "_leaf", "_least", "_low", "_most", "_wide")

@@ -20,7 +20,7 @@ class Limits:
         max_bytes: length of a payload, 1 to 999,999,999; images and arrays of any one message fit into it, images of
             mode 1 as a byte for each pixel. Images become 4 times their bytes where they are read as float32.
         max_items: entries of all lists and dictionaries of a message together, >= 1.
-        max_depth: how deep lists and dictionaries may nest, 1 to 200.
+        max_depth: deepest nesting of lists and dictionaries, 1 to 200.
     """
 
     max_bytes: int = 16 << 20

@@ -70,7 +70,7 @@ class Admission:
         """Decide whether one more session may be opened; if so, it is counted as opened.
 
         Args:
-            open_sessions: how many others.
+            open_sessions: number of other sessions.
             read_buffered: gives the bytes that connections hold of messages under way.
         """
         if self._max_sessions is not None and open_sessions >= self._max_sessions:

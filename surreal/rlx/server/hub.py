@@ -74,17 +74,17 @@ class Hub:
     """See above.
 
     Attributes:
-        limits: on what clients send.
-        connections: those that were admitted.
-        strangers: those of them that have not brought a valid `init`, the oldest first.
+        limits: limits on messages of clients.
+        connections: admitted connections.
+        strangers: connections without a valid `init`, the oldest first.
         buffer: what a socket has is read into here, and copied before the next is read: asyncio's other way to read,
             a new buffer each time, costs more than all that is done with a small message.
         poller: reads the sockets.
-        strangers_account: what strangers owe, all together, and connections that were lost.
+        strangers_account: total debt of strangers and of lost connections.
         turns: turns of connections that want more than their share of the thread.
-        num_sessions: that are open; a connection counts as one before it has any.
+        num_sessions: number of open sessions; a connection counts as one before it has any.
         num_active: sessions that ask for actions.
-        num_waiting: those of them that wait for one.
+        num_waiting: number of sessions that wait for an action.
         metric_budget: budget of the metrics that clients report.
         refused, errors, requests, refused_values: counters.
     """

@@ -28,9 +28,9 @@ class PortClaim:
     """A share in a port, which `close` releases.
 
     Args:
-        host: address that is to be listened on.
+        host: address to listen on.
         port: > 0; all addresses of the machine count as one.
-        owner: says whose servers they are; those that say the same share the port.
+        owner: name of the servers' owner; servers with the same one share the port.
         is_bound: whether this process has bound the port already; otherwise the first that claims it makes sure that
             no other process has.
 

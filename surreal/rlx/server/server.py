@@ -38,7 +38,7 @@ class RlxServer:
     """See above. The constructor neither listens nor starts a thread.
 
     Attributes:
-        port: that it listens on; known after `start`.
+        port: port of the server; known after `start`.
     """
 
     def __init__(self, pool: RlxEnvPool, settings: ServerSettings) -> None:

@@ -32,7 +32,7 @@ class Session:
         on_action: called with the action that an `update` waited for, or with the error that took its place.
 
     Attributes:
-        is_waiting: whether the agent is to act.
+        is_waiting: whether the session waits for an action.
         has_ended: set when an episode ended; the reader clears it.
         is_refused: whether its first request was not an `init` with the token: the connection is to be closed.
         is_authorized: whether `init` brought the token, if one is asked for.

@@ -36,7 +36,7 @@ class _Saying(NamedTuple):
     Attributes:
         pattern: pattern in its text.
         text: its meaning; "" if it is harmless here, or another check reports it better.
-        remedy: what helps.
+        remedy: the remedy.
     """
 
     pattern: str

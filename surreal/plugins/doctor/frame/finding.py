@@ -65,7 +65,7 @@ class Fault:
         name: name for scripts and tests; it never changes.
         severity: severity of its findings.
         cause: a sentence without values.
-        remedy: what helps, unless the check knows better.
+        remedy: the remedy, unless the check has a better one.
     """
 
     name: str

@@ -16,7 +16,7 @@ from surreal.base.tree import with_paths
 from surreal.base.values import describe_unsound, is_sound
 from surreal.plugins.doctor.environment import faults
 from surreal.plugins.doctor.environment.play import Shown
-from surreal.plugins.doctor.frame.finding import Finding, ok
+from surreal.plugins.doctor.frame.finding import Finding, listed, ok
 
 _LARGE = 1e3
 #: Share of observations outside of their bounds that is no longer an accident.
@@ -147,4 +147,4 @@ class _LeafWatcher:
 
 def _describe(space: gymnasium.Space[Any]) -> str:
     parts = [f"{leaf.dtype}{list(leaf.shape or ())}" for leaf in tree.leaves(spaces_of(space))]
-    return ", ".join(parts[:4]) + (f" and {len(parts) - 4} more" if len(parts) > 4 else "")
+    return listed(parts, 4)

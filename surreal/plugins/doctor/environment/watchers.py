@@ -178,12 +178,7 @@ class SpeedWatcher:
         reset_s, share = resets_s / max(self._resets, 1), resets_s / max(resets_s + self._steps_s, 1e-9)
         rate = self._steps / max(self._steps_s, 1e-9)
         said = f"{rate:,.0f} steps/s, a reset takes {milliseconds(reset_s)}, {share:.0%} of the time"
-        is_slow = False
-        if self._resets and share > _SLOW_SHARE and reset_s > _SLOW_RESET_S:
-            is_slow = True
-            yield faults.SLOW_RESET.found(said)
-        if rate < _SLOW_PER_S:
-            is_slow = True
-            yield faults.SLOW_STEP.found(said)
-        if not is_slow:
-            yield ok(said)
+        is_slow_reset = self._resets > 0 and share > _SLOW_SHARE and reset_s > _SLOW_RESET_S
+        found = [faults.SLOW_RESET.found(said)] if is_slow_reset else []
+        found += [faults.SLOW_STEP.found(said)] if rate < _SLOW_PER_S else []
+        yield from found or [ok(said)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any, NamedTuple
@@ -81,6 +81,17 @@ class Fault:
 def ok(text: str) -> Finding:
     """Make a finding without a fault."""
     return Finding(Severity.OK, text)
+
+
+def judge(text: str, *cases: tuple[bool, Fault], good: str = "") -> Finding:
+    """Make a finding of the first fault whose case is true; else one without a fault, of the text `good` if given."""
+    fault = next((fault for is_found, fault in cases if is_found), None)
+    return ok(good or text) if fault is None else fault.found(text)
+
+
+def listed(names: Sequence[str], most: int) -> str:
+    """List the first names, and count the others: "a, b and 3 more"."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def milliseconds(duration_s: float) -> str:

@@ -15,7 +15,7 @@ from surreal.base.system.files import is_disk_full
 from surreal.base.system.process import count_cores
 from surreal.config import Config
 from surreal.config.schema.learning import RUN_STORE
-from surreal.plugins.doctor.frame.finding import Finding, ok
+from surreal.plugins.doctor.frame.finding import Finding, judge, ok
 from surreal.plugins.doctor.machine import faults
 from surreal.run.process.roles import AGENT, EVAL, LEARNER, PARAMETER_SERVER
 
@@ -52,10 +52,7 @@ def disk(folder: Path, *, free_bytes: Callable[[Path], int] = free_bytes_at) -> 
         return
     free = free_bytes(there)
     said = f"{free / 2**30:,.1f} GiB are free for {folder}"
-    if free < _LOW_BYTES:
-        yield (faults.DISK_FULL if free < _FULL_BYTES else faults.DISK_LOW).found(said)
-    else:
-        yield ok(said)
+    yield judge(said, (free < _FULL_BYTES, faults.DISK_FULL), (free < _LOW_BYTES, faults.DISK_LOW))
 
 
 def memory(config: Config, *, available_bytes: Callable[[], int]) -> Iterator[Finding]:
@@ -112,8 +109,7 @@ def shared_memory(folder: Path = _SHARED, *, free_bytes: Callable[[Path], int] =
     if not folder.exists():  # not on macOS
         return
     free = free_bytes(folder)
-    said = f"{free / 2**20:,.0f} MiB are free in {folder}"
-    yield faults.SHARED_MEMORY.found(said) if free < _LEAST_SHARED_BYTES else ok(said)
+    yield judge(f"{free / 2**20:,.0f} MiB are free in {folder}", (free < _LEAST_SHARED_BYTES, faults.SHARED_MEMORY))
 
 
 def crowd(config: Config, *, number_of_cores: int) -> Iterator[Finding]:
@@ -122,5 +118,5 @@ def crowd(config: Config, *, number_of_cores: int) -> Iterator[Finding]:
     if config.env.pool == "subproc":
         workers = AGENT.count(config) * (config.env.num_workers or min(number_of_cores, config.env.num_envs))
     processes = sum(role.count(config) for role in (LEARNER, PARAMETER_SERVER, AGENT, EVAL)) + workers
-    said = f"{processes} processes on {number_of_cores} core(s)"
-    yield faults.CORES.found(said) if processes > _CROWD * number_of_cores + 1 else ok(said)
+    is_crowd = processes > _CROWD * number_of_cores + 1
+    yield judge(f"{processes} processes on {number_of_cores} core(s)", (is_crowd, faults.CORES))

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from surreal.base.errors import DivergedError, SurrealError
 from surreal.base.pytorch import tensors_of
 from surreal.config import Config
-from surreal.plugins.doctor.frame.finding import Check, Finding, milliseconds, ok
+from surreal.plugins.doctor.frame.finding import Check, Finding, listed, milliseconds, ok
 from surreal.plugins.doctor.model import faults
 from surreal.run.lockstep.check import check_parts
 from surreal.run.lockstep.rehearsal import Rehearsal, small_config
@@ -135,10 +135,8 @@ class Trial:
         if still and not moved:
             yield faults.NOTHING_MOVES.found(f"none of {len(before)} tensors changes in {len(durations)} updates")
         elif still:
-            shown = ", ".join(still[:_SHOWN]) + (f" and {len(still) - _SHOWN} more" if len(still) > _SHOWN else "")
-            yield faults.DEAD_PARAMETERS.found(
-                f"{shown}: unchanged by {len(durations)} updates, which move {moved} others"
-            )
+            said = f"{listed(still, _SHOWN)}: unchanged by {len(durations)} updates, which move {moved} others"
+            yield faults.DEAD_PARAMETERS.found(said)
         probe = OutputProbe(self._rehearsal.model)
         self._rehearsal.act()
         probe.close()

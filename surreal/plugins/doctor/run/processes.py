@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from surreal.config import Config
-from surreal.plugins.doctor.frame.finding import Finding, ok
+from surreal.plugins.doctor.frame.finding import Finding, listed, ok
 from surreal.plugins.doctor.run import faults
 from surreal.plugins.doctor.run.look import Look
 from surreal.run.build.checkpoints import is_finite, read_best, round_lines
@@ -40,7 +40,7 @@ def alive(look: Look) -> Iterator[Finding]:
         if count > _MANY_LIVES:
             yield faults.RESTARTS.found(f"{name} was started {count} times in ten minutes")
     if living:
-        yield ok(f"{len(living)} processes are alive: {_names([beat.name for beat in living])}")
+        yield ok(f"{len(living)} processes are alive: {listed([beat.name for beat in living], 6)}")
 
 
 def logged(look: Look) -> Iterator[Finding]:
@@ -71,10 +71,6 @@ def parameters(look: Look) -> Iterator[Finding]:
         yield faults.LAG.found(f"policy lag is {lag:.0f} versions, which took {lag / rate:.0f} s")
     if not behind and lag is not None:
         yield ok(f"policy lag is {lag:.3g} versions" + (f", {lag / rate:.2g} s" if rate else ""))
-
-
-def _names(names: list[str]) -> str:
-    return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
 
 
 def _ago(age_s: float) -> str:

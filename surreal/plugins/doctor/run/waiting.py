@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from surreal.plugins.doctor.frame.finding import Finding, ok
+from surreal.plugins.doctor.frame.finding import Finding, listed, ok
 from surreal.plugins.doctor.run import faults
 from surreal.plugins.doctor.run.look import Look, Record
 
@@ -108,12 +108,8 @@ def _named_waits(look: Look) -> Iterator[Finding]:
         for text in beat.waits_for:
             said.setdefault(text, []).append(beat.name)
     for text, names in said.items():
-        who = _list(names)
+        who = listed(names, 3)
         if text.startswith("waiting for Redis"):
             yield faults.WAITS_FOR_REDIS.found(f"{who}: {text}")
         elif "limiter" not in text and "more experience" not in text:
             yield faults.WAITS_LONG.found(f"{who}: {text}")
-
-
-def _list(names: Sequence[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -12,7 +12,7 @@ from redis.exceptions import RedisError
 from surreal.base.errors import SurrealError
 from surreal.base.system.process import largest_replay_bytes
 from surreal.distributed.connection.client import RedisClient
-from surreal.plugins.doctor.frame.finding import Finding, milliseconds, ok
+from surreal.plugins.doctor.frame.finding import Finding, judge, milliseconds, ok
 from surreal.plugins.doctor.server import faults
 
 _TIMEOUT_S = 3.0
@@ -51,12 +51,8 @@ def memory(client: RedisClient, replay_bytes: int | None) -> Iterator[Finding]:
         return
     share = used / limit
     said = f"{_mb(used)} of {_mb(limit)} are used"
-    if share > _FULL:
-        yield faults.FULL.found(said)
-    elif share > _NEARLY_FULL:
-        yield faults.NEARLY_FULL.found(said)
-    else:
-        yield ok(f"{said}, {policy}" if policy else said)
+    cases = (share > _FULL, faults.FULL), (share > _NEARLY_FULL, faults.NEARLY_FULL)
+    yield judge(said, *cases, good=f"{said}, {policy}" if policy else said)
     if replay_bytes is not None and (room := largest_replay_bytes(limit)) < replay_bytes:
         said = f"maxmemory is {_mb(limit)}, which leaves {_mb(room)} to experience"
         yield faults.TOO_SMALL.found(f"{said}; replay.max_bytes is {_mb(replay_bytes)}")
@@ -116,12 +112,7 @@ def latency(
     with suppress(RedisError):  # a limit of the server, which `limits` reports
         there_and_back_s = min(measure("ECHO", _PAYLOAD) for _ in range(3))
         said += f"; {2 * len(_PAYLOAD) / max(there_and_back_s, 1e-9) / 2**20:,.0f} MiB/s go through"
-    if middle > _SLOW_S:
-        yield faults.LATENCY.found(said)
-    elif middle > _SOMEWHAT_SLOW_S:
-        yield faults.SOME_LATENCY.found(said)
-    else:
-        yield ok(said)
+    yield judge(said, (middle > _SLOW_S, faults.LATENCY), (middle > _SOMEWHAT_SLOW_S, faults.SOME_LATENCY))
 
 
 def clock_of(client: RedisClient, *, clock: Callable[[], float] = time.time) -> Iterator[Finding]:
@@ -136,12 +127,8 @@ def clock_of(client: RedisClient, *, clock: Callable[[], float] = time.time) -> 
     # The time of the answer is indistinguishable from an offset.
     certain_s = max(0.0, abs(offset_s) - trip_s)
     said = f"this machine is {abs(offset_s):.3g} s {'ahead of' if offset_s > 0 else 'behind'} Redis at {client.address}"
-    if certain_s > SKEW_S:
-        yield faults.CLOCK.found(said)
-    elif certain_s > SOME_SKEW_S:
-        yield faults.SOME_CLOCK.found(said)
-    else:
-        yield ok(f"this machine and Redis at {client.address} agree to {max(abs(offset_s), trip_s) * 1000:,.3g} ms")
+    good = f"this machine and Redis at {client.address} agree to {max(abs(offset_s), trip_s) * 1000:,.3g} ms"
+    yield judge(said, (certain_s > SKEW_S, faults.CLOCK), (certain_s > SOME_SKEW_S, faults.SOME_CLOCK), good=good)
 
 
 def _info(client: RedisClient, section: str) -> Mapping[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import inspect
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from surreal.base.pytorch import Module
-from surreal.learner.stepping.graph_cache import Entry
+from surreal.learner.stepping.graph_cache import Compiling, Entry
 from surreal.learner.stepping.reports import Histograms
 from surreal.learner.stepping.stepper import ParameterGroups
 from surreal.model import Distribution
@@ -43,6 +43,8 @@ class GraphedLearner(Protocol):
 
 #: Largest difference between a graph's tensors and the method's, relative to the largest number of each.
 _TOLERANCE = 1e-3
+#: Calls that are measured before a decision; the first ones are slower than the rest.
+MEASURED_CALLS, WARM_CALLS = 100, 20
 #: Attributes of learners and models that are counts.
 _CHANGING = ("updates", "_global_step", "is_ready", "version", "failure", "training")
 #: A tuple takes a third of the time of a union.
@@ -103,6 +105,27 @@ class CompiledCall:
         for group in self._stepped:
             self._groups.anneal(group)
             self._groups.optimizers[group].show_rate()
+
+
+class Variant:
+    """A method with some shapes and further arguments.
+
+    Args:
+        method: the method.
+        is_open: whether it may still get a graph.
+    """
+
+    def __init__(self, method: Callable[..., Mapping[str, Tensor]], *, is_open: bool) -> None:
+        self.method = method
+        self.is_open = is_open
+        self.run: CompiledCall | None = None
+        self.compiling: Compiling | None = None
+        self.calls = 0
+        self.seconds = 0.0  # of the calls after the first ones
+        self.next_look = WARM_CALLS + MEASURED_CALLS
+        self.nodes = 0  # of its graph; 0 before it was recorded
+        self.is_tried = False
+        self.tried: tuple[list[float], list[float]] = [], []  # seconds of calls by the method, and by the graph
 
 
 class CallArguments:

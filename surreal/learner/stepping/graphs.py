@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import functools
 import logging
+import math
+import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -24,9 +26,11 @@ from torch import Tensor
 
 from surreal.learner.stepping.graph_cache import BASE_COST_S, COST_PER_NODE_S, Compiling, Entry, GraphCache, digest
 from surreal.learner.stepping.graph_run import (
+    WARM_CALLS,
     CallArguments,
     CompiledCall,
     GraphedLearner,
+    Variant,
     is_close,
     plain_settings,
     sources,
@@ -41,12 +45,14 @@ LearnerT = TypeVar("LearnerT", bound=GraphedLearner)
 
 #: Graphs of one method, at most: further shapes and arguments run as they are.
 _MAX_GRAPHS = 6
-#: Calls that are measured before a decision; the first ones are slower than the rest.
-_MEASURED_CALLS, _WARM_CALLS = 100, 20
 #: Updates between two readings of metrics from which on these are rare.
 _RARE = 10
-#: Share of a method's time that a graph is expected to save.
-_EXPECTED_SAVING = 0.5
+#: Time that a graph saves for each operation, s, and the largest share of a method's time that it saves, about.
+_SAVING_PER_NODE_S, _LARGEST_SAVING = 3e-6, 0.8
+#: Calls of method and graph each, in turn, that decide which of them is used.
+_TRIED_CALLS = 20
+#: Share of a method's time that a graph may take.
+_WORTHWHILE = 0.95
 #: Loading an entry of the cache, and comparing it, takes about as long, s.
 _LOADING_S = 0.5
 _POLL_S = 0.2
@@ -101,7 +107,7 @@ class Graphs:
         self._learner = learner
         self._groups = groups
         self._cache: GraphCache | None = None
-        self._variants: dict[Any, _Variant] = {}
+        self._variants: dict[Any, Variant] = {}
         self._counts: dict[str, int] = {}
         self._started_s = time.perf_counter()
 
@@ -125,10 +131,13 @@ class Graphs:
         key = method.__name__, tuple(found.kinds)
         variant = self._variants.get(key)
         if variant is None:
-            variant = self._variants[key] = self._new_variant(method)
+            self._counts[key[0]] = self._counts.get(key[0], 0) + 1
+            variant = self._variants[key] = Variant(method, is_open=self._counts[key[0]] <= _MAX_GRAPHS)
         if variant.run is not None:
             if not variant.run.is_shown(self._learner.histograms):
-                return variant.run(found.leaves, found.generators)
+                if variant.is_tried:
+                    return variant.run(found.leaves, found.generators)
+                return self._try(variant, variant.run, args, found)
         elif variant.is_open:
             return self._prepare(variant, args, found)
         return method(self._learner, *args)
@@ -147,11 +156,7 @@ class Graphs:
                 variant.compiling.close()
                 variant.compiling = None
 
-    def _new_variant(self, method: Callable[..., Mapping[str, Tensor]]) -> _Variant:
-        count = self._counts[method.__name__] = self._counts.get(method.__name__, 0) + 1
-        return _Variant(method, is_open=count <= _MAX_GRAPHS)
-
-    def _prepare(self, variant: _Variant, args: Sequence[Any], found: CallArguments) -> Mapping[str, Tensor]:
+    def _prepare(self, variant: Variant, args: Sequence[Any], found: CallArguments) -> Mapping[str, Tensor]:
         """Call a method whose graph is not there yet, and do what is next to get it."""
         try:
             entry = self._entry(variant, args, found)
@@ -166,15 +171,19 @@ class Graphs:
         began_s = time.perf_counter()
         result = variant.method(self._learner, *args)
         variant.calls += 1
-        if variant.calls > _WARM_CALLS:
+        if variant.calls > WARM_CALLS:
             variant.seconds += time.perf_counter() - began_s
         return result
 
-    def _entry(self, variant: _Variant, args: Sequence[Any], found: CallArguments) -> Entry | None:
+    def _entry(self, variant: Variant, args: Sequence[Any], found: CallArguments) -> Entry | None:
         """Return the graph, if it is there; start to make it, if that pays off."""
         if variant.compiling is not None:
             return self._compiled(variant.compiling)
-        saving_s = float("inf") if self.waits else self._saving_s(variant)
+        if not self.waits:
+            if variant.calls < variant.next_look:
+                return None
+            variant.next_look = 2 * variant.calls
+        saving_s = math.inf if self.waits else self._saving_s(variant)
         if saving_s < _LOADING_S:
             return None
         learner = self._learner
@@ -183,13 +192,16 @@ class Graphs:
         if (known := self._cache.get(name)) is not None:
             self.saving_s += 0.0 if self.waits else saving_s
             return known
-        if saving_s < BASE_COST_S:
+        if saving_s < BASE_COST_S + COST_PER_NODE_S * variant.nodes:
             return None
         state = self._state()
         call = functools.partial(variant.method, learner, *args)
         graph, interface = record(call, self._groups, state, found.leaves, found.generators)
-        if saving_s < BASE_COST_S + COST_PER_NODE_S * len(graph.graph.nodes):
-            return None
+        variant.nodes = len(graph.graph.nodes)
+        if not self.waits:
+            saving_s = self._saving_s(variant)
+            if saving_s < BASE_COST_S + COST_PER_NODE_S * variant.nodes:
+                return None
         draws = [torch.empty(draw.shape, device=learner.device) for draw in interface.draws]
         inputs = [*(state[each] for each in interface.state), *(found.leaves[i] for i in interface.leaves)]
         inputs += [draws[i] for i in interface.used_draws]
@@ -210,17 +222,17 @@ class Graphs:
         self.cost_s += entry.cost_s
         return entry
 
-    def _saving_s(self, variant: _Variant) -> float:
-        """Return the CPU seconds that a graph is expected to save in the rest of the run; 0 before that is known."""
-        if variant.calls < variant.next_look:
-            return 0.0
-        variant.next_look = 2 * variant.calls
+    def _saving_s(self, variant: Variant) -> float:
+        """Return the CPU seconds that a graph is expected to save in the rest of the run; 0 if that is not known."""
         left_s = self.seconds_left()
         if left_s is None:
             return 0.0
-        mean_s = variant.seconds / (variant.calls - _WARM_CALLS)
-        share = min(1.0, mean_s * variant.calls / (time.perf_counter() - self._started_s))
-        return left_s * share * _EXPECTED_SAVING
+        mean_s = variant.seconds / (variant.calls - WARM_CALLS)
+        saved_s = _LARGEST_SAVING * mean_s
+        if variant.nodes:
+            saved_s = min(saved_s, _SAVING_PER_NODE_S * variant.nodes)
+        calls_per_s = min(1.0 / mean_s, variant.calls / (time.perf_counter() - self._started_s))
+        return left_s * calls_per_s * saved_s
 
     def _state(self) -> dict[str, Tensor]:
         """Return all tensors that updates read and change, by name, each once."""
@@ -231,7 +243,7 @@ class Graphs:
                 found[name] = tensor
         return found
 
-    def _parts(self, variant: _Variant, found: CallArguments) -> dict[str, Any]:
+    def _parts(self, variant: Variant, found: CallArguments) -> dict[str, Any]:
         """Return everything that decides what a graph computes."""
         learner = self._learner
         return {
@@ -244,7 +256,7 @@ class Graphs:
             "sources": sources([type(learner), *map(type, learner.model.modules())]),
         }
 
-    def _take(self, variant: _Variant, entry: Entry, args: Sequence[Any], found: CallArguments) -> Mapping[str, Tensor]:
+    def _take(self, variant: Variant, entry: Entry, args: Sequence[Any], found: CallArguments) -> Mapping[str, Tensor]:
         """Update by the graph, if it agrees with the method; later updates do the same.
 
         Raises:
@@ -266,23 +278,24 @@ class Graphs:
                 raise RuntimeError(f"its graph gives another {name}")
         variant.run = run
         self.running += 1
+        variant.is_tried = self.waits
         logger.info("%s.%s runs as one graph", type(learner).__name__, variant.method.__name__)
         return result
 
-
-class _Variant:
-    """A method with some shapes and further arguments.
-
-    Args:
-        method: the method.
-        is_open: whether it may still get a graph.
-    """
-
-    def __init__(self, method: Callable[..., Mapping[str, Tensor]], *, is_open: bool) -> None:
-        self.method = method
-        self.is_open = is_open
-        self.run: CompiledCall | None = None
-        self.compiling: Compiling | None = None
-        self.calls = 0
-        self.seconds = 0.0  # of the calls after the first ones
-        self.next_look = _WARM_CALLS + _MEASURED_CALLS
+    def _try(
+        self, variant: Variant, run: CompiledCall, args: Sequence[Any], found: CallArguments
+    ) -> Mapping[str, Tensor]:
+        """Call the method, or the graph in its place, in turn; after some calls, only the faster one is left."""
+        by_method, by_graph = variant.tried
+        is_graph = len(by_graph) < len(by_method)
+        began_s = time.perf_counter()
+        result = run(found.leaves, found.generators) if is_graph else variant.method(self._learner, *args)
+        (by_graph if is_graph else by_method).append(time.perf_counter() - began_s)
+        if len(by_graph) == _TRIED_CALLS:
+            variant.is_tried = True
+            share = statistics.median(by_graph) / statistics.median(by_method)
+            logger.info("%s.%s takes %.2f of its time", type(self._learner).__name__, variant.method.__name__, share)
+            if share > _WORTHWHILE:
+                variant.run, variant.is_open = None, False
+                self.running -= 1
+        return result

@@ -70,6 +70,7 @@ bench bench-reverb bench-learning speed: export TORCHINDUCTOR_CACHE_DIR = $(CURD
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks.transport
 	$(BIN)/python -m benchmarks.overhead
+	$(BIN)/python -m benchmarks.acting
 	$(BIN)/python -m benchmarks.gradients
 	$(BIN)/python -m benchmarks.replay
 	$(BIN)/python -m benchmarks.replay_memory

@@ -20,7 +20,7 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from types import MappingProxyType, NoneType
 from typing import Any, Literal, NamedTuple, cast, get_args
 
 import gymnasium
@@ -29,13 +29,15 @@ import torch
 from numpy.typing import NDArray
 
 from surreal.agent.fitting import check_actions
+from surreal.agent.forward import choose_numpy
 from surreal.agent.sampler import Sampler
 from surreal.agent.slots import SlotMemory
 from surreal.agent.transfer import Transfer
 from surreal.base import tree
-from surreal.base.pytorch import Module, to_tensors
+from surreal.base.pytorch import Module, to_array, to_tensors
 from surreal.base.specs import ObsSpec
 from surreal.base.types import Action, Obs, StepBatch
+from surreal.model.in_numpy import NumpyPass
 
 Mode = Literal["training", "eval", "sample"]
 
@@ -94,6 +96,8 @@ class Agent(ABC):
         self.global_step: int | None = None
         self._expected: gymnasium.Space[Any] | None = None
         self._turns_to_check = 0
+        self._numpy: NumpyPass | None = None  # what computes the model's output; None: torch
+        self._chosen_for: Module | None = None
         self._memory: SlotMemory | None = None
         self._transfer: Transfer | None = None  # of a model that is not on the CPU
         self._is_initialized = False
@@ -126,17 +130,27 @@ class Agent(ABC):
         """Call the model; for `_act`. A recurrent one gets the state of the rows' slots, and its new one is kept.
 
         Returns:
-            The model's output, and the columns that a learner needs to do the same: `state` before the step
-            [N, *state_shape], of a recurrent model; else none.
+            The model's output, which holds arrays and `NumpyPolicy` only for an `_act` marked as `reads_arrays`; and
+            the columns that a learner needs to do the same: `state` before the step [N, *state_shape], of a recurrent
+            model; else none.
         """
-        model = self.model
-        if model.state_shape is None:
-            return model(obs), {}
-        if self._memory is None:
-            self._memory = SlotMemory(model.state_shape, model.device)
-        before = self._memory.take(context.slots, context.is_first)
-        output, after = model(obs, before)
-        self._memory.put(context.slots, after)
+        model, before = self.model, None
+        if model.state_shape is not None:
+            if self._memory is None:
+                self._memory = SlotMemory(model.state_shape, model.device)
+            before = self._memory.take(context.slots, context.is_first)
+        if self._chosen_for is not model:
+            obs, self._chosen_for = to_tensors(obs, model.device), model
+            self._numpy = choose_numpy(model, obs, before) if self._reads_arrays() else None
+        elif self._numpy is not None and not self._numpy.is_current():  # the parameters were replaced, not overwritten
+            obs, self._numpy = to_tensors(obs, model.device), None
+        if self._numpy is not None:
+            output, after = self._numpy(tree.map_leaves(np.asarray, obs), None if before is None else before.numpy())
+        else:
+            output, after = (model(obs), None) if before is None else model(obs, before)
+        if self._memory is None or before is None:
+            return output, {}
+        self._memory.put(context.slots, torch.as_tensor(after))
         return output, {"state": before}
 
     def initialize(self) -> None:
@@ -221,11 +235,12 @@ class Agent(ABC):
         with model.lock, torch.inference_mode():
             if model.failure is not None:
                 raise model.failure
-            tensors = to_tensors(obs) if model.is_on_cpu else self._transfer_to(model.device).send(obs)
+            if self._numpy is None:  # else it reads arrays
+                obs = to_tensors(obs) if model.is_on_cpu else self._transfer_to(model.device).send(obs)
             if self._takes_context:
-                chosen = self._act(tensors, explore, ActContext(slots, is_first, action_mask))
+                chosen = self._act(obs, explore, ActContext(slots, is_first, action_mask))
             else:
-                chosen = self._act(tensors, explore)  # type: ignore[call-arg]
+                chosen = self._act(obs, explore)  # type: ignore[call-arg]
             version = model.version
         actions, extras = chosen, _NO_EXTRAS
         if isinstance(chosen, tuple):
@@ -233,8 +248,8 @@ class Agent(ABC):
         if not model.is_on_cpu:
             actions, extras = self._transfer_to(model.device).fetch(actions, extras)
         if extras:
-            extras = {name: _to_array(column) for name, column in extras.items()}
-        actions = _to_array(actions)
+            extras = {name: to_array(column) for name, column in extras.items()}
+        actions = to_array(actions)
         if self._turns_to_check and self._expected is not None:
             self._turns_to_check -= 1
             check_actions(self._act, self._expected, actions, len(explore))
@@ -246,6 +261,19 @@ class Agent(ABC):
         if self._transfer is None or self._transfer.device != device:
             self._transfer = Transfer(device)
         return self._transfer
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy keeps; it chooses again, because its model has other memory."""
+        return {**self.__dict__, "_numpy": None, "_chosen_for": None}
+
+    def _reads_arrays(self) -> bool:
+        """Whether arrays may take the place of tensors: nothing that a user wrote reads them."""
+        own = type(self)
+        return (
+            getattr(own._act, "reads_arrays", False)
+            and own.compute is Agent.compute
+            and type(self.sampler) in (Sampler, NoneType)
+        )
 
     def _act_rows(
         self, obs: Obs, count: int, action_mask: NDArray[np.bool_] | None, first: NDArray[np.bool_] | None
@@ -262,14 +290,6 @@ def _takes_context(act: Callable[..., Any]) -> bool:
     kinds = [parameter.kind for parameter in inspect.signature(act).parameters.values()]
     named = sum(kind in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD) for kind in kinds)
     return named > 2 or (named == 2 and inspect.Parameter.VAR_POSITIONAL in kinds)
-
-
-def _to_array(column: Any) -> NDArray[Any]:
-    if isinstance(column, np.ndarray):
-        return column
-    if isinstance(column, torch.Tensor):
-        return column.detach().cpu().numpy()
-    return np.asarray(column)
 
 
 def _add_batch_axis(leaf: Any) -> Any:

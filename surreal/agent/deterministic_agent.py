@@ -6,14 +6,15 @@ from typing import Any, Literal, cast
 
 import gymnasium
 import numpy as np
+import torch
 from gymnasium import spaces
 from numpy.typing import NDArray
-from torch import Tensor
 
 from surreal.agent.base import ActContext, Acted, Agent
+from surreal.agent.forward import reads_arrays
 from surreal.agent.noise import ActionNoise, GaussianNoise, OrnsteinUhlenbeckNoise, ParameterNoise
 from surreal.agent.random_actions import Exploration, RandomStart
-from surreal.base.pytorch import Module
+from surreal.base.pytorch import Module, to_array, to_tensors
 from surreal.base.ranges import NonNegativeInt, PositiveShare, checked
 from surreal.base.schedules import ConstantSchedule
 from surreal.base.specs import ObsSpec
@@ -73,29 +74,31 @@ class DeterministicAgent(Agent):
             )
         self._start = RandomStart(action_space, random_steps, rng)
 
+    @reads_arrays
     def _act(self, obs: Obs, explore: NDArray[np.bool_], context: ActContext) -> Acted:
         output, extras = self.compute(obs, context)
-        actions: NDArray[np.float32] = output.cpu().numpy().copy()
+        actions: NDArray[np.float32] = to_array(output).copy()
         if self.exploration is not None and explore.any():
-            noisy = self._explored(obs, output, context, self.exploration(self.env_step))
+            noisy = self._explored(obs, actions, context, self.exploration(self.env_step))
             np.copyto(actions, noisy, where=explore[:, None], casting="same_kind")
             actions = self._start.replace(actions, explore, self.env_step)
         return Acted(np.clip(actions, self._low, self._high, out=actions), extras)
 
     def _explored(
-        self, obs: Obs, output: Tensor, context: ActContext, sigma: float | NDArray[np.float64]
+        self, obs: Obs, actions: NDArray[np.float32], context: ActContext, sigma: float | NDArray[np.float64]
     ) -> NDArray[Any]:
         """Return actions [N, n] with noise of one standard deviation, or one per slot; they may be out of bounds."""
         if self._noise is None:
             self._noise = ParameterNoise(cast(DeterministicActorCritic, self.model), self._rng)
         if isinstance(self._noise, ParameterNoise):
-            noisy = self._noise.perturb(obs, output, float(np.mean(sigma)), is_new=bool(context.is_first.any()))
-            return noisy.cpu().numpy()
+            own = torch.from_numpy(actions).to(self.model.device)
+            is_new, distance = bool(context.is_first.any()), float(np.mean(sigma))
+            return to_array(self._noise.perturb(to_tensors(obs), own, distance, is_new=is_new))
         if isinstance(sigma, np.ndarray):
             # Slots beyond the last number (a pool that grows) share those of the first.
             sigma = sigma.take(context.slots, mode="wrap")[:, None]
         noise = self._half_range * self._noise.draw(sigma, context.slots, context.is_first)
-        return np.asarray(output.cpu().numpy() + noise)
+        return np.asarray(actions + noise)
 
     def metrics(self) -> dict[str, float]:
         """Return the mean over the environments of the noise's standard deviation."""

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from surreal.base.errors import UserCodeError, describe_method
 from surreal.model import Categorical, Distribution
+from surreal.model.in_numpy import NumpyCategorical, NumpyPolicy
 
 
 def check_actions(method: Any, space: gymnasium.Space[Any], actions: NDArray[Any], count: int) -> None:
@@ -50,7 +51,7 @@ def check_values(method: Any, space: gymnasium.Space[Any], shape: tuple[int, ...
         raise UserCodeError(f"{describe_method(method)} {problem}")
 
 
-def check_policy(method: Any, space: gymnasium.Space[Any], policy: Distribution) -> None:
+def check_policy(method: Any, space: gymnasium.Space[Any], policy: Distribution | NumpyPolicy) -> None:
     """Compare a policy over single actions, which `method` gave, with a Discrete space.
 
     A sample of a policy that is too narrow is in the space all the same, so `check_actions` would not notice.
@@ -58,8 +59,11 @@ def check_policy(method: Any, space: gymnasium.Space[Any], policy: Distribution)
     Raises:
         UserCodeError: it is over another number of actions than there are.
     """
-    if isinstance(policy, Categorical) and isinstance(space, spaces.Discrete) and policy.logits.shape[-1] != space.n:
-        problem = f"gives a policy over {policy.logits.shape[-1]} actions; the environment has {space.n}"
+    if not isinstance(policy, Categorical | NumpyCategorical) or not isinstance(space, spaces.Discrete):
+        return
+    count = policy.logits.shape[-1]
+    if count != space.n:
+        problem = f"gives a policy over {count} actions; the environment has {space.n}"
         raise UserCodeError(f"{describe_method(method)} {problem}")
 
 

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from surreal.agent.base import ActContext, Acted, Agent
 from surreal.agent.fitting import check_policy
+from surreal.agent.forward import reads_arrays
 from surreal.agent.random_actions import RandomStart
 from surreal.agent.sampler import Sampler
-from surreal.base.pytorch import Module
+from surreal.base.pytorch import Module, to_array
 from surreal.base.ranges import NonNegativeInt, ShareBelowOne, checked
 from surreal.base.specs import ObsSpec
 from surreal.base.types import Obs
@@ -45,14 +46,16 @@ class PolicyAgent(Agent):
         rng = np.random.default_rng() if rng is None else rng
         self.sampler: Sampler = Sampler(rng, noise_correlation=noise_correlation)
 
+    @reads_arrays
     def _act(self, obs: Obs, explore: NDArray[np.bool_], context: ActContext) -> Acted:
         output, extras = self.compute(obs, context)
         policy, value = PolicyValue(*output)
+        device = self.model.device
         if self._turns_to_check and self._expected is not None:
             check_policy(self.model.forward, self._expected, policy)
         if context.action_mask is not None:
-            policy = policy.masked(torch.from_numpy(context.action_mask).to(value.device))
-        action = self.sampler.choose(policy, explore, value.device, context.slots, context.is_first)
+            policy = policy.masked(torch.from_numpy(context.action_mask).to(device))
+        action = self.sampler.choose(policy, explore, device, context.slots, context.is_first)
         return Acted(action, {**extras, "log_probability": policy.log_probability(action), "value": value})
 
 
@@ -83,12 +86,13 @@ class SamplingAgent(Agent):
         self.sampler: Sampler = Sampler(rng)
         self._start = RandomStart(action_space, random_steps, rng)
 
+    @reads_arrays
     def _act(self, obs: Obs, explore: NDArray[np.bool_], context: ActContext) -> Acted:
         policy, extras = self.compute(obs, context)
         device = self.model.device
         if context.action_mask is not None:
             policy = policy.masked(torch.from_numpy(context.action_mask).to(device))
-        action = self.sampler.choose(policy, explore, device, context.slots, context.is_first).cpu().numpy()
+        action = to_array(self.sampler.choose(policy, explore, device, context.slots, context.is_first))
         if self.mode == "training":
             action = self._start.replace(action, explore, self.env_step, context.action_mask)
         return Acted(action, extras)

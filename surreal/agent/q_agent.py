@@ -8,9 +8,10 @@ from numpy.typing import NDArray
 
 from surreal.agent.base import ActContext, Acted, Agent
 from surreal.agent.fitting import check_values
+from surreal.agent.forward import reads_arrays
 from surreal.agent.random_actions import EpsilonGreedy, Exploration
 from surreal.base import tree
-from surreal.base.pytorch import Module
+from surreal.base.pytorch import Module, to_array
 from surreal.base.schedules import ConstantSchedule, LinearSchedule
 from surreal.base.specs import ObsSpec
 from surreal.base.types import Obs
@@ -46,9 +47,10 @@ class QAgent(Agent):
         self.rng = np.random.default_rng() if rng is None else rng
         self._chooser: EpsilonGreedy | None = None
 
+    @reads_arrays
     def _act(self, obs: Obs, explore: NDArray[np.bool_], context: ActContext) -> Acted:
         q, extras = self.compute(obs, context)
-        values: NDArray[np.float32] = q.numpy() if self.model.is_on_cpu else q.cpu().numpy()
+        values: NDArray[np.float32] = to_array(q)
         if self._turns_to_check and self._expected is not None:
             check_values(self.model.forward, self._expected, values.shape)
         if context.action_mask is not None:
@@ -98,6 +100,7 @@ class NoisyQAgent(QAgent):
         self._seed = int(self.rng.integers(2**63))
         self._generator: torch.Generator | None = None
 
+    @reads_arrays
     def _act(self, obs: Obs, explore: NDArray[np.bool_], context: ActContext) -> Acted:
         if explore.all() or not explore.any():
             return self._act_alike(obs, explore, context)
@@ -113,7 +116,7 @@ class NoisyQAgent(QAgent):
     def _act_some(self, obs: Obs, explore: NDArray[np.bool_], context: ActContext, rows: NDArray[np.int64]) -> Acted:
         slots, is_first, mask = context
         some = ActContext(slots[rows], is_first[rows], None if mask is None else mask[rows])
-        return self._act_alike(tree.take(obs, torch.from_numpy(rows)), explore[rows], some)
+        return self._act_alike(tree.take(obs, rows), explore[rows], some)
 
     def _act_alike(self, obs: Obs, explore: NDArray[np.bool_], context: ActContext) -> Acted:
         """Choose for rows all of which explore, or none."""

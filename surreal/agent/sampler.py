@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from surreal.agent.slots import SlotMemory
 from surreal.base.ranges import ShareBelowOne, checked
 from surreal.model import Distribution
 from surreal.model.distributions import Normal
+from surreal.model.in_numpy import NumpyNormal, NumpyPolicy
 
 
 class Sampler:
@@ -39,12 +40,12 @@ class Sampler:
 
     def choose(
         self,
-        policy: Distribution,
+        policy: Distribution | NumpyPolicy,
         explore: NDArray[np.bool_],
         device: torch.device,
         slots: NDArray[np.int64],
         is_first: NDArray[np.bool_],
-    ) -> Tensor:
+    ) -> Any:
         """Choose one action for each row.
 
         Args:
@@ -55,25 +56,33 @@ class Sampler:
             is_first: [N] rows that begin an episode.
 
         Returns:
-            [N, *action_shape]
+            [N, *action_shape] tensor, or array of a `NumpyPolicy`.
 
         Raises:
             ValueError: samples should be correlated, but actions are not those of a normal policy.
         """
-        if not explore.any():
+        count = np.count_nonzero(explore)  # a fifth of the time that `any` and `all` take each
+        if not count:
             return policy.mode()
         if self._generator is None:
             self._generator = torch.Generator(device).manual_seed(self._seed)
-        action = self._correlated(policy, slots, is_first) if self._correlation else policy.sample(self._generator)
-        if not explore.all():
-            greedy = torch.from_numpy(~explore)
-            action[greedy] = policy.mode()[greedy]
+        action: Any = (
+            self._correlated(policy, device, slots, is_first) if self._correlation else policy.sample(self._generator)
+        )
+        if count < len(explore):
+            action[~explore] = policy.mode()[~explore]
         return action
 
-    def _correlated(self, policy: Distribution, slots: NDArray[np.int64], is_first: NDArray[np.bool_]) -> Tensor:
-        if not isinstance(policy, Normal):
+    def _correlated(
+        self,
+        policy: Distribution | NumpyPolicy,
+        device: torch.device,
+        slots: NDArray[np.int64],
+        is_first: NDArray[np.bool_],
+    ) -> Any:
+        if not isinstance(policy, Normal | NumpyNormal):
             raise ValueError(f"noise_correlation is set, but the policy is a {type(policy).__name__} and not normal")
-        fresh = torch.empty_like(policy.mean).normal_(generator=self._generator)
+        fresh = torch.empty(policy.mean.shape, device=device).normal_(generator=self._generator)
         if self._noise is None:
             self._noise = SlotMemory(tuple(fresh.shape[1:]), fresh.device)
         before = self._noise.take(slots, is_first)

@@ -19,6 +19,7 @@ from typing import Any, Self
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from surreal.base import tree
@@ -209,6 +210,15 @@ def to_tensors(obs: Obs, device: torch.device | None = None) -> Any:
     if isinstance(obs, np.ndarray):  # the usual case, in every step of an agent
         return _to_tensor(obs, device)
     return tree.map_leaves(lambda leaf: _to_tensor(leaf, device), obs)
+
+
+def to_array(column: Any) -> NDArray[Any]:
+    """Turn a tensor on any device, an array or numbers into an array."""
+    if isinstance(column, np.ndarray):
+        return column
+    if isinstance(column, Tensor):
+        return column.detach().cpu().numpy()
+    return np.asarray(column)
 
 
 def _to_tensor(leaf: Any, device: torch.device | None) -> Any:

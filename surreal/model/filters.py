@@ -6,7 +6,7 @@ Agents apply what they are sent, so a recorded action was computed with the stat
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -18,7 +18,7 @@ from surreal.base.specs import ObsSpec
 from surreal.base.types import Obs
 
 #: Normalized values further from 0 than this are cut.
-_LIMIT = 10.0
+LIMIT = 10.0
 
 
 class Moments(NamedTuple):
@@ -124,9 +124,13 @@ class ObsFilter(nn.Module):
 
     def forward(self, obs: Obs) -> Obs:
         """Return observations [..., *obs_shape] normalized, float32 where they were real."""
+        return self.map_real(_normalise, obs)
+
+    def map_real(self, normalise: Callable[[Any, Any], Any], obs: Obs) -> Obs:
+        """Return observations with `normalise(leaf, moments)` in place of each real leaf."""
         moments = iter(self.moments)
         leaves = zip(tree.leaves(obs), self._is_real, strict=True)
-        return self._spec.unflatten([_normalise(leaf, next(moments)) if is_real else leaf for leaf, is_real in leaves])
+        return self._spec.unflatten([normalise(leaf, next(moments)) if is_real else leaf for leaf, is_real in leaves])
 
     def update(self, obs: Obs, is_step: Tensor) -> None:
         """Count the observations of steps in.
@@ -153,7 +157,7 @@ class ReturnFilter(nn.Module):
 
     def forward(self, reward: Tensor) -> Tensor:
         """Scale rewards [T, B] float32."""
-        return (reward / self.moments.scale()[1]).clamp(-_LIMIT, _LIMIT)
+        return (reward / self.moments.scale()[1]).clamp(-LIMIT, LIMIT)
 
     @torch.no_grad()
     def update(self, reward: Tensor, discount: Tensor, is_step: Tensor, carried: Tensor | None = None) -> None:
@@ -188,7 +192,7 @@ def _merged(first: Moments, second: Moments) -> Moments:
 
 def _normalise(values: Tensor, moments: nn.Module) -> Tensor:
     mean, deviation = cast(RunningMoments, moments).scale()
-    return ((values.to(torch.float32) - mean) / deviation).clamp(-_LIMIT, _LIMIT)
+    return ((values.to(torch.float32) - mean) / deviation).clamp(-LIMIT, LIMIT)
 
 
 #: As they travel: the group of gradients that are none.

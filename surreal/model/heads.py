@@ -90,9 +90,9 @@ def count_actions(action_space: int | spaces.Discrete) -> int:
 
 
 #: Standard deviations that depend on the state stay between exp(-20) and exp(2), as is usual since SAC (1801.01290).
-_LOG_SIGMA = (-20.0, 2.0)
+LOG_SIGMA_BOUNDS = (-20.0, 2.0)
 #: Logarithm of a standard deviation.
-LogSigma = Annotated[float, Gt(_LOG_SIGMA[0]), Lt(_LOG_SIGMA[1])]
+LogSigma = Annotated[float, Gt(LOG_SIGMA_BOUNDS[0]), Lt(LOG_SIGMA_BOUNDS[1])]
 
 
 @checked
@@ -182,14 +182,15 @@ def make_policy_head(
         settings, num_components = SigmaSettings() if sigma is None else sigma, action_space.shape[0]
         if settings.sigma == "free":
             return NormalHead(num_features, num_components, generator, log_sigma=settings.log_sigma)
-        return PolicyHead(num_features, 2 * num_components, partial(_normal, log_sigma=settings.log_sigma), generator)
+        normal = partial(state_normal, log_sigma=settings.log_sigma)
+        return PolicyHead(num_features, 2 * num_components, normal, generator)
     raise ValueError(
         f"there is no policy for action space {action_space}; use Discrete, MultiDiscrete or MultiBinary of one axis"
         " from 0, or a vector Box of float32"
     )
 
 
-def _normal(outputs: Tensor, *, log_sigma: float) -> Normal:
+def state_normal(outputs: Tensor, *, log_sigma: float) -> Normal:
     """Make a distribution whose deviation depends on the state; at first its logarithm is about `log_sigma`."""
     mean, above = outputs.chunk(2, dim=-1)
-    return Normal(mean, (above + log_sigma).clamp(*_LOG_SIGMA))
+    return Normal(mean, (above + log_sigma).clamp(*LOG_SIGMA_BOUNDS))

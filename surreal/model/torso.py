@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from surreal.base import tree
@@ -147,7 +148,7 @@ def read_leaf(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
         ValueError: the tensor has another shape.
     """
     own = len(shape)
-    _check_shape(tensor, shape)
+    check_shape(tensor, shape)
     if tensor.dtype is not torch.float32:
         tensor = _to_floats(tensor)
     if own == 1:
@@ -163,13 +164,14 @@ def read_images(tensor: Tensor, leaf: ArraySpec, *, is_last: bool = False) -> Te
     Raises:
         ValueError: the tensor has another shape.
     """
-    _check_shape(tensor, leaf.shape)
+    check_shape(tensor, leaf.shape)
     # An update of 256 frames takes a CPU a quarter less where their channels are innermost.
     layout = torch.channels_last if tensor.is_cpu else torch.preserve_format
     return _to_floats(to_channels_first(tensor.reshape(-1, *leaf.shape), is_last), layout)
 
 
-def _check_shape(tensor: Tensor, shape: tuple[int, ...]) -> None:
+def check_shape(tensor: Tensor | NDArray[Any], shape: tuple[int, ...]) -> None:
+    """Refuse observations [..., *shape] of another shape."""
     if shape and tensor.shape[-len(shape) :] != shape:
         raise ValueError(f"observations are {list(tensor.shape)}, but one of them is {list(shape)}")
 

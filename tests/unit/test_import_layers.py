@@ -30,7 +30,7 @@ LAYERS: list[set[str]] = [
 ]
 #: The rooms of a part, from the bottom to the top; "." are the files beside the rooms. A room imports those below it.
 ROOMS: dict[str, list[set[str]]] = {
-    "agent": [{"slots"}, {"noise", "random_actions", "sampler"}, {"."}, {"exported"}],
+    "agent": [{"forward", "slots"}, {"noise", "random_actions", "sampler"}, {"."}, {"exported"}],
     "config": [{"yaml_tree"}, {"schema"}, {"."}],
     "distributed": [{"connection"}, {"calls", "experience", "gradients", "parameters", "telemetry", "server"}],
     "envs": [{"atari", "terminal", "window"}, {"wrappers", "examples"}, {"."}, {"players"}, {"plain", "pools"}],
@@ -46,7 +46,7 @@ ROOMS: dict[str, list[set[str]]] = {
         {"launch"},
         {"."},
     ],
-    "model": [{"."}, {"off_policy"}],
+    "model": [{"."}, {"off_policy"}, {"in_numpy"}],
     "replay": [{"store"}, {"stream", "trajectories"}, {"archive"}, {"."}],
     "rlx": [{"protocol"}, {"client", "pool"}, {"server"}],
 }

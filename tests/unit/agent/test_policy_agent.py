@@ -34,8 +34,8 @@ def test_log_probability_and_value_are_those_of_the_action_taken() -> None:
     obs = torch.from_numpy(np.random.default_rng(7).normal(size=(64, 3)).astype(np.float32))
     policy, value = agent.model(obs)
     expected = policy.log_probability(torch.from_numpy(action.actions))
-    np.testing.assert_allclose(action.extras["log_probability"], expected.detach(), rtol=1e-5)
-    np.testing.assert_allclose(action.extras["value"], value.detach(), rtol=1e-5)
+    np.testing.assert_allclose(action.extras["log_probability"], expected.detach(), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(action.extras["value"], value.detach(), rtol=1e-5, atol=1e-6)
 
 
 def test_rows_that_do_not_explore_take_the_most_probable_action() -> None:

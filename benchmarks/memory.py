@@ -1,11 +1,11 @@
 """Memory of the processes of a run of cartpole-ppo, against a Python that imports torch and nothing else.
 
-    python -m benchmarks.memory [--agents 4 8]
+    python -m benchmarks.memory [--agents 8]
 
 A run with one agent gives the resident set size (RSS) of learner, agent and evaluation after some updates, and their
-proportional set size (PSS), which divides memory that processes share. Two runs with more agents give what one further
-agent adds to the PSS of a whole run, launcher and Redis included, and with it the PSS with 100 agents. The other side
-of that ratio is 100 Pythons that import torch.
+proportional set size (PSS), which divides memory that processes share. The PSS of a whole run with 100 agents, launcher
+and Redis included, is that of a run with some agents and, for each further one, the memory that an agent shares with no
+other process. It is compared with 100 Pythons that import torch.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -40,13 +41,14 @@ class Memory(NamedTuple):
 
     rss: float
     pss: float
+    own: float  #: shared with no other process
 
 
 def memory_of(pid: int) -> Memory:
     """Read the memory of a process."""
     lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines()[1:]
     sizes = {line.partition(":")[0]: int(line.split()[1]) / 1024 for line in lines}
-    return Memory(sizes["Rss"], sizes["Pss"])
+    return Memory(sizes["Rss"], sizes["Pss"], sizes["Private_Clean"] + sizes["Private_Dirty"])
 
 
 def measure_bare() -> float:
@@ -109,16 +111,15 @@ def _report(what: str, value: float, baseline: float, unit: str, **more: float) 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--agents", type=int, nargs=2, default=(4, 8), help="agents of the two larger runs")
+    parser.add_argument("--agents", type=int, default=8, help="agents of the larger run")
     args = parser.parse_args()
     bare = measure_bare()
     processes, _ = measure_run(1)
     for what, name in (("learner", "learner"), ("agent", "agent-0"), ("evaluation", "eval")):
         _report(what, processes[name].rss, bare, "MiB", pss=processes[name].pss)
-    few, many = args.agents
-    (_, small), (_, large) = measure_run(few), measure_run(many)
-    further = (large - small) / (many - few)
-    _report(f"{_MANY} agents", large + (_MANY - many) * further, _MANY * bare, "MiB", further_agent=further)
+    processes, total = measure_run(args.agents)
+    agent = statistics.fmean(memory.own for name, memory in processes.items() if name.startswith("agent-"))
+    _report(f"{_MANY} agents", total + (_MANY - args.agents) * agent, _MANY * bare, "MiB", further_agent=agent)
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ def _limit(preset: str) -> Row:
 
 
 def _compiled(what: str) -> Row:
-    return Row(what, f"compiled over eager, {what}")
+    return Row(what, f"compiled over eager, {what}", f"updates '{what}'")
 
 
 def _sampled(peer: str) -> Row:
@@ -58,7 +58,8 @@ SBX, SB3 = "sbx-rl", "Stable-Baselines3"
 TABLES = {
     "learning": [
         *(_learning(preset, SB3) for preset in ("cartpole-ppo", "halfcheetah-ppo", "pendulum-sac", "halfcheetah-sac")),
-        *(_learning(preset, SBX) for preset in ("halfcheetah-sac", "halfcheetah-tqc", "cartpole-ppo", "cartpole-dqn")),
+        *(_learning(preset, SBX) for preset in ("halfcheetah-sac", "cartpole-ppo", "cartpole-dqn")),
+        Row("TQC on HalfCheetah: sbx-rl", "halfcheetah-tqc over sbx-rl"),
         *(_learning(preset, "Sample Factory") for preset in ("atari-vtrace", "atari-ppo")),
         _learning("atari-ppo", SB3),
         *map(_limit, ("atari-vtrace", "atari-ppo")),
@@ -118,7 +119,10 @@ def _cells(found: Mapping[str, Any] | None) -> tuple[str, str, str, str]:
     if found is None:
         return "not measured", "", "", ""
     low, high = found.get("ratio_range") or (found["ratio"], found["ratio"])
-    ratio = f"{found['ratio']:.2f}" + (f" [{low:.2f}, {high:.2f}]" if low < high else "")
+    if "ratio" not in found:
+        ratio = f"{low:.2f} to {high:.2f}"
+    else:
+        ratio = f"{found['ratio']:.2f}" + (f" [{low:.2f}, {high:.2f}]" if low < high else "")
     unit = found.get("unit", "")
     ours, theirs = (f"{_number(found[key])} {unit}" if key in found else "" for key in ("value", "baseline"))
     threads = found.get("peer_threads")

@@ -96,6 +96,8 @@ def main(argv: Sequence[str]) -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="one round of half as many env steps")
     asked = parser.parse_args(argv)
+    if unknown := set(asked.presets) - set(ROWS):
+        parser.error(f"no rows for {', '.join(sorted(unknown))}")
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     for preset in asked.presets:
         row, rounds = ROWS[preset], asked.rounds

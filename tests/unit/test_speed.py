@@ -37,6 +37,8 @@ def test_row_shows_range_threads_and_rounds_and_what_is_missing() -> None:
     ]
     (line,) = list(table(rows[:1], {"a": {"name": "a", "ratio": 1.5}}))[2:]
     assert line == "| A | 1.50 |  |  | earlier | `m a` |"
+    (line,) = list(table(rows[:1], {"a": {"name": "a", "ratio_range": [1.0, 1.25]}}))[2:]
+    assert line == "| A | 1.00 to 1.25 |  |  | earlier | `m a` |"
 
 
 def _report(agent: str, time_s: float, steps: int) -> dict[str, object]:

@@ -42,17 +42,12 @@ class SurrealError(Exception):
 
 
 class ConfigError(SurrealError):
-    """A setting is unknown, of the wrong type, out of range, or in conflict with another.
-
-    Attributes:
-        key: dotted path of the setting, "" for the whole file.
-        source: file and line, "--set", or the preset's name.
-    """
+    """A setting is unknown, of the wrong type, out of range, or in conflict with another."""
 
     def __init__(self, message: str, *, key: str = "", source: str = "") -> None:
         super().__init__(message)
-        self.key = key
-        self.source = source
+        self.key = key  #: dotted path of the setting, "" for the whole file
+        self.source = source  #: file and line, "--set", or the preset's name
 
 
 class EnvError(SurrealError):
@@ -68,27 +63,19 @@ class UserCodeError(SurrealError):
 
 
 class RedisUnavailableError(SurrealError):
-    """Redis did not answer within the time allowed.
-
-    Attributes:
-        address: address of the server, without the password.
-    """
+    """Redis did not answer within the time allowed."""
 
     def __init__(self, message: str, *, address: str = "") -> None:
         super().__init__(message)
-        self.address = address
+        self.address = address  #: address of the server, without the password
 
 
 class ContractError(SurrealError):
-    """A process and its run disagree.
-
-    Attributes:
-        diff: one line for each difference, `path: theirs -> ours`.
-    """
+    """A process and its run disagree."""
 
     def __init__(self, message: str, *, diff: tuple[str, ...] = ()) -> None:
         super().__init__(message)
-        self.diff = diff
+        self.diff = diff  #: one line for each difference, `path: theirs -> ours`
 
 
 class CodecError(SurrealError):
@@ -96,15 +83,11 @@ class CodecError(SurrealError):
 
 
 class ReplayFullError(SurrealError):
-    """The replay took no experience for longer than the sender may wait.
-
-    Attributes:
-        waited_s: time that the sender waited, s.
-    """
+    """The replay took no experience for longer than the sender may wait."""
 
     def __init__(self, message: str, *, waited_s: float = 0.0) -> None:
         super().__init__(message)
-        self.waited_s = waited_s
+        self.waited_s = waited_s  #: time that the sender waited, s
 
 
 class QueueFullError(SurrealError):
@@ -132,15 +115,11 @@ class DivergedError(SurrealError):
 
 
 class RankError(SurrealError):
-    """One of the ranks that learn together failed, was killed, or cannot be reached: none of them can continue.
-
-    Attributes:
-        is_killed: whether a signal ended it, so that a restart of all ranks may help.
-    """
+    """One of the ranks that learn together failed, was killed, or cannot be reached: none of them can continue."""
 
     def __init__(self, message: str, *, is_killed: bool = False) -> None:
         super().__init__(message)
-        self.is_killed = is_killed
+        self.is_killed = is_killed  #: whether a signal ended it, so that a restart of all ranks may help
 
 
 class CheckpointError(SurrealError):

@@ -121,11 +121,7 @@ def mask_width(space: gymnasium.Space[Any]) -> int:
 
 
 def flat_mask(mask: Any, width: int) -> NDArray[np.bool_]:
-    """Bring an environment's mask, an array or a tuple of them, into one row of `width` booleans.
-
-    Raises:
-        EnvError: it has another size.
-    """
+    """Bring an environment's mask, an array or a tuple of them, into one row of `width` booleans."""
     parts = mask if isinstance(mask, tuple | list) else (mask,)
     row = np.concatenate([np.ravel(np.asarray(part)) for part in parts]).astype(np.bool_)
     if len(row) != width:

@@ -46,18 +46,15 @@ class Colors(Enum):
 class Screen:
     """The whole terminal, with one image and a line of text below it; restored at the end.
 
-        with Screen(sys.stdout, Colors.TRUE) as screen:
-            screen.show(frame, "step 1")
-            screen.say("episode 1 is over")       # printed after the screen is closed
-
-    Attributes:
-        title: first part of the line below the image.
+    with Screen(sys.stdout, Colors.TRUE) as screen:
+        screen.show(frame, "step 1")
+        screen.say("episode 1 is over")       # printed after the screen is closed
     """
 
     def __init__(
         self, stream: TextIO, colors: Colors, size: Callable[[], os.terminal_size] = shutil.get_terminal_size
     ) -> None:
-        self.title = ""
+        self.title = ""  #: first part of the line below the image
         self._stream = stream
         self._colors = colors
         self._size = size
@@ -78,11 +75,7 @@ class Screen:
         self._stream.flush()
 
     def show(self, picture: object, text: str) -> None:
-        """Draw a picture, [height, width, 3] uint8 or text, and a line of text below it.
-
-        Raises:
-            EnvError: the picture is neither.
-        """
+        """Draw a picture, [height, width, 3] uint8 or text, and a line of text below it."""
         columns, lines = self._size()
         rows = max(lines - 1, 1)
         if isinstance(picture, str):
@@ -169,11 +162,7 @@ def open_screen(stream: TextIO | None = None, environ: Mapping[str, str] = os.en
 
 
 def choose_mode(make: Callable[[str], gymnasium.Env[Any, Any]], modes: Any) -> str:
-    """Choose a render mode for a terminal: images, else text.
-
-    Raises:
-        EnvError: no mode works.
-    """
+    """Choose a render mode for a terminal: images, else text."""
     problem = f"it has the render modes {', '.join(map(str, modes)) or 'none'}"
     for mode in ("rgb_array", "ansi"):
         if mode in modes:

@@ -1,4 +1,7 @@
-"""Files in a folder or behind any fsspec URL, each written whole: checkpoints and their scores."""
+"""Files in a folder or behind any fsspec URL, each written whole: checkpoints and their scores.
+
+What fails is a `CheckpointError`; an `UnreadableError` if a file or folder may exist, and cannot be read.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +29,7 @@ def is_temporary(name: str) -> bool:
 
 
 def list_names(folder: str) -> list[str]:
-    """List the names in a folder; none if the folder does not exist.
-
-    Raises:
-        UnreadableError: it cannot be listed.
-    """
+    """List the names in a folder; none if the folder does not exist."""
     with _as_checkpoint_error(f"{folder} cannot be listed", UnreadableError):
         file_system, place = _open(folder)
         try:
@@ -41,12 +40,7 @@ def list_names(folder: str) -> list[str]:
 
 
 def read_file(path: str) -> bytes:
-    """Read a file.
-
-    Raises:
-        CheckpointError: it is missing.
-        UnreadableError: it cannot be read.
-    """
+    """Read a file, which must exist."""
     with _as_checkpoint_error(f"checkpoint {path} cannot be read", UnreadableError):
         try:
             file_system, place = _open(path)
@@ -57,11 +51,7 @@ def read_file(path: str) -> bytes:
 
 
 def write_file(path: str, data: bytes) -> None:
-    """Write a file so that a reader sees the old one or the new one, never a part.
-
-    Raises:
-        CheckpointError: it could not be written.
-    """
+    """Write a file so that a reader sees the old one or the new one, never a part."""
     with _as_checkpoint_error(f"checkpoint {path} could not be written"):
         file_system, place = _open(path)
         protocols = _protocols(file_system)
@@ -85,11 +75,7 @@ def write_file(path: str, data: bytes) -> None:
 
 
 def remove_file(path: str) -> None:
-    """Remove a file if it exists.
-
-    Raises:
-        CheckpointError: it cannot be removed.
-    """
+    """Remove a file if it exists."""
     with _as_checkpoint_error(f"{path} cannot be removed"), suppress(FileNotFoundError):
         file_system, place = _open(path)
         file_system.rm_file(place)

@@ -37,9 +37,6 @@ class RunCheckpoints:
         own: store in the run's folder, on this machine's disk; None keeps no checkpoints there.
         others: places that may be slow or unreachable, read in this order after `own`.
         rounds: returns the rounds of the run's evaluation, which score the checkpoints.
-
-    Raises:
-        ValueError: there is no place at all.
     """
 
     def __init__(
@@ -70,15 +67,7 @@ class RunCheckpoints:
         return " or ".join(store.folder for store in self._stores)
 
     def save(self, step: int, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> str:
-        """Write a checkpoint into the run's folder now, and elsewhere as soon as possible.
-
-        Args:
-            step: >= 0; names the file and orders it. A checkpoint of the same step is replaced.
-            tensors: on any device; the current values are written.
-            metadata: JSON-able, with string keys; NaN and infinities are kept.
-
-        Returns:
-            Its first path.
+        """Write a checkpoint into the run's folder now, and elsewhere as soon as possible; returns its first path.
 
         Raises:
             CheckpointError: it could not be written into the run's folder; existing checkpoints remain.
@@ -109,11 +98,7 @@ class RunCheckpoints:
         self._ranking.skip(rounds)
 
     def names(self) -> list[str]:
-        """List the file names of the checkpoints in all places, by rising step.
-
-        Raises:
-            CheckpointError: a place cannot be listed.
-        """
+        """List the file names of the checkpoints in all places, by rising step."""
         return sorted({name for store in self._stores for name in store.names()}, key=step_of)
 
     def own_steps(self) -> list[int]:
@@ -144,19 +129,11 @@ class RunCheckpoints:
 
     @property
     def newest_step(self) -> int | None:
-        """The largest step of a checkpoint, which may be damaged; None if there are no checkpoints.
-
-        Raises:
-            CheckpointError: a place cannot be listed.
-        """
+        """The largest step of a checkpoint, which may be damaged; None if there are no checkpoints."""
         return max((step for store in self._stores_to_ask for step in store.steps()), default=None)
 
     def load(self, path: str | os.PathLike[str]) -> Checkpoint:
-        """Read one checkpoint: a file name in any of the places, or any path or URL that `open_checkpoint` accepts.
-
-        Raises:
-            CheckpointError: it is missing, cut off, or not a checkpoint.
-        """
+        """Read one checkpoint: a file name in any of the places, or any path or URL that `open_checkpoint` accepts."""
         text = os.fspath(path)
         if "/" in text or os.sep in text:
             return open_checkpoint(text)
@@ -252,11 +229,7 @@ class Uploads:
             self._changed.notify_all()
 
     def finish(self, timeout_s: float) -> str:
-        """Wait for pending uploads, then end the thread and refuse later ones.
-
-        Returns:
-            Why the newest checkpoint did not arrive, "" if it did.
-        """
+        """Wait for pending uploads, then end the thread; returns why the newest checkpoint did not arrive, or ""."""
         deadline_s = self._clock() + timeout_s
         with self._changed:
             self._is_ending, self._due_s = True, -float("inf")

@@ -49,11 +49,7 @@ class CheckpointStore:
         return f"{self.folder}/{step:010d}{SUFFIX}"
 
     def names(self) -> list[str]:
-        """List the file names of the checkpoints, by rising step.
-
-        Raises:
-            UnreadableError: the folder cannot be listed.
-        """
+        """List the file names of the checkpoints, by rising step."""
         return sorted((name for name in list_names(self.folder) if _NAME.fullmatch(name)), key=step_of)
 
     def steps(self) -> list[int]:
@@ -66,15 +62,12 @@ class CheckpointStore:
         return max(self.steps(), default=None)
 
     def save(self, step: int, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> str:
-        """Write a checkpoint, then remove the oldest beyond `keep`.
+        """Write a checkpoint, then remove the oldest beyond `keep`; returns its path.
 
         Args:
             step: >= 0; names the file and orders it. A checkpoint of the same step is replaced.
             tensors: on any device.
             metadata: JSON-able, with string keys; NaN and infinities are kept.
-
-        Returns:
-            The file's path.
 
         Raises:
             CheckpointError: it could not be written; existing checkpoints remain.
@@ -85,14 +78,7 @@ class CheckpointStore:
         return self.put(step, encode_checkpoint(tensors, metadata, step=step, target=self.path_of(step)))
 
     def put(self, step: int, data: bytes, ranking: Ranking | None = None) -> str:
-        """Write the bytes of a checkpoint, then remove those that are neither among the newest nor among the best.
-
-        Returns:
-            Its path.
-
-        Raises:
-            CheckpointError: it could not be written; existing checkpoints remain.
-        """
+        """Write the bytes of a checkpoint, then remove those that are neither among the newest nor the best."""
         if step < 0:
             raise ValueError(f"step is {step}; it must be >= 0")
         path = self.path_of(step)
@@ -116,20 +102,12 @@ class CheckpointStore:
         return first_whole(self.path_of(step) for step in self.ranking().best(steps, len(steps)))
 
     def load(self, path: str | os.PathLike[str]) -> Checkpoint:
-        """Read one checkpoint: a file name in this folder, or any path or URL that `open_checkpoint` accepts.
-
-        Raises:
-            CheckpointError: it is missing, cut off, or not a checkpoint.
-        """
+        """Read one checkpoint: a file name in this folder, or any path or URL that `open_checkpoint` accepts."""
         text = os.fspath(path)
         return open_checkpoint(text if "/" in text or os.sep in text else f"{self.folder}/{text}")
 
     def ranking(self) -> Ranking:
-        """Read the scores in this folder.
-
-        Raises:
-            UnreadableError: they cannot be read.
-        """
+        """Read the scores in this folder."""
         try:
             return Ranking.from_json(read_file(f"{self.folder}/{SCORES_NAME}"))
         except UnreadableError:
@@ -138,14 +116,7 @@ class CheckpointStore:
             return Ranking()
 
     def set_later_aside(self, step: int) -> str:
-        """Move the checkpoints of larger steps into a new folder next to the others.
-
-        Returns:
-            That folder, "" if there were no later checkpoints.
-
-        Raises:
-            CheckpointError: they could not be moved.
-        """
+        """Move the checkpoints of larger steps into a new folder next to the others; returns that folder, or ""."""
         later = [other for other in self.steps() if other > step]
         if not later:
             return ""
@@ -241,14 +212,10 @@ class Score(NamedTuple):
 
 
 class Ranking:
-    """Scores of the checkpoints of one run, by their steps, which are updates.
-
-    Attributes:
-        last_time: rounds up to this time were counted, s since 1970.
-    """
+    """Scores of the checkpoints of one run, by their steps, which are updates."""
 
     def __init__(self) -> None:
-        self.last_time = -math.inf
+        self.last_time = -math.inf  #: rounds up to this time were counted, s since 1970
         self._scores: dict[int, Score] = {}
 
     def add(self, rounds: Iterable[Round], steps: Collection[int]) -> None:

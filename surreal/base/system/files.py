@@ -43,11 +43,7 @@ class FileLock:
         return self._descriptor is not None
 
     def acquire(self) -> bool:
-        """Try to take the lock without waiting; returns whether this object holds it now.
-
-        Raises:
-            OSError: the file cannot be made.
-        """
+        """Try to take the lock without waiting; returns whether this object holds it now."""
         while self._descriptor is None:
             descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             try:
@@ -96,13 +92,10 @@ def write_whole(path: Path, data: str | bytes, *, mode: int = 0o666, is_synced: 
     """Write a file so that a reader sees the old one or the new one, never a part; a failure leaves the old one.
 
     Args:
-        path: path of the file; if several processes write it, the last one wins.
+        path: if several processes write it, the last one wins.
         data: content; text becomes UTF-8.
         mode: permissions of the file, less the umask.
         is_synced: wait until the disk has it, so that a power failure leaves no part of it either.
-
-    Raises:
-        OSError: it cannot be written.
     """
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     content = data.encode() if isinstance(data, str) else data
@@ -118,6 +111,18 @@ def write_whole(path: Path, data: str | bytes, *, mode: int = 0o666, is_synced: 
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise
+
+
+def append_whole(path: Path, data: bytes) -> None:
+    """Append to a file, all of it or, as on a full disk, nothing."""
+    with path.open("ab", buffering=0) as file:
+        size, remaining = file.tell(), memoryview(data)
+        try:
+            while remaining:
+                remaining = remaining[file.write(remaining) :]
+        except OSError:
+            file.truncate(size)
+            raise
 
 
 def write_in_place(path: Path, data: bytes) -> None:
@@ -158,11 +163,7 @@ def is_disk_full(error: OSError) -> bool:
 
 
 def read_secret(path: Path, source: str) -> str:
-    """Read a file that holds a secret, without surrounding white space.
-
-    Raises:
-        ValueError: the file cannot be read, or is empty.
-    """
+    """Read a file that holds a secret, without surrounding white space."""
     try:
         secret = path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
@@ -177,9 +178,6 @@ def secret_of(environ: Mapping[str, str], variable: str) -> str | None:
     """Return a secret from the file that `VARIABLE_FILE` names, else from the variable itself; None without either.
 
     Secrets must not be arguments, because `ps` shows those.
-
-    Raises:
-        ValueError: the file cannot be read, or is empty.
     """
     if path := environ.get(variable + FILE):
         return read_secret(Path(path), f"${variable}{FILE}")

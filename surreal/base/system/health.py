@@ -42,26 +42,20 @@ _SITE_PACKAGES = sysconfig.get_path("purelib")
 class Pulse:
     """One loop, on the thread that makes this object.
 
-        pulse = Pulse("learner")
-        while running:
-            pulse.has_turned = True
-            work()
-        pulse.close()
-
-    Attributes:
-        has_turned: set by the loop in each iteration, and cleared by the watchdog.
-        has_begun: whether the watchdog has seen an iteration.
-        silence_s: time without an iteration, as counted by the watchdog.
-        hangs_in: loop and call, while the watchdog finds that the loop hangs; else "".
+    pulse = Pulse("learner")
+    while running:
+        pulse.has_turned = True
+        work()
+    pulse.close()
     """
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.thread_id = threading.get_ident()
-        self.has_turned = False
-        self.has_begun = False
-        self.silence_s = 0.0
-        self.hangs_in = ""
+        self.has_turned = False  #: set by the loop in each iteration, and cleared by the watchdog
+        self.has_begun = False  #: whether the watchdog has seen an iteration
+        self.silence_s = 0.0  #: time without an iteration, as counted by the watchdog
+        self.hangs_in = ""  #: loop and call, while the watchdog finds that the loop hangs; else ""
         _pulses.add(self)
 
     def close(self) -> None:

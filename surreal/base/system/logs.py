@@ -75,9 +75,6 @@ def setup_logging(level: str | int = "INFO", name: str = "surreal", *, console_l
     """Send this process's log to stderr, one line for each record; calling it again replaces the earlier set-up.
 
     DEBUG also shows tracebacks. The console's level is `level`, unless it is given.
-
-    Raises:
-        ValueError: not a level.
     """
     number = level_number(level)
     root = logging.getLogger()

@@ -63,11 +63,7 @@ def main(argv: list[str]) -> int:
 
 
 def probe(path: str, role: str, name: str) -> tuple[bool, str]:
-    """Judge a process by its file.
-
-    Returns:
-        Whether it passes, and one sentence about it.
-    """
+    """Judge a process by its file."""
     try:
         with open(path, "rb") as file:
             state = json.loads(file.read(1 << 16))

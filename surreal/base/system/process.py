@@ -151,9 +151,6 @@ def keep_freed_memory() -> bool:
 
     A forward pass of a convolutional network takes and frees tens of MiB. The system clears every page that it gives
     out, which can cost half as much time as the network. Up to 256 MiB are kept, in arrays of up to 32 MiB each.
-
-    Returns:
-        Whether the C library supports it.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt

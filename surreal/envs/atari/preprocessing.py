@@ -208,11 +208,7 @@ def fire_action(meanings: Sequence[str]) -> int | None:
 
 
 def screen_shape(screen_size: int | Sequence[int]) -> tuple[int, int]:
-    """Read the size of a screen as height and width.
-
-    Raises:
-        ValueError: it is not one or two numbers >= 1.
-    """
+    """Read the size of a screen as height and width."""
     sizes = [screen_size, screen_size] if isinstance(screen_size, int) else list(screen_size)
     if len(sizes) != 2 or any(not isinstance(size, int) or size < 1 for size in sizes):
         raise ValueError(f"screen_size is {screen_size}; use one number >= 1, or height and width")

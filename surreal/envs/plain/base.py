@@ -193,12 +193,7 @@ class Atari(GymEnv):
     """
 
     def __init__(
-        self,
-        name: str,
-        *,
-        training: bool = True,
-        preprocessing: Mapping[str, Any] | None = None,
-        **kwargs: Any,
+        self, name: str, *, training: bool = True, preprocessing: Mapping[str, Any] | None = None, **kwargs: Any
     ) -> None:
         if importlib.util.find_spec("ale_py") is None:
             hint = "run in the clone: pip install -e '.[atari]'"

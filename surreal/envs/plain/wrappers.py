@@ -85,11 +85,7 @@ class EpisodeMonitor(Wrapper):
 
     @checked
     def __init__(
-        self,
-        env: Env,
-        *,
-        report_every_s: NonNegative | None = 10.0,
-        report: Callable[[str], object] = _print,
+        self, env: Env, *, report_every_s: NonNegative | None = 10.0, report: Callable[[str], object] = _print
     ) -> None:
         super().__init__(env)
         self.episodes: list[tuple[float, int]] = []

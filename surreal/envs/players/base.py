@@ -177,11 +177,7 @@ class Opponents(Protocol):
         """Record the end of a game: the sum of rewards of each player [players]."""
 
     def act(
-        self,
-        slots: NDArray[np.int64],
-        obs: Obs,
-        is_first: NDArray[np.bool_],
-        action_mask: NDArray[np.bool_] | None,
+        self, slots: NDArray[np.int64], obs: Obs, is_first: NDArray[np.bool_], action_mask: NDArray[np.bool_] | None
     ) -> NDArray[Any]:
         """Choose actions [n, *action_shape].
 
@@ -212,11 +208,7 @@ class NoOpponents:
     def end(self, game: int, returns: NDArray[np.float64]) -> None: ...
 
     def act(
-        self,
-        slots: NDArray[np.int64],
-        obs: Obs,
-        is_first: NDArray[np.bool_],
-        action_mask: NDArray[np.bool_] | None,
+        self, slots: NDArray[np.int64], obs: Obs, is_first: NDArray[np.bool_], action_mask: NDArray[np.bool_] | None
     ) -> NDArray[Any]:
         raise RuntimeError("there are no opponents that could act")
 

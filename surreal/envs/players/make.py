@@ -49,6 +49,12 @@ def make_game(
 ) -> UniformGame:
     """Make a game.
 
+    Args:
+        env_id: see the module's text.
+        kwargs: arguments of its constructor.
+        player_id: add the player's number to observations.
+        render_mode: "human" to watch, "rgb_array" to record.
+
     Raises:
         EnvError: it does not exist, lacks a package, refuses its arguments, or its players cannot share a policy.
     """

@@ -121,11 +121,7 @@ class OnePlayer(_GameView):
 
 
 def find_player(name: str, action_space: gymnasium.Space[Any]) -> Player:
-    """Find a player: `random`, or the import path of a `Player`.
-
-    Raises:
-        EnvError: it does not exist.
-    """
+    """Find a player: `random`, or the import path of a `Player`."""
     if name == "random":
         return _random_player(action_space)
     module, _, attribute = name.rpartition(".")

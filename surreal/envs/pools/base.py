@@ -16,6 +16,7 @@ from surreal.base.contracts import EnvPool as EnvPool
 from surreal.base.errors import EnvError
 from surreal.base.specs import ObsSpec
 from surreal.base.types import StepBatch
+from surreal.envs.actions import ActionAdapter
 
 logger = logging.getLogger(__name__)
 
@@ -97,6 +98,24 @@ def describe_error(error: BaseException) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())
 
 
+def checked_actions(
+    adapter: ActionAdapter, actions: NDArray[Any], env_ids: NDArray[np.int64]
+) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Convert actions and their environments."""
+    actions, ids = np.asarray(actions, adapter.dtype), np.asarray(env_ids, np.int64)
+    if actions.shape != (len(ids), *adapter.shape):
+        wanted = (len(ids), *adapter.shape)
+        raise ValueError(f"actions of {len(ids)} rows must have shape {wanted}, got {actions.shape}")
+    return actions, ids
+
+
+def check_awaited(ids: NDArray[np.int64], awaited: NDArray[np.bool_]) -> None:
+    """Check that each of these environments needs an action, and gets one."""
+    if ((ids < 0) | (ids >= len(awaited))).any() or len(np.unique(ids)) != len(ids) or not awaited[ids].all():
+        waiting = np.flatnonzero(awaited).tolist()
+        raise ValueError(f"actions came for environments {ids.tolist()}, but {waiting} wait for one")
+
+
 def env_seeds(seed: Seed, num_envs: int, *, incarnation: int = 0) -> list[int]:
     """Draw one independent seed for each environment.
 
@@ -112,11 +131,7 @@ def env_seeds(seed: Seed, num_envs: int, *, incarnation: int = 0) -> list[int]:
 
 
 def describe_observations(space: gymnasium.Space[Any]) -> ObsSpec:
-    """Describe an environment's observations.
-
-    Raises:
-        EnvError: the space has no arrays.
-    """
+    """Describe an environment's observations."""
     try:
         return ObsSpec.from_space(space)
     except ValueError as error:

@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
+from operator import getitem
 from typing import Any
 
 import numpy as np
@@ -116,11 +118,7 @@ class PlayerColumns:
         self._lengths, self._final_lengths = np.zeros(count, np.int64), np.zeros(count, np.int64)
 
     def show(self, slot: int, view: View) -> None:
-        """Write the view of a player that acts next.
-
-        Raises:
-            EnvError: it does not fit the space.
-        """
+        """Write the view of a player that acts next."""
         self._write(self.obs, self.mask, slot, view)
         self.reward[slot] = view.reward
         if self.is_open[slot]:
@@ -174,9 +172,36 @@ class PlayerColumns:
             raise EnvError(f"a game gave an observation that its space does not describe: {error}") from error
         for column, value, leaf in zip(columns, leaves, self._spec.leaves, strict=True):
             if np.shape(value) != leaf.shape:
-                name = f"observation {leaf.name!r}" if leaf.name else "observations"
-                raise EnvError(f"a game gives {name} of shape {np.shape(value)}, but its space says {leaf.shape}")
+                got = np.shape(value)
+                raise EnvError(f"a game gives {describe_leaf(leaf)} of shape {got}, but its space says {leaf.shape}")
             column[slot] = value
         if masks.shape[1]:
             self.has_mask = self.has_mask or view.action_mask is not None
             masks[slot] = True if view.action_mask is None else view.action_mask
+
+
+def describe_leaf(leaf: ArraySpec) -> str:
+    """Name a leaf of observations in messages."""
+    return f"observation {leaf.name!r}" if leaf.name else "observations"
+
+
+def leaf_paths(structure: Any) -> list[tuple[Any, ...]]:
+    """List the keys that lead to each leaf of a nested observation."""
+    if structure is None:
+        return [()]
+    children = structure["dict"].items() if "dict" in structure else enumerate(structure["tuple"])
+    return [(key, *path) for key, child in children for path in leaf_paths(child)]
+
+
+def check_kinds(obs: Any, spec: ObsSpec, name: str) -> None:
+    """Check the nesting and dtypes of an observation, which writing would cast silently."""
+    found: list[Any] = [obs]
+    if spec.structure is not None:
+        try:
+            spec.flatten(obs)
+            found = [reduce(getitem, path, obs) for path in leaf_paths(spec.structure)]
+        except (ValueError, TypeError) as error:
+            raise EnvError(f"{name}: {error}") from error
+    for value, leaf in zip(found, spec.leaves, strict=True):
+        if (got := np.asarray(value).dtype).kind in "fcUOS" and leaf.dtype.kind in "biu":
+            raise EnvError(f"{name} gives {describe_leaf(leaf)} as {got}, but its space says {leaf.dtype}")

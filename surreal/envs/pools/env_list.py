@@ -19,7 +19,7 @@ from surreal.base.specs import ArraySpec, ObsSpec
 from surreal.base.values import describe_unsound, is_sound, unsound_rows
 from surreal.envs.actions import ActionAdapter, flat_mask, mask_width
 from surreal.envs.pools.base import FaultCounter, OnError, describe_error, describe_observations, env_seeds
-from surreal.envs.pools.columns import Columns
+from surreal.envs.pools.columns import Columns, check_kinds, describe_leaf, leaf_paths
 from surreal.envs.wrappers.steps import find_monitor
 
 #: Makes one gymnasium environment.
@@ -37,9 +37,7 @@ class EnvList:
     With `on_error` "restart", an environment that raises is made again. `FaultCounter` limits both.
 
     Args:
-        env_fns: make one environment each.
         seeds: for the first reset of each environment; an environment that is made again gets the next seed.
-        columns: arrays to write into; None allocates them.
         on_error: "end" raises the exceptions of environments, "restart" makes the environment again.
 
     Attributes:
@@ -88,7 +86,7 @@ class EnvList:
         self._starts = [0] * len(self.envs)
         self._steps = 0
         self._stale: list[int] = []
-        leaves = zip(_leaf_paths(self.obs_spec.structure), self.obs_spec.leaves, self.columns.obs, strict=True)
+        leaves = zip(leaf_paths(self.obs_spec.structure), self.obs_spec.leaves, self.columns.obs, strict=True)
         self._leaf_names = [f"observation {leaf.name}".rstrip() for leaf in self.obs_spec.leaves]
         self._writers = [(path, leaf, leaf.shape, array) for path, leaf, array in leaves]
 
@@ -98,7 +96,7 @@ class EnvList:
         for index, seed in enumerate(self._seeds):
             obs, info = self._reset(index, seed)
             env = self.envs[index]
-            self._check(obs, env)
+            check_kinds(obs, self.obs_spec, _name(env))
             for _, leaf in tree.with_paths(obs):
                 if not is_sound(np.asarray(leaf)):
                     raise EnvError(f"{_name(env)} begins with an impossible observation: {np.asarray(leaf)}")
@@ -292,41 +290,10 @@ class EnvList:
                     f"{env.action_space}, but environment 0 has {first.observation_space} and {first.action_space}"
                 )
 
-    def _check(self, obs: Any, env: gymnasium.Env[Any, Any]) -> None:
-        """Check the nesting and dtypes of a first observation, which writing would cast silently."""
-        found: list[Any] = [obs]
-        if self.obs_spec.structure is not None:
-            try:
-                found = self.obs_spec.flatten(obs)
-                found = [_follow(obs, path) for path, *_ in self._writers]
-            except (ValueError, TypeError) as error:
-                raise EnvError(f"{_name(env)}: {error}") from error
-        for value, leaf in zip(found, self.obs_spec.leaves, strict=True):
-            if np.asarray(value).dtype.kind in "fcUOS" and leaf.dtype.kind in "biu":
-                got = np.asarray(value).dtype
-                raise EnvError(f"{_name(env)} gives {_leaf_name(leaf)} as {got}, but its space says {leaf.dtype}")
-
-
-def _leaf_paths(structure: Any) -> list[tuple[Any, ...]]:
-    if structure is None:
-        return [()]
-    children = structure["dict"].items() if "dict" in structure else enumerate(structure["tuple"])
-    return [(key, *path) for key, child in children for path in _leaf_paths(child)]
-
-
-def _follow(obs: Any, path: tuple[Any, ...]) -> Any:
-    for key in path:
-        obs = obs[key]
-    return obs
-
 
 def _name(env: gymnasium.Env[Any, Any]) -> str:
     return env.spec.id if env.spec is not None else type(env.unwrapped).__name__
 
 
-def _leaf_name(leaf: ArraySpec) -> str:
-    return f"observation {leaf.name!r}" if leaf.name else "observations"
-
-
 def _shape_error(env: gymnasium.Env[Any, Any], leaf: ArraySpec, got: tuple[int, ...]) -> EnvError:
-    return EnvError(f"{_name(env)} gives {_leaf_name(leaf)} of shape {got}, but its space says {leaf.shape}")
+    return EnvError(f"{_name(env)} gives {describe_leaf(leaf)} of shape {got}, but its space says {leaf.shape}")

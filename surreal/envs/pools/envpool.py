@@ -27,7 +27,16 @@ from surreal.envs.actions import ActionAdapter
 from surreal.envs.atari.preprocessing import is_atari
 from surreal.envs.atari.vector import AtariOptions, read_wrappers
 from surreal.envs.ids import find_env
-from surreal.envs.pools.base import EpisodeCounter, Seed, describe_observations, empty_batch, env_seeds
+from surreal.envs.pools.base import (
+    EpisodeCounter,
+    Seed,
+    check_awaited,
+    checked_actions,
+    describe_observations,
+    empty_batch,
+    env_seeds,
+)
+from surreal.envs.pools.columns import describe_leaf
 from surreal.envs.pools.rows import LastRows, LiveRows, RowJoiner
 from surreal.envs.wrappers.named import WrapperSpec, select_wrappers
 
@@ -137,13 +146,8 @@ class ThreadedEnvPool(EnvPool):
         return self._joiner.join(last, LiveRows(ids[live], rows, reward[live], begins[live].nonzero()[0], None))
 
     def send(self, actions: NDArray[Any], env_ids: NDArray[np.int64]) -> None:
-        actions, ids = np.asarray(actions, self._adapter.dtype), np.asarray(env_ids, np.int64)
-        if actions.shape != (len(ids), *self._adapter.shape):
-            wanted = (len(ids), *self._adapter.shape)
-            raise ValueError(f"actions of {len(ids)} rows must have shape {wanted}, got {actions.shape}")
-        if ((ids < 0) | (ids >= self.num_envs)).any() or len(np.unique(ids)) != len(ids) or not self._waits[ids].all():
-            waiting = self._waits.nonzero()[0].tolist()
-            raise ValueError(f"actions came for environments {ids.tolist()}, but {waiting} wait for one")
+        actions, ids = checked_actions(self._adapter, actions, env_ids)
+        check_awaited(ids, self._waits)
         if not len(ids):
             return
         self._waits[ids] = False
@@ -185,10 +189,9 @@ class ThreadedEnvPool(EnvPool):
             leaves = [leaf[:, 0] for leaf in leaves]
         for index, (leaf, spec) in enumerate(zip(leaves, self.obs_spec.leaves, strict=True)):
             if leaf.shape[1:] != spec.shape:
-                name = f"observation {spec.name!r}" if spec.name else "observations"
                 raise EnvError(
-                    f"EnvPool gives {name} of shape {leaf.shape[1:]} in {self._name}, but gymnasium's have "
-                    f"{spec.shape}; use env.pool: local"
+                    f"EnvPool gives {describe_leaf(spec)} of shape {leaf.shape[1:]} in {self._name}, but gymnasium's "
+                    f"have {spec.shape}; use env.pool: local"
                 )
             leaves[index] = leaf.astype(spec.dtype, copy=False)
         return leaves

@@ -26,6 +26,8 @@ from surreal.envs.pools.base import (
     FaultCounter,
     OnError,
     Seed,
+    check_awaited,
+    checked_actions,
     describe_error,
     describe_observations,
     empty_batch,
@@ -122,14 +124,8 @@ class GamePool(EnvPool):
 
     def send(self, actions: NDArray[Any], env_ids: NDArray[np.int64]) -> None:
         """Pass actions, which are copied."""
-        actions, ids = np.asarray(actions, self._adapter.dtype), np.asarray(env_ids, np.int64)
-        if actions.shape != (len(ids), *self._adapter.shape):
-            wanted = (len(ids), *self._adapter.shape)
-            raise ValueError(f"actions of {len(ids)} rows must have shape {wanted}, got {actions.shape}")
-        inside = ids[(ids >= 0) & (ids < self.num_envs)]
-        if len(inside) != len(ids) or len(np.unique(ids)) != len(ids) or not self._is_awaited[ids].all():
-            waiting = np.flatnonzero(self._is_awaited).tolist()
-            raise ValueError(f"actions came for environments {ids.tolist()}, but {waiting} wait for one")
+        actions, ids = checked_actions(self._adapter, actions, env_ids)
+        check_awaited(ids, self._is_awaited)
         self._take(ids, np.array(actions))
         self._is_awaited[ids] = False
         self._steps += len(ids)
@@ -199,11 +195,7 @@ class GamePool(EnvPool):
                 self._is_awaited[slot] = True
 
     def _lose(self, match: _Match, fault: str, cause: Exception | None = None) -> None:
-        """Cut the episodes of a game after a fault, and begin another.
-
-        Raises:
-            EnvError: there were too many faults.
-        """
+        """Cut the episodes of a game after a fault, and begin another."""
         match.faults.add(f"{match.game.name} (game {match.number}) {fault}", cause)
         self._lost += self._close_open(match)
         self._begin(match, is_broken=cause is not None)

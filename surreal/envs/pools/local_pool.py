@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
 from surreal.base.contracts import EnvPool
-from surreal.base.specs import ObsSpec
 from surreal.base.types import StepBatch
-from surreal.envs.actions import ActionAdapter
 from surreal.envs.pools.base import (
     EpisodeCounter,
     OnError,
     Seed,
+    check_awaited,
     describe_observations,
     empty_batch,
     env_seeds,
@@ -24,27 +23,6 @@ from surreal.envs.pools.base import (
 from surreal.envs.pools.env_list import EnvFactory, EnvList
 from surreal.envs.pools.rows import LiveRows, RowJoiner
 from surreal.envs.pools.vector_stepper import VectorStepper
-
-
-class EnvStepper(Protocol):
-    """Makes batches from environments that step together."""
-
-    num_envs: int
-    observation_space: gymnasium.Space[Any]
-    obs_spec: ObsSpec
-    adapter: ActionAdapter
-
-    @property
-    def lost_episodes(self) -> int:
-        """Episodes that were cut because of a fault."""
-
-    def reset(self) -> StepBatch:
-        """Start all environments; all rows are FIRST."""
-
-    def step(self, actions: NDArray[Any]) -> StepBatch:
-        """Apply actions [k, *shape]; those of environments that need none are legal and ignored."""
-
-    def close(self) -> None: ...
 
 
 class LocalEnvPool(EnvPool):
@@ -72,7 +50,7 @@ class LocalEnvPool(EnvPool):
         record: bool = True,
         on_error: OnError = "end",
     ) -> None:
-        stepper: EnvStepper
+        stepper: VectorStepper | _ListStepper
         if isinstance(envs, gymnasium.vector.VectorEnv):
             spec = describe_observations(envs.single_observation_space)
             joiner = RowJoiner(spec, envs.num_envs, explore=explore, record=record)
@@ -160,11 +138,7 @@ class LocalEnvPool(EnvPool):
         if self._num_missing:
             awaited[np.frombuffer(self._awaited, np.int64)] = True
             awaited[self._has_action] = False
-        inside = ids[(ids >= 0) & (ids < self.num_envs)]
-        if len(inside) != len(ids) or len(np.unique(ids)) != len(ids) or not awaited[ids].all():
-            raise ValueError(
-                f"actions came for environments {ids.tolist()}, but {np.flatnonzero(awaited).tolist()} wait for one"
-            )
+        check_awaited(ids, awaited)
         self._has_action[ids] = True
         self._num_missing -= len(ids)
         if not self._num_missing:

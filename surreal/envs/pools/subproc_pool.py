@@ -28,6 +28,7 @@ from surreal.envs.pools.base import (
     EpisodeCounter,
     OnError,
     Seed,
+    checked_actions,
     describe_observations,
     empty_batch,
     env_seeds,
@@ -166,11 +167,7 @@ class SubprocEnvPool(EnvPool):
 
     def send(self, actions: NDArray[Any], env_ids: NDArray[np.int64]) -> None:
         """Pass actions; a worker steps when all its environments have one."""
-        actions = np.asarray(actions, self._adapter.dtype)
-        ids = np.asarray(env_ids, np.int64)
-        if actions.shape != (len(ids), *self._adapter.shape):
-            expected = (len(ids), *self._adapter.shape)
-            raise ValueError(f"actions of {len(ids)} rows must have shape {expected}, got {actions.shape}")
+        actions, ids = checked_actions(self._adapter, actions, env_ids)
         is_inside = bool(np.all((ids >= 0) & (ids < self.num_envs)))
         if not is_inside or not np.all(self._wants_action[ids] | self._was_lost[ids]):
             waiting = np.flatnonzero(self._wants_action).tolist()

@@ -112,11 +112,7 @@ class WorkerHandle:
         shared: SharedMemory,
         on_error: OnError,
     ) -> None:
-        """Start the process without waiting for its environments.
-
-        Raises:
-            EnvError: the functions cannot be sent to another process.
-        """
+        """Start the process without waiting for its environments."""
         main_module = nullcontext() if _is_main_needed(env_fns) else _without_main()
         ours, theirs = context.Pipe()
         # The kernel ties a child to the thread that spawned it, which may end before this process.
@@ -152,11 +148,7 @@ class WorkerHandle:
             self._process.kill()
 
     def end(self, deadline_s: float | None = None) -> int | None:
-        """Wait for the end of the process until the deadline (default: five seconds), then kill it.
-
-        Returns:
-            The exit code.
-        """
+        """Wait for the end of the process until the deadline (default: five seconds), then kill it."""
         if self._process is None:
             return None
         until = time.monotonic() + _EXIT_TIMEOUT_S if deadline_s is None else deadline_s

@@ -23,15 +23,12 @@ from surreal.base.values import LARGEST, describe_unsound, is_sound
 from surreal.envs.actions import ActionAdapter
 from surreal.envs.atari.vector import AtariVector
 from surreal.envs.pools.base import Seed, env_seeds
+from surreal.envs.pools.columns import describe_leaf
 from surreal.envs.pools.rows import NO_IDS, LastRows, LiveRows, RowJoiner
 
 
 class VectorStepper:
-    """Makes a `StepBatch` of every vector step, without work for single rows if nothing began or ended.
-
-    Raises:
-        EnvError: the autoreset mode is missing, or the action space is not supported.
-    """
+    """Makes a `StepBatch` of every vector step, without work for single rows if nothing began or ended."""
 
     def __init__(
         self, envs: gymnasium.vector.VectorEnv[Any, Any, Any], obs_spec: ObsSpec, seed: Seed, joiner: RowJoiner
@@ -161,8 +158,7 @@ class VectorStepper:
         return seeds if isinstance(self._envs.unwrapped, has_single_envs) else seeds[0]
 
     def _shape_error(self, index: int, got: tuple[int, ...]) -> EnvError:
-        leaf = self.obs_spec.leaves[index]
-        name = f"observation {leaf.name!r}" if leaf.name else "observations"
+        name = describe_leaf(self.obs_spec.leaves[index])
         return EnvError(f"the vector environment gives {name} of shape {got}, but its space says {self._shapes[index]}")
 
 

@@ -112,11 +112,7 @@ def _check_args(factory: Callable[..., AnyEnv], env: AnyEnv, spec: WrapperSpec) 
 
 
 def find_wrapper(name: str) -> Callable[..., AnyEnv]:
-    """Find a wrapper by its name or import path.
-
-    Raises:
-        EnvError: it does not exist.
-    """
+    """Find a wrapper by its name or import path."""
     if name in _WRAPPERS:
         return _WRAPPERS[name]
     module_name, separator, attribute = name.replace(":", ".").rpartition(".")

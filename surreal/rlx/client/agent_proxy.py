@@ -134,9 +134,6 @@ class AgentProxy:
 
         Returns:
             "ready".
-
-        Raises:
-            AgentProxyException: see the module.
         """
         request: dict[str, Any] = {"command": "init", "exploit": bool(exploit)}
         if self._token is not None:
@@ -156,9 +153,6 @@ class AgentProxy:
 
         Returns:
             The action: an int, a float, a list or an array; None when the episode is over.
-
-        Raises:
-            AgentProxyException: see the module.
         """
         request = {"command": "update", "reward": reward, "state": state, "terminal": bool(terminal or truncated)}
         if truncated:
@@ -170,18 +164,11 @@ class AgentProxy:
 
         Returns:
             "done".
-
-        Raises:
-            AgentProxyException: see the module.
         """
         return str(self._exchange({"command": "reset"}).get("response"))
 
     def update_metrics(self, records: Sequence[Mapping[str, Any]]) -> None:
-        """Send values for the run's metrics, each `{method: "scalar" or "histogram", name, y, x}`.
-
-        Raises:
-            AgentProxyException: see the module.
-        """
+        """Send values for the run's metrics, each `{method: "scalar" or "histogram", name, y, x}`."""
         self._exchange({"command": "update_metrics", "data": [dict(record) for record in records]})
 
     def disconnect(self) -> None:
@@ -264,19 +251,11 @@ class ProxyMetrics:
         self._send = send
 
     def scalar(self, name: str, y: float, x: int | None = None) -> None:
-        """Record a number at x; None: at the global step of the run.
-
-        Raises:
-            AgentProxyException: see the module.
-        """
+        """Record a number at x; None: at the global step of the run."""
         self._send([{"method": "scalar", "name": name, "y": y, "x": x}])
 
     def histogram(self, name: str, y: Any, x: int | None = None) -> None:
-        """Record how the numbers y, a list or an array, are distributed.
-
-        Raises:
-            AgentProxyException: see the module.
-        """
+        """Record how the numbers y, a list or an array, are distributed."""
         self._send([{"method": "histogram", "name": name, "y": y, "x": x}])
 
 

@@ -33,60 +33,37 @@ _CLOSE_TIMEOUT_S = 3.0
 
 @dataclass(frozen=True)
 class DriverOptions:
-    """Options of running environments.
+    """Options of running environments."""
 
-    Attributes:
-        server: address, as `AgentProxy` takes it.
-        episodes: total number of episodes, split evenly between the environments; None: until stopped.
-        exploit: act as well as the agent can, and learn nothing.
-        seed: seed of the first episodes, from which each environment derives its own; None: a new one each time.
-        attempts: number of attempts to connect before giving up, >= 1; forty take four to five minutes.
-        timeout_s: longest wait for one answer.
-        token: the token that the server requires.
-        tls_ca: file of certificates to check the server's against; turns TLS on.
-        tls_cert, tls_key: files with a certificate for the server, and its key.
-    """
-
-    server: str
-    episodes: int | None = None
-    exploit: bool = False
+    server: str  #: address, as `AgentProxy` takes it
+    episodes: int | None = None  #: total number, split evenly between the environments; None: until stopped
+    exploit: bool = False  #: act as well as the agent can, and learn nothing
+    #: seed of the first episodes, from which each environment derives its own; None: a new one each time
     seed: int | None = None
-    attempts: int = 40
-    timeout_s: float = 60.0
-    token: str | None = None
-    tls_ca: str | None = None
-    tls_cert: str | None = None
-    tls_key: str | None = None
+    attempts: int = 40  #: number of attempts to connect before giving up, >= 1; forty take four to five minutes
+    timeout_s: float = 60.0  #: longest wait for one answer
+    token: str | None = None  #: the token that the server requires
+    tls_ca: str | None = None  #: file of certificates to check the server's against; turns TLS on
+    tls_cert: str | None = None  #: file with a certificate for the server
+    tls_key: str | None = None  #: its key, if it is in another file
 
 
 @dataclass(frozen=True)
 class EpisodeEnd:
-    """The result of a whole episode.
+    """The result of a whole episode."""
 
-    Attributes:
-        env_index: index of the environment.
-        episode_return: sum of the rewards.
-        length: number of env steps.
-    """
-
-    env_index: int
-    episode_return: float
-    length: int
+    env_index: int  #: index of the environment
+    episode_return: float  #: sum of the rewards
+    length: int  #: number of env steps
 
 
 @dataclass
 class DriverCounts:
-    """Counts of episodes and env steps.
+    """Counts of episodes and env steps."""
 
-    Attributes:
-        episodes: the whole ones, in the order in which they ended.
-        duration_s: from beginning to end.
-        failures: why environments stopped early.
-    """
-
-    episodes: list[EpisodeEnd] = field(default_factory=list)
-    duration_s: float = 0.0
-    failures: list[Exception] = field(default_factory=list)
+    episodes: list[EpisodeEnd] = field(default_factory=list)  #: the whole ones, in the order in which they ended
+    duration_s: float = 0.0  #: from beginning to end
+    failures: list[Exception] = field(default_factory=list)  #: why environments stopped early
 
 
 class GymTraining(TrainingBase):
@@ -97,7 +74,7 @@ class GymTraining(TrainingBase):
         agent: a proxy, not connected.
         seed: seed of the first episode.
         on_episode: called with return and length of every whole episode.
-        exploit, max_episodes, attempts, stop: as in `TrainingBase`; None episodes: until stopped.
+        options: further arguments of `TrainingBase`.
     """
 
     config_file = None
@@ -109,20 +86,9 @@ class GymTraining(TrainingBase):
         *,
         seed: int | None = None,
         on_episode: Callable[[float, int], None] | None = None,
-        exploit: bool = False,
-        max_episodes: int | None = None,
-        attempts: int = 40,
-        stop: threading.Event | None = None,
+        **options: Any,
     ) -> None:
-        super().__init__(
-            (),
-            agent=agent,
-            exploit=exploit,
-            max_episodes=max_episodes or 0,
-            infinite_run=max_episodes is None,
-            attempts=attempts,
-            stop=stop,
-        )
+        super().__init__((), agent=agent, **options)
         self._env = env
         self._seed = seed
         self._on_episode = on_episode
@@ -168,9 +134,6 @@ def run_envs(
         options: see there.
         stop: set it to end all of them in the middle of their episodes.
         on_episode: called in the environments' threads, one at a time.
-
-    Returns:
-        What was played; look at its `failures`.
     """
     stop = stop or threading.Event()
     counts, lock, number = DriverCounts(), threading.Lock(), len(make_envs)
@@ -255,7 +218,8 @@ def _play(
             seed=seed,
             on_episode=on_episode,
             exploit=options.exploit,
-            max_episodes=max_episodes,
+            max_episodes=max_episodes or 0,
+            infinite_run=max_episodes is None,
             attempts=options.attempts,
             stop=stop,
         )

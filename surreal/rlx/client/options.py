@@ -17,11 +17,7 @@ TOKEN_VARIABLE = "SURREAL_RLX_TOKEN"  # noqa: S105 - the name of a variable
 
 
 def find_token(path: str | None, setting: str, *, source: str = "") -> str | None:
-    """Read the token; a file that is named must have one, so that no server is open by mistake.
-
-    Raises:
-        ConfigError: the file cannot be read, or is empty.
-    """
+    """Read the token; a file that is named must have one, so that no server is open by mistake."""
     try:
         if path is None:
             return secret_of(os.environ, TOKEN_VARIABLE)
@@ -78,11 +74,7 @@ class Options:
         return default if found is None else found
 
     def check_section(self, name: str) -> None:
-        """Check that a section, if it is there, is one.
-
-        Raises:
-            ConfigError: there is something else in its place.
-        """
+        """Check that a section, if it is there, is one."""
         section = self.get(name, {})
         if not isinstance(section, dict):
             raise ConfigError(f"{name} is {section!r}; it must hold settings", key=name)

@@ -80,7 +80,6 @@ class TrainingBase:
         agent: your own proxy, instead of one for the address and the token.
 
     Attributes:
-        agent: the proxy.
         options: contents of the file.
         failure: the reason why `run` stopped early.
 
@@ -136,19 +135,11 @@ class TrainingBase:
         raise NotImplementedError(f"{type(self).__name__} has to define episode(number)")
 
     def initialize_agent(self) -> None:
-        """Connect and begin a session, with as many attempts as allowed.
-
-        Raises:
-            AgentProxyException: it did not work out.
-        """
+        """Connect and begin a session, with as many attempts as allowed."""
         retrying(self.attempts, self._begin, rng=self._rng, stop=self._stop)
 
     def record(self, reward: float) -> None:
-        """Record an episode's reward in the run's metrics.
-
-        Raises:
-            AgentProxyException: see `surreal.rlx.client.agent_proxy`.
-        """
+        """Record an episode's reward in the run's metrics."""
         names = ("episode_reward", "game_score")
         self.agent.update_metrics([{"method": "scalar", "name": name, "y": float(reward), "x": None} for name in names])
 
@@ -225,8 +216,7 @@ class RandomAgent(AgentProxy):
         draw = random.Random(seed)
         self._action = actions if callable(actions) else lambda: draw.randrange(actions)
         self._is_open = False
-        self.steps = 0
-        self.episodes = 0
+        self.steps = self.episodes = 0
         self.rewards: list[float] = []
 
     def _open(self) -> None:

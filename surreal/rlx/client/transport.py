@@ -75,11 +75,7 @@ class Transport(Protocol):
 
 
 def parse_address(address: str | tuple[str, int]) -> Address:
-    """Read `host:port`, `host`, `rlx://`, `rlxs://` (TLS), `ws://` or `wss://`; hosts of IPv6 stand in brackets.
-
-    Raises:
-        ValueError: it is none of these.
-    """
+    """Read `host:port`, `host`, `rlx://`, `rlxs://` (TLS), `ws://` or `wss://`; hosts of IPv6 stand in brackets."""
     if isinstance(address, tuple):
         return Address(str(address[0]), int(address[1]))
     try:

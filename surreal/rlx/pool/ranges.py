@@ -32,19 +32,15 @@ _TOLERANCE = 1e-5
 
 @dataclass(frozen=True)
 class ValueLimits:
-    """Limits beyond which values are refused.
+    """Limits beyond which values are refused."""
 
-    Attributes:
-        observation: magnitude of the largest float in a state, > 0. The square of 1e18, summed over a hundred of them,
-            is still a float32; no sensor shows more.
-        reward: magnitude of the largest, > 0. The square of 1e9 times a hundred thousand steps, what a return and its
-            gradient come to, is a float32 with room to spare.
-        keeps_bounds: whether numbers outside of the bounds of their `Box` are refused as well.
-    """
-
+    #: magnitude of the largest float in a state, > 0. The square of 1e18, summed over a hundred of them, is still a
+    #: float32; no sensor shows more.
     observation: float = 1e18
+    #: magnitude of the largest, > 0. The square of 1e9 times a hundred thousand steps, what a return and its gradient
+    #: come to, is a float32 with room to spare.
     reward: float = 1e9
-    keeps_bounds: bool = False
+    keeps_bounds: bool = False  #: whether numbers outside of the bounds of their `Box` are refused as well
 
     def __post_init__(self) -> None:
         largest = float(np.finfo(np.float32).max)
@@ -57,14 +53,10 @@ DEFAULT_LIMITS = ValueLimits()
 
 
 class Departures:
-    """Counts the states outside of their bounds that were taken; any thread may note some.
-
-    Attributes:
-        count: number of such states.
-    """
+    """Counts the states outside of their bounds that were taken; any thread may note some."""
 
     def __init__(self) -> None:
-        self.count = 0
+        self.count = 0  #: number of such states
         self._lock = threading.Lock()
 
     def note(self, count: int, first: RlxValueError) -> None:
@@ -136,9 +128,6 @@ class Range:
             array: [*shape], in the leaf's dtype.
             sent: the same values as the client sent them, to be named.
             is_noted: whether to count it where it leaves its bounds and may.
-
-        Raises:
-            RlxValueError: it is to be refused; names a value.
         """
         if self.holds(array):
             return

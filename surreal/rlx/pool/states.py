@@ -25,14 +25,11 @@ class RewardReader:
     Args:
         weights: one for each number of a list; None adds lists of any length up.
         largest: magnitude of the largest reward, > 0 (see `ValueLimits`).
-
-    Attributes:
-        largest: the largest magnitude, as given.
     """
 
     def __init__(self, weights: Sequence[float] | None = None, largest: float = DEFAULT_LIMITS.reward) -> None:
         self._weights = None if weights is None else [float(weight) for weight in weights]
-        self.largest = largest
+        self.largest = largest  #: the largest magnitude, as given
 
     def read(self, reward: Any) -> float:
         """Return the reward as a number.
@@ -44,11 +41,7 @@ class RewardReader:
         return self.check(reward if type(reward) is float else self._number(reward))
 
     def check(self, reward: float) -> float:
-        """Return the reward.
-
-        Raises:
-            RlxValueError: it is not finite, or too large.
-        """
+        """Return a reward that is finite, and not too large."""
         if not abs(reward) <= self.largest:
             raise _refused(reward, f"finite, and no larger than {self.largest:g}")
         return reward

@@ -81,11 +81,7 @@ class RemoteWrappers:
         _layers(env, self._bare)
 
     def open(self, *, training: bool) -> SessionWrappers:
-        """Make the wrappers of one session.
-
-        Raises:
-            RlxRequestError: this time, one of them does not take the spaces.
-        """
+        """Make the wrappers of one session."""
         first = next((i for i, spec in enumerate(self._specs) if spec.is_training_only), len(self._specs))
         try:
             counted = apply_wrappers(self._bare, self._specs[:first], training=training)
@@ -158,11 +154,7 @@ class SessionWrappers:
         return self._reader.nothing()
 
     def rewards(self, reward: float) -> tuple[float, float]:
-        """Return the reward for the episode's return, and the reward for learning.
-
-        Raises:
-            RlxRequestError: a wrapper failed, or made no number.
-        """
+        """Return the reward for the episode's return, and the reward for learning."""
         for layer in self._own_rewards:
             reward = _call(layer, layer.reward, reward)
         learned = reward
@@ -174,11 +166,7 @@ class SessionWrappers:
             raise RlxRequestError(f"wrappers made a reward that is not a number: {error}") from error
 
     def action(self, action: Any) -> Any:
-        """Convert the agent's action for the client.
-
-        Raises:
-            RlxRequestError: a wrapper failed.
-        """
+        """Convert the agent's action for the client."""
         if not self._actions:
             return action
         for layer in self._actions:
@@ -200,11 +188,7 @@ class _Elsewhere(gymnasium.Env[Any, Any]):
 
 
 def check_remote(spec: WrapperSpec) -> None:
-    """Check a wrapper's class before it is instantiated.
-
-    Raises:
-        EnvError: it does not exist, or has to be at the environment itself.
-    """
+    """Check a wrapper's class before it is instantiated."""
     factory = find_wrapper(spec.name)
     if inspect.isclass(factory) and not _is_remote(factory):
         raise _at_the_client(spec.name)

@@ -42,11 +42,7 @@ _NAMES = {dtype: name for name, dtype in _KNOWN.items()}
 
 
 def dtype_name(dtype: np.dtype[Any]) -> str:
-    """Name a dtype as the protocol does.
-
-    Raises:
-        RlxEncodeError: arrays of it are not sent.
-    """
+    """Name a dtype as the protocol does."""
     name = _NAMES.get(dtype)
     if name is None:
         name = str(dtype)
@@ -56,11 +52,7 @@ def dtype_name(dtype: np.dtype[Any]) -> str:
 
 
 def dtype_of(name: str) -> np.dtype[Any]:
-    """Find the dtype that a peer names.
-
-    Raises:
-        RlxDecodeError: it is none, or none that is accepted.
-    """
+    """Find the dtype that a peer names."""
     known = _KNOWN.get(name)
     if known is not None:
         return known
@@ -76,9 +68,6 @@ def array_at(payload: bytes, start: int, dtype: np.dtype[Any], shape: tuple[int,
     """Make the array whose bytes begin at `start`; size and shape were checked.
 
     A view of the payload, unless its values would not be aligned, or could be other than 0 and 1 in a bool array.
-
-    Raises:
-        RlxDecodeError: texts in it are not Unicode.
     """
     if not all(shape):
         return np.zeros(shape, dtype)
@@ -123,11 +112,7 @@ def is_image(value: Any) -> bool:
 
 
 def image_parts(image: Any) -> tuple[str, int, int, bytes]:
-    """Return mode, width, height and raw bytes of a Pillow image.
-
-    Raises:
-        RlxEncodeError: the protocol does not have its mode.
-    """
+    """Return mode, width, height and raw bytes of a Pillow image."""
     if image.mode not in _MODES:
         raise RlxEncodeError(f"images of mode {image.mode} are not sent; convert to one of {', '.join(_MODES)}")
     width, height = image.size
@@ -135,11 +120,7 @@ def image_parts(image: Any) -> tuple[str, int, int, bytes]:
 
 
 def check_size(mode: str, width: int, height: int, nbytes: int) -> None:
-    """Check sizes that a peer announces.
-
-    Raises:
-        RlxDecodeError: mode, size and bytes are not those of an image.
-    """
+    """Check sizes that a peer announces."""
     if mode == "1":
         expected = (width + 7) // 8 * height
     elif mode in _MODES:

@@ -14,18 +14,13 @@ MAX_FRAME_BYTES = 999_999_999
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds on one message; raising one lets a single peer take that much more memory and time.
+    """Bounds on one message; raising one lets a single peer take that much more memory and time."""
 
-    Attributes:
-        max_bytes: length of a payload, 1 to 999,999,999; images and arrays of any one message fit into it, images of
-            mode 1 as a byte for each pixel. Images become 4 times their bytes where they are read as float32.
-        max_items: entries of all lists and dictionaries of a message together, >= 1.
-        max_depth: deepest nesting of lists and dictionaries, 1 to 200.
-    """
-
+    #: length of a payload, 1 to 999,999,999; images and arrays of any one message fit into it, images of mode 1 as a
+    #: byte for each pixel. Images become 4 times their bytes where they are read as float32.
     max_bytes: int = 16 << 20
-    max_items: int = 1_000_000
-    max_depth: int = 32
+    max_items: int = 1_000_000  #: entries of all lists and dictionaries of a message together, >= 1
+    max_depth: int = 32  #: deepest nesting of lists and dictionaries, 1 to 200
 
     def __post_init__(self) -> None:
         if not 1 <= self.max_bytes <= MAX_FRAME_BYTES:
@@ -72,17 +67,12 @@ class RlxRequestError(RlxError):
 
 
 class RlxValueError(RlxRequestError):
-    """A number that would do damage: not finite, or out of its range. The episode that it is of is cut.
-
-    Attributes:
-        leaf: what it is of, such as a leaf of the state, or "the reward".
-        value: the number; nan if it is none.
-    """
+    """A number that would do damage: not finite, or out of its range. The episode that it is of is cut."""
 
     def __init__(self, message: str, *, leaf: str, value: float = float("nan")) -> None:
         super().__init__(message)
-        self.leaf = leaf
-        self.value = value
+        self.leaf = leaf  #: what it is of, such as a leaf of the state, or "the reward"
+        self.value = value  #: the number; nan if it is none
 
 
 class RlxServerError(RlxError):

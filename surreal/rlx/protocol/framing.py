@@ -27,20 +27,16 @@ class FrameReader:
 
     Args:
         limits: `max_bytes` bounds a payload; a longer one is refused when its length is read.
-
-    Attributes:
-        max_bytes: the bound; it may be changed between two calls.
-        pending: bytes of an unfinished frame that are held.
     """
 
     __slots__ = ("_broken", "_buffer", "_needed", "max_bytes", "pending")
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
-        self.max_bytes = limits.max_bytes
+        self.max_bytes = limits.max_bytes  #: the bound; it may be changed between two calls
         self._buffer = bytearray()
         self._needed = 0  # bytes of the buffer that must be there before it is worth another look
         self._broken: str | None = None
-        self.pending = 0
+        self.pending = 0  #: bytes of an unfinished frame that are held
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[bytes]:
         """Add bytes, and return the payloads that they complete, in order.

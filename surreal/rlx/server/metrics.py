@@ -43,14 +43,10 @@ class Budget:
 
 
 class MetricBudget:
-    """Limits on the metrics of all sessions of a server.
-
-    Attributes:
-        dropped: records that were too many.
-    """
+    """Limits on the metrics of all sessions of a server."""
 
     def __init__(self) -> None:
-        self.dropped = 0
+        self.dropped = 0  #: records that were too many
         self._names: set[str] = set()
         self._server = Budget(SERVER_RATE, SERVER_BURST)
 

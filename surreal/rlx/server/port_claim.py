@@ -101,11 +101,7 @@ class PortClaim:
 
 
 def _check_free(host: str, port: int) -> None:
-    """Bind the port for a moment without sharing it.
-
-    Raises:
-        RlxServerError: it is in use, or cannot be had.
-    """
+    """Bind the port for a moment without sharing it."""
     try:
         for family, kind, protocol, _, address in socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE

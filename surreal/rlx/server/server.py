@@ -35,14 +35,10 @@ _STOP_TIMEOUT_S = 5.0
 
 
 class RlxServer:
-    """See above. The constructor neither listens nor starts a thread.
-
-    Attributes:
-        port: port of the server; known after `start`.
-    """
+    """See above. The constructor neither listens nor starts a thread."""
 
     def __init__(self, pool: RlxEnvPool, settings: ServerSettings) -> None:
-        self.port = settings.port
+        self.port = settings.port  #: port of the server; known after `start`
         self._pool = pool
         self._settings = settings
         self._thread: threading.Thread | None = None
@@ -53,11 +49,7 @@ class RlxServer:
         self._failure: BaseException | None = None
 
     def start(self) -> None:
-        """Listen; returns when clients can connect.
-
-        Raises:
-            RlxServerError: the address cannot be listened on.
-        """
+        """Listen; returns when clients can connect."""
         self._thread = threading.Thread(target=self._run, name="rlx/server", daemon=True)
         self._thread.start()
         if not self._ready.wait(_START_TIMEOUT_S):
@@ -138,11 +130,7 @@ class RlxServer:
             claim(is_bound=False)
         # It finds the addresses of the host, and binds them; the acceptor listens.
         server = await asyncio.get_running_loop().create_server(
-            asyncio.Protocol,
-            settings.host,
-            settings.port,
-            reuse_port=settings.reuses_port or None,
-            start_serving=False,
+            asyncio.Protocol, settings.host, settings.port, reuse_port=settings.reuses_port or None, start_serving=False
         )
         listeners = [sock.dup() for sock in server.sockets]
         server.close()

@@ -85,11 +85,7 @@ class Session:
             return error_reply(error)
 
     def step(self, state: bytes, reward: float | None) -> bool:
-        """Take an update in the middle of an episode: what `handle` does, for the plainest and most frequent requests.
-
-        Returns:
-            Whether it was one of these; otherwise nothing has happened, and it is for `handle`.
-        """
+        """Take an update in the middle of an episode, if it is the plainest kind; false leaves it to `handle`."""
         if reward is None or not abs(reward) <= self._largest_reward:
             return False
         if not self._in_episode or self._stacker is not None or self._wrappers is not None:

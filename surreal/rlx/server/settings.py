@@ -31,50 +31,36 @@ _NUMBER_BYTES = 32
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """Settings of one server.
+    """Address, limits and permissions of one server."""
 
-    Attributes:
-        host: address to listen on; everything but loopback lets other machines in.
-        port: TCP port, of WebSockets and HTTP too; 0: a free one.
-        reuses_port: let several servers of this machine share the port; the system spreads connections over them.
-        owner: name of the run; only servers with the same owner share a port.
-        timeout_s: age at which a connection is closed at the next end of an episode, reply first, s; None: never.
-        idle_timeout_s: time without a whole request after which a connection is closed, s; None: never.
-        max_connection_sessions: sessions of one WebSocket open at the same time, >= 1; raising it lets a single client
-            take more of the slots that all share.
-        token: what `init` must bring; None: nothing.
-        origins: where else web pages may come from, such as "https://example.org"; "*": from anywhere. Pages of this
-            machine, and those of this server under a numeric address, always may.
-        limits: limits on messages of clients; None: those of `message_limits` for the observation space.
-        admission: decides which sessions may be opened.
-        rewards: makes scalars of rewards.
-        is_exploiting: whether all sessions exploit, whatever they ask for.
-        tls: certificate and key; None: no TLS.
-        static_dir: folder whose files are served over HTTP; None: none.
-        pages_dir: another folder, served under `/app/`.
-        status: returns further entries of `/status.json`, which every client that reaches the port can read; called on
-            the server's thread. None: no entries.
-        on_metric: takes clients' metrics, all of them under "client/"; None drops them.
-    """
-
-    host: str = "127.0.0.1"
-    port: int = DEFAULT_PORT
+    host: str = "127.0.0.1"  #: address to listen on; everything but loopback lets other machines in
+    port: int = DEFAULT_PORT  #: TCP port, of WebSockets and HTTP too; 0: a free one
+    #: let several servers of this machine share the port; the system spreads connections over them
     reuses_port: bool = False
-    owner: str = ""
+    owner: str = ""  #: name of the run; only servers with the same owner share a port
+    #: age at which a connection is closed at the next end of an episode, reply first, s; None: never
     timeout_s: float | None = None
+    #: time without a whole request after which a connection is closed, s; None: never
     idle_timeout_s: float | None = 600.0
+    #: sessions of one WebSocket open at the same time, >= 1; raising it lets a single client take more of the slots
+    #: that all share
     max_connection_sessions: int = 64
-    token: str | None = None
+    token: str | None = None  #: what `init` must bring; None: nothing
+    #: where else web pages may come from, such as "https://example.org"; "*": from anywhere. Pages of this machine,
+    #: and those of this server under a numeric address, always may.
     origins: tuple[str, ...] = ()
+    #: limits on messages of clients; None: those of `message_limits` for the observation space
     limits: Limits | None = None
-    admission: Admission = field(default_factory=Admission)
-    rewards: RewardReader = field(default_factory=RewardReader)
-    is_exploiting: bool = False
-    tls: ssl.SSLContext | None = None
-    static_dir: Path | None = None
-    pages_dir: Path | None = None
+    admission: Admission = field(default_factory=Admission)  #: decides which sessions may be opened
+    rewards: RewardReader = field(default_factory=RewardReader)  #: makes scalars of rewards
+    is_exploiting: bool = False  #: whether all sessions exploit, whatever they ask for
+    tls: ssl.SSLContext | None = None  #: certificate and key; None: no TLS
+    static_dir: Path | None = None  #: folder whose files are served over HTTP; None: none
+    pages_dir: Path | None = None  #: another folder, served under `/app/`
+    #: returns further entries of `/status.json`, which every client that reaches the port can read; called on the
+    #: server's thread. None: no entries.
     status: StatusSource | None = None
-    on_metric: MetricSink | None = None
+    on_metric: MetricSink | None = None  #: takes clients' metrics, all of them under "client/"; None drops them
 
     def __post_init__(self) -> None:
         if self.max_connection_sessions < 1:
@@ -113,9 +99,6 @@ def load_tls(certificate: Path, key: Path | None, authority: Path | None = None)
         key: file with its private key; None: in the same file.
         authority: file with the authorities that sign clients' certificates, which each of them must show; None:
             clients need none.
-
-    Raises:
-        RlxServerError: a file is missing, or not what it should be.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:

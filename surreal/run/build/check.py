@@ -17,12 +17,7 @@ from surreal.replay import Replay
 from surreal.run.build.acting import AGENT, MODEL
 from surreal.run.build.construct import check, find_device, refused
 from surreal.run.build.environments import check_env, check_wrappers
-from surreal.run.build.learning import (
-    LEARNER,
-    check_gradients,
-    check_ranks,
-    check_replay,
-)
+from surreal.run.build.learning import LEARNER, check_gradients, check_ranks, check_replay
 from surreal.run.build.lockstep import gradients_config, lockstep_config
 from surreal.run.build.rlx_server import pages_folder
 from surreal.run.observers.making import check_observers

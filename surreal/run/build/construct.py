@@ -27,26 +27,17 @@ class Setting(NamedTuple):
 
 @dataclass(frozen=True)
 class Recipe(Generic[T]):
-    """A recipe for building the class of one section.
+    """A recipe for building the class of one section."""
 
-    Args:
-        section: `model`, `agent`, `learner` or `replay`.
-        base: what the class must inherit from.
-        collaborators: how many objects it gets by position.
-        offered: further parameters that the configuration has values for. Those that a constructor does not have are
-            left out, so a user's class needs only the parameters it cares for.
-        replaceable: offered names that `args` may give another value for.
-        renamed: names in the configuration to names of parameters.
-        settings: settings that are offered as arguments too; a class without the argument refuses the setting, if
-            given.
-    """
-
-    section: str
-    base: type[T]
-    collaborators: int
+    section: str  #: `model`, `agent`, `learner` or `replay`
+    base: type[T]  #: what the class must inherit from
+    collaborators: int  #: how many objects it gets by position
+    #: further parameters that the configuration has values for. Those that a constructor does not have are left out,
+    #: so a user's class needs only the parameters it cares for.
     offered: frozenset[str]
-    replaceable: frozenset[str] = frozenset()
-    renamed: Mapping[str, str] | None = None
+    replaceable: frozenset[str] = frozenset()  #: offered names that `args` may give another value for
+    renamed: Mapping[str, str] | None = None  #: names in the configuration to names of parameters
+    #: settings that are offered as arguments too; a class without the argument refuses the setting, if given
     settings: tuple[Setting, ...] = ()
 
 

@@ -65,10 +65,7 @@ def check_replay(config: Config) -> type[Replay[Any]]:
     arguments = replay_arguments(config)
     for key, problem in cls.conflicts(
         ReplayPlan(
-            arguments,
-            _senders(config),
-            compression=config.sender.compression,
-            max_env_steps=config.run.max_env_steps,
+            arguments, _senders(config), compression=config.sender.compression, max_env_steps=config.run.max_env_steps
         )
     ):
         raise refused(config, key, problem)

@@ -23,11 +23,10 @@ from surreal.config import fingerprint, load_config
 from surreal.distributed.telemetry.telemetry import Telemetry
 from surreal.run.build.checkpoints import go_back, read_best
 from surreal.run.launch.check import RunOptions, check_apart, prepare
-from surreal.run.launch.children import make_children
 from surreal.run.launch.collecting import LastCollection
 from surreal.run.launch.servers import RunServers
 from surreal.run.launch.starting import Spawner
-from surreal.run.launch.supervise import Child, Supervision
+from surreal.run.launch.supervise import Child, Supervision, make_children
 from surreal.run.process import registry
 from surreal.run.process.arguments import REDIS_VARIABLE
 from surreal.run.process.ending import Counts, Ending, ExitCode, result_of

@@ -30,15 +30,11 @@ NO_THREADS = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_t
 
 
 class ForkedProcess:
-    """A child that this process adopted; nothing else may wait for its `pid`.
-
-    Attributes:
-        returncode: None while it runs; -N if signal N ended it.
-    """
+    """A child that this process adopted; nothing else may wait for its `pid`."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
-        self.returncode: Any = None
+        self.returncode: Any = None  #: None while it runs; -N if signal N ended it
 
     def poll(self) -> int | None:
         if self.returncode is None:

@@ -1,4 +1,4 @@
-"""The launcher's children: started, watched, restarted after a signal killed them, and stopped in order.
+"""The launcher's children: made, started, watched, restarted after a signal killed them, and stopped in order.
 
 What a child writes to its console goes into `logs/NAME.out` of the run's folder. Called from the main thread only.
 """
@@ -12,17 +12,19 @@ import random
 import signal
 import time
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from surreal.base.errors import OS_REMEDIES
 from surreal.base.system.files import is_full
 from surreal.base.system.health import RecentDeaths
+from surreal.config import Config
+from surreal.distributed.connection.client import RedisClient
 from surreal.run.launch.starting import Process, Spawner
 from surreal.run.process.ending import ExitCode
-from surreal.run.process.interrupts import CHECKPOINT_SIGNAL
-from surreal.run.process.roles import NormalEnd, Role
+from surreal.run.process.interrupts import CHECKPOINT_SIGNAL, signal_name
+from surreal.run.process.roles import AGENT, EVAL, LEARNER, PARAMETER_SERVER, RLX_SERVER, ROLES, NormalEnd, Role
 from surreal.run.process.run_folder import tail
 
 logger = logging.getLogger(__name__)
@@ -87,7 +89,6 @@ class Supervision:
     restart_limit: int  #: tolerated deaths of each child within a minute, >= 0; one more ends the run
 
     def __post_init__(self) -> None:
-        self.children = list(self.children)
         self._orphans = OrphanReaper()
         self.pids: set[int] = set()  #: of all that were ever started
 
@@ -173,7 +174,7 @@ class Supervision:
             if code > 0:
                 problems[child.name] = f"{child.name} ended in error: {self.last_error(child)}"
             elif code < 0 and child not in late:
-                problems[child.name] = f"{child.name} was killed by {_signal_name(-code)} while it ended"
+                problems[child.name] = f"{child.name} was killed by {signal_name(-code)} while it ended"
             child.process = None
         for problem in problems.values():
             logger.warning("%s", problem)
@@ -220,7 +221,7 @@ class Supervision:
             return f"the {child.name} is done" if child.role.normal_end is NormalEnd.ENDS_RUN else None
         if code > 0 and code not in (ExitCode.RANK_KILLED, ExitCode.NAME_LOST):
             return f"{child.name} failed: {self.last_error(child)}"
-        ended = f"was killed by {_signal_name(-code)}" if code < 0 else f"ended: {self.last_error(child)};"
+        ended = f"was killed by {signal_name(-code)}" if code < 0 else f"ended: {self.last_error(child)};"
         deaths = child.deaths.add()
         if deaths > self.restart_limit:
             ended += " once" if deaths == 1 else f" {deaths} times"
@@ -251,8 +252,27 @@ def last_error_line(console: Path) -> str:
     return (errors or lines or [_NO_OUTPUT])[-1]
 
 
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
+def make_children(
+    config: Config,
+    client: RedisClient,
+    common: Sequence[str],
+    stack: ExitStack,
+    say: Callable[[str], object],
+    *,
+    config_path: Path,
+    offline: Path | None = None,
+) -> list[Child]:
+    """Make all children of a run, in the order of their start; nothing starts here."""
+    learner = [*common, *(() if offline is None else ("--offline", str(offline.absolute())))]
+    arguments: dict[Role, Callable[[int], Sequence[str]]] = {
+        LEARNER: lambda _: learner,
+        PARAMETER_SERVER: lambda number: [*common, "--index", str(number)],
+        AGENT: lambda number: [*common, "--index", str(number)],
+        EVAL: lambda _: common,
+    }
+    if RLX_SERVER.count(config):
+        from surreal.run.build.rlx_server import port_owner  # both bring gymnasium, for the wrappers
+        from surreal.run.launch.rlx_children import rlx_arguments
+
+        arguments |= rlx_arguments(config, common, stack, say, owner=port_owner(client), config_path=config_path)
+    return [Child(role, number, arguments[role](number)) for role in ROLES for number in range(role.count(config))]

@@ -11,13 +11,7 @@ from surreal.base.errors import ReplayFullError
 from surreal.config import Config
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.envs import EnvPool
-from surreal.run.build.acting import (
-    build_acting_model,
-    build_agent,
-    build_listener,
-    build_remote_server,
-    build_sender,
-)
+from surreal.run.build.acting import build_acting_model, build_agent, build_listener, build_remote_server, build_sender
 from surreal.run.build.environments import Spaces, build_pool
 from surreal.run.build.lockstep import turn_steps, turn_trajectories
 from surreal.run.process.role import RoleProcess, role_rng

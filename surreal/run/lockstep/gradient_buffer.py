@@ -39,9 +39,6 @@ class GradientBuffer:
 
     The gradients of an update go together when it is done. Those of a learner that takes several steps go one by one,
     for each step begins where the one before ended: it waits for these parameters.
-
-    Attributes:
-        global_step: env steps of the whole run, as last heard.
     """
 
     learner: GradientLearner  #: the learner whose gradients are pushed from now on
@@ -53,7 +50,7 @@ class GradientBuffer:
     check_stop: Callable[[], object]  #: called while waiting; what it raises ends the wait
 
     def __post_init__(self) -> None:
-        self.global_step = 0
+        self.global_step = 0  #: env steps of the whole run, as last heard
         self._collected: dict[str, dict[str, Tensor]] = {}
         self._counted = (0, 0)
         self._pushed = self._applied = 0  # gradients, and how many of them are in the parameters
@@ -78,10 +75,7 @@ class GradientBuffer:
 
     def metrics(self) -> dict[str, float]:
         """Metrics: how long this agent has waited, and how often without success."""
-        return {
-            "agent/gradient_wait_s_total": self._waited_s,
-            "agent/gradient_timeouts_total": float(self._timeouts),
-        }
+        return {"agent/gradient_wait_s_total": self._waited_s, "agent/gradient_timeouts_total": float(self._timeouts)}
 
     def _add(self, found: Sequence[Gradients]) -> None:
         """Take the gradients of one loss."""

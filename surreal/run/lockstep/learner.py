@@ -38,9 +38,6 @@ class LockstepLearner(LearnerSession):
         on_episode: called with return, length and environment of each episode of the agents.
         score: evaluates the newest parameters, a few times in each interval; true ends the interval.
         is_resumed: whether checkpoints in the run's folder are its own.
-
-    Attributes:
-        has_reached_goal: whether `score` ended the interval.
     """
 
     def __init__(
@@ -53,7 +50,7 @@ class LockstepLearner(LearnerSession):
         *,
         is_resumed: bool,
     ) -> None:
-        self.has_reached_goal = False
+        self.has_reached_goal = False  #: whether `score` ended the interval
         self._store, self._stack = store, stack
         self._on_episode, self._score = on_episode, score
         self._is_resumed = is_resumed

@@ -6,13 +6,13 @@ import csv
 import fnmatch
 import io
 import math
-import os
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from surreal.base.system.files import append_whole
 from surreal.base.system.program import install_command
 
 
@@ -114,18 +114,7 @@ class CsvSink(MetricSink):
         for each in numbers:
             for name, value in each.values.items():
                 writer.writerow((f"{each.time:.3f}", each.process, each.step, name, repr(value)))
-        self._append(text.getvalue().encode())
-
-    def _append(self, content: bytes) -> None:
-        """Write all of it or, as far as that can be helped, nothing: it is tried again."""
-        with self._path.open("ab") as file:
-            size = file.tell()
-            try:
-                file.write(content)
-                file.flush()
-            except OSError:
-                os.truncate(self._path, size)
-                raise
+        append_whole(self._path, text.getvalue().encode())  # what fails is tried again
 
 
 class WandbSink(MetricSink):

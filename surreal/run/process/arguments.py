@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 import typer
 
@@ -87,89 +87,65 @@ def _index(text: str) -> int | None:
         raise typer.BadParameter(f"{text!r} is neither a number nor auto") from None
 
 
+def option(metavar: str | None, text: str, *flags: str, **more: Any) -> Any:
+    """Make an option from what its value is called, its help, and its flags if they are not its field's name."""
+    return typer.Option(*flags, metavar=metavar, help=text, **more)
+
+
 # Options that commands share.
-SET = typer.Option(
-    "--set", metavar="A.B=C", help="Override one setting; may be repeated.", autocompletion=complete_settings
-)
-RUN_DIR = typer.Option("--run-dir", metavar="DIR", parser=_local_folder, help="The run's folder; default: runs/RUN.")
-OFFLINE = typer.Option("--offline", metavar="PATH", help="Learn from an exported replay, without agents.")
+SET = option("A.B=C", "Override one setting; may be repeated.", "--set", autocompletion=complete_settings)
+RUN_DIR = option("DIR", "The run's folder; default: runs/RUN.", "--run-dir", parser=_local_folder)
+OFFLINE = option("PATH", "Learn from an exported replay, without agents.", "--offline")
 Seed = Annotated[int | None, typer.Option(help="The same as --set seed=N.")]
 Device = Annotated[str | None, typer.Option(metavar="DEVICE", help="The same as --set device=...")]
 Level = Literal["debug", "info", "warning", "error", "critical"]
 LogLevel = Annotated[Level | None, typer.Option(case_sensitive=False, help="The same as --set log_level=...")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks.")]
+_RUN_HELP = "The run's id, the same for all its processes; default: the configuration's name."
+_REDIS_HELP = f"host:port, redis://, rediss:// or unix://; default: ${REDIS_VARIABLE}, else {DEFAULT_REDIS}."
+_SHARD_HELP = "Number I, from 0, of N servers that split the model."
+_RANKS_HELP = "The same as --set learner.ranks=N: N processes that learn together."
+_INDEX_HELP = (
+    "Number of this process among those of its role, for its name and seed; an agent or RLX server takes auto: the "
+    "first that is free."
+)
+_STAY_HELP = "When the run has ended, stay idle until a signal comes or it continues."
+_ONCE_HELP = "End immediately if the run has ended, instead of resuming it."
+_CONNECT_HELP = "Longest wait for Redis at the start, s."
 #: Options of some roles only.
 _ONLY = {"shard": (PARAMETER_SERVER,), "ranks": (LEARNER,), "offline": (LEARNER,)}
 
 
 @dataclass(frozen=True)
 class RoleArguments:
-    """Arguments of a role process; None leaves the choice to the configuration.
-
-    Attributes:
-        index: None: the first that no living process of the role has.
-        stay: stay when the run has ended, until a signal comes or the run continues.
-        once: end immediately in a run that has ended, instead of resuming it.
-        place: among a learner's ranks; None if torchrun did not start this process.
-        argv: all arguments, as given.
-    """
+    """Arguments of a role process; None leaves the choice to the configuration."""
 
     preset: Annotated[
-        str | None,
-        typer.Argument(metavar="PRESET_OR_FILE", help="Configuration; default: the run's own, from Redis."),
+        str | None, typer.Argument(metavar="PRESET_OR_FILE", help="Configuration; default: the run's own, from Redis.")
     ] = None
-    config: Annotated[str | None, typer.Option(metavar="PRESET_OR_FILE", help="The same as PRESET_OR_FILE.")] = None
+    config: Annotated[str | None, option("PRESET_OR_FILE", "The same as PRESET_OR_FILE.")] = None
     overrides: Annotated[tuple[str, ...], SET] = ()
-    run: Annotated[
-        str | None,
-        typer.Option(
-            metavar="RUN", help="The run's id, the same for all its processes; default: the configuration's name."
-        ),
-    ] = None
-    redis: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL",
-            help=f"host:port, redis://, rediss:// or unix://; default: ${REDIS_VARIABLE}, else {DEFAULT_REDIS}.",
-            callback=warn_of_password,
-        ),
-    ] = None
+    run: Annotated[str | None, option("RUN", _RUN_HELP)] = None
+    redis: Annotated[str | None, option("URL", _REDIS_HELP, callback=warn_of_password)] = None
     run_dir: Annotated[Path | None, RUN_DIR] = None
-    shard: Annotated[
-        Shard | None,
-        typer.Option(metavar="I/N", parser=_shard, help="Number I, from 0, of N servers that split the model."),
-    ] = None
-    ranks: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="The same as --set learner.ranks=N: N processes that learn together."),
-    ] = None
+    shard: Annotated[Shard | None, option("I/N", _SHARD_HELP, parser=_shard)] = None
+    ranks: Annotated[int | None, option("N", _RANKS_HELP)] = None
     offline: Annotated[Path | None, OFFLINE] = None
-    index: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            parser=_index,
-            help="Number of this process among those of its role, for its name and seed; an agent or RLX server takes "
-            "auto: the first that is free.",
-        ),
-    ] = 0
+    #: None: the first that no living process of the role has
+    index: Annotated[int | None, option("N", _INDEX_HELP, parser=_index)] = 0
     seed: Seed = None
     device: Device = None
-    resume: Annotated[bool, typer.Option("--resume", help="Continue an existing run.")] = False
-    stay: Annotated[
-        bool, typer.Option("--stay", help="When the run has ended, stay idle until a signal comes or it continues.")
-    ] = False
-    once: Annotated[
-        bool, typer.Option("--once", help="End immediately if the run has ended, instead of resuming it.")
-    ] = False
-    connect_timeout_s: Annotated[
-        float, typer.Option("--connect-timeout", metavar="S", help="Longest wait for Redis at the start, s.")
-    ] = 10.0
+    resume: Annotated[bool, option(None, "Continue an existing run.", "--resume")] = False
+    #: stay when the run has ended, until a signal comes or the run continues
+    stay: Annotated[bool, option(None, _STAY_HELP, "--stay")] = False
+    #: end immediately in a run that has ended, instead of resuming it
+    once: Annotated[bool, option(None, _ONCE_HELP, "--once")] = False
+    connect_timeout_s: Annotated[float, option("S", _CONNECT_HELP, "--connect-timeout")] = 10.0
     log_level: LogLevel = None
     debug: Debug = False
     supervised: Annotated[bool, typer.Option("--supervised", hidden=True)] = False
-    place: RankPlace | None = None
-    argv: tuple[str, ...] = ()
+    place: RankPlace | None = None  #: among a learner's ranks; None if torchrun did not start this process
+    argv: tuple[str, ...] = ()  #: all arguments, as given
 
 
 T = TypeVar("T", bound=RoleArguments)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,11 +23,18 @@ from surreal.run.process.run_folder import (
     RUNS_FOLDER,
     RunFolder,
     newest_running,
+    newest_with,
     read_result,
 )
 
 if TYPE_CHECKING:
+    from surreal.config import Config
     from surreal.distributed.connection.client import RedisClient
+    from surreal.distributed.experience.shards import ReplayShards
+    from surreal.run.process.arguments import RoleArguments
+    from surreal.run.process.roles import Role
+
+logger = logging.getLogger(__name__)
 
 #: Longest wait of a command for Redis, s.
 _TIMEOUT_S = 5.0
@@ -49,7 +58,7 @@ class RunOverError(ConfigError):
 def named_folder(name: str | os.PathLike[str] | None, runs: Path = RUNS_FOLDER) -> RunFolder | None:
     """Find the folder of a run; None if there is no such run."""
     if name is None:
-        running, newest = newest_running(runs), _newest(runs)
+        running, newest = newest_running(runs), newest_with(RUN_NAME, runs)
         # A killed run leaves its address behind.
         return running if running is not None and (newest is None or is_written_to(running.path)) else newest
     for path in (Path(name).expanduser(), runs / name):
@@ -153,6 +162,57 @@ def open_client(address: str, run: str = "default") -> RedisClient:
     return make_client(address, run, retry_timeout_s=_TIMEOUT_S)
 
 
+def connect_role(role: Role, arguments: RoleArguments, stop: threading.Event) -> tuple[Config, RedisClient]:
+    """Load the configuration of a role process, from here or from Redis, and connect to Redis."""
+    from surreal.config import add_python_path, load_config
+    from surreal.run.process import registry
+    from surreal.run.process.arguments import DEFAULT_REDIS
+
+    config = None if arguments.config is None else load_config(arguments.config, arguments.overrides)
+    configured = None if config is None else config.redis.address
+    run = arguments.run or (None if config is None else config.name)
+    if run is None:
+        raise ConfigError("name a configuration, or a run whose configuration is in Redis: --run NAME", key="--run")
+    client = make_client(arguments.redis or configured or DEFAULT_REDIS, run)
+    # A child that is restarted while Redis is away waits for it as long as running processes do.
+    timeout_s = client.retry_timeout_s if arguments.supervised else arguments.connect_timeout_s
+    client.check_server(timeout_s=timeout_s, stop=stop)
+    if config is None:
+        if role.leads and not arguments.index:  # it would wait for itself
+            config = registry.stored_config(client, arguments.overrides)
+        else:
+            config = registry.wait_for_config(client, arguments.overrides, stop)
+    add_python_path(config.python_path)
+    return config, client
+
+
+def connect_servers(
+    config: Config, client: RedisClient, arguments: RoleArguments, stop: threading.Event
+) -> tuple[ReplayShards, RedisClient]:
+    """Connect to the replay servers, at least one of which must answer, and to the parameter server."""
+    from surreal.distributed.experience.shards import ReplayShards
+
+    def client_at(address: str | None) -> RedisClient:
+        if address is None:
+            return client
+        other = make_client(address, client.run)
+        other.check_server(timeout_s=arguments.connect_timeout_s, stop=stop)
+        return other
+
+    clients: list[RedisClient] = []
+    missing: list[RedisUnavailableError] = []
+    for address in config.replay_addresses:
+        try:
+            clients.append(client_at(address))
+        except RedisUnavailableError as error:
+            missing.append(error)
+            if len(missing) == len(config.replay_addresses):
+                raise
+            logger.warning("continuing without a shard: %s", error)
+            clients.append(make_client(address or "", client.run))
+    return ReplayShards(clients, config.num_shards), client_at(config.redis.parameter_address)
+
+
 def is_run_folder(folder: Path) -> bool:
     """Whether a folder is a run's; an app's folder is not, although it also has an app.yaml."""
     return any((folder / name).is_file() for name in (RESULT_NAME, RUN_NAME))
@@ -177,14 +237,6 @@ def is_written_to(folder: Path) -> bool:
         return psutil.Process(pid).create_time() <= taken + _CLOCK_SLACK_S
     except psutil.Error:
         return False
-
-
-def _newest(runs: Path) -> RunFolder | None:
-    try:
-        found = max(runs.glob(f"*/{RUN_NAME}"), key=lambda path: path.stat().st_mtime, default=None)
-    except OSError:
-        return None
-    return None if found is None else RunFolder(found.parent)
 
 
 def _ending(folder: Path) -> str:

@@ -61,6 +61,11 @@ def _keep_ended_children() -> None:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
 
+def signal_name(number: int) -> str:
+    """Return SIGKILL for 9, and `signal 99` for a number that Python has no name for."""
+    return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
+
+
 def hold_checkpoint_signal() -> None:
     """Block the checkpoint signal, which would end a starting process, until a `CheckpointRequest` listens."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {CHECKPOINT_SIGNAL})
@@ -103,16 +108,12 @@ class CheckpointRequest:
 
 
 class Interrupts:
-    """Requests to a launcher: by signals, or by an output that was closed.
-
-    Attributes:
-        ending: why the run must end, from the first request; None without one.
-    """
+    """Requests to a launcher: by signals, or by an output that was closed."""
 
     def __init__(self) -> None:
         self._count = 0
         self.checkpoint_request = CheckpointRequest()
-        self.ending: Ending | None = None
+        self.ending: Ending | None = None  #: why the run must end, from the first request; None without one
 
     @contextmanager
     def installed(self) -> Iterator[Interrupts]:

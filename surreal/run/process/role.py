@@ -25,28 +25,19 @@ from pathlib import Path
 import numpy as np
 import redis
 
-from surreal.base.errors import (
-    ConfigError,
-    ContractError,
-    NameLostError,
-    RedisUnavailableError,
-    StoppedError,
-    SurrealError,
-)
+from surreal.base.errors import ConfigError, ContractError, NameLostError, StoppedError, SurrealError
 from surreal.base.system.files import take_user
 from surreal.base.system.health import MAIN_LOOP, HealthFile, Pulse, Startup, health_path, look_at_loops
 from surreal.base.system.logs import setup_logging
 from surreal.base.system.process import keep_freed_memory
-from surreal.config import Config, add_python_path, fingerprint, load_config
-from surreal.distributed.connection.client import RedisClient
-from surreal.distributed.experience.shards import ReplayShards
+from surreal.config import fingerprint
 from surreal.distributed.telemetry.heartbeats import live_processes
 from surreal.distributed.telemetry.telemetry import Telemetry
 from surreal.run.observers.making import make_callbacks
 from surreal.run.process import registry
-from surreal.run.process.arguments import DEFAULT_REDIS, RoleArguments
+from surreal.run.process.arguments import RoleArguments
 from surreal.run.process.ending import Ending, ExitCode, error_line, exit_code_of, is_expected, print_error
-from surreal.run.process.finding import make_client
+from surreal.run.process.finding import connect_role, connect_servers
 from surreal.run.process.interrupts import CheckpointRequest, follow_parent, set_at_signals
 from surreal.run.process.liveness.claims import Claim, stay, take_first_free, take_over
 from surreal.run.process.liveness.watchdog import make_watchdog
@@ -82,12 +73,11 @@ class RoleProcess:
         self.signals = signals
         self.checkpoint_request = checkpoint_request or CheckpointRequest()
         self.rank = 0 if arguments.place is None else arguments.place.rank
-        self.config, self.client = _connect(role, arguments, stop)
+        self.config, self.client = connect_role(role, arguments, stop)
         if (refusal := refusal_of(role, self.config)) is not None:
             raise ConfigError(refusal[1], key=refusal[0])
         self.run_dir = arguments.run_dir or Path("runs") / self.client.run
-        self.replay = self._connect_replay()
-        self.parameter_client = self._client_at(self.config.redis.parameter_address)
+        self.replay, self.parameter_client = connect_servers(self.config, self.client, arguments, stop)
         self.index, self._claim = self._claim_number()
         self.name = role.process_name(self.index, self.rank)
         # The telemetry thread notices the stop: the main thread may wait for a full replay.
@@ -99,7 +89,7 @@ class RoleProcess:
         self._watchdog = make_watchdog(self.config, self.telemetry, stop, self._end_hanging_run)
         is_first = not (self._is_follower or self.rank or self.index)
         self._registrant = registry.Registrant(self._claim.name, leads=role.leads and is_first)
-        self._failure: SurrealError | None = None
+        self.failure: SurrealError | None = None  #: its disagreement with the run, or the loss of its name
         self._stop_reason: str | None = None  # known here before the telemetry has read it
         self._endings: list[Callable[[], object]] = []
         named = {"run": self.client.run, "process": self.name, "run_dir": self.run_dir, "seed": self.config.seed}
@@ -164,23 +154,13 @@ class RoleProcess:
         self._pulse.has_turned = True
 
     @property
-    def is_refused(self) -> bool:
-        """Whether this process disagrees with its run, or lost its name in it."""
-        return self._failure is not None
-
-    def raise_failure(self) -> None:
-        """Raise the disagreement with the run that ends this process, if there is one."""
-        if self._failure is not None:
-            raise self._failure
-
-    @property
     def stop_reason(self) -> str | None:
         """The reason for the end of the run; None while it continues."""
         return self.telemetry.stop_reason or self._stop_reason
 
     def ending(self, error: Exception | None = None) -> Ending:
         """Return the reason and exit code for ending now, perhaps by an exception."""
-        error = error or self._failure
+        error = error or self.failure
         if error is not None:
             return Ending(f"{self.name} failed: {error_line(error)}", exit_code_of(error))
         if (reason := self.stop_reason) is not None:
@@ -215,7 +195,7 @@ class RoleProcess:
 
     def _stay(self) -> None:
         """Renew the claim and compare with the run; on the telemetry thread."""
-        if self._failure is not None:
+        if self.failure is not None:
             return
         try:
             holder = self._claim.try_take()
@@ -229,7 +209,7 @@ class RoleProcess:
                 self._fail(NameLostError(f"{holder} is {self.name} of run {self.client.run} by now: this one was away"))
 
     def _fail(self, error: SurrealError) -> None:
-        self._failure = error
+        self.failure = error
         self.stop.set()
 
     @property
@@ -246,28 +226,6 @@ class RoleProcess:
 
         index = self.arguments.index
         return take_first_free(claim_of, self.client, self.stop) if index is None else (index, claim_of(index))
-
-    def _client_at(self, address: str | None) -> RedisClient:
-        if address is None:
-            return self.client
-        client = make_client(address, self.client.run)
-        client.check_server(timeout_s=self.arguments.connect_timeout_s, stop=self.stop)
-        return client
-
-    def _connect_replay(self) -> ReplayShards:
-        """Connect to the replay servers, at least one of which must answer."""
-        addresses, clients = self.config.replay_addresses, []
-        missing: list[RedisUnavailableError] = []
-        for address in addresses:
-            try:
-                clients.append(self._client_at(address))
-            except RedisUnavailableError as error:
-                missing.append(error)
-                if len(missing) == len(addresses):
-                    raise
-                logger.warning("continuing without a shard: %s", error)
-                clients.append(make_client(address or "", self.client.run))
-        return ReplayShards(clients, self.config.num_shards)
 
 
 def role_rng(seed: int, stream: RandomStream, *key: int) -> np.random.Generator:
@@ -313,7 +271,8 @@ def _take_part(process: RoleProcess, body: Callable[[RoleProcess], None], health
         process.join_run()
         with suppress(StoppedError):
             body(process)
-        process.raise_failure()
+        if process.failure is not None:
+            raise process.failure
     except StoppedError:  # before it took part
         pass
     except Exception as error:
@@ -328,23 +287,3 @@ def _take_part(process: RoleProcess, body: Callable[[RoleProcess], None], health
     if process.arguments.stay and ending.exit_code is ExitCode.OK:
         stay(process.client, ending.reason, process.signals, health)
     return ending.exit_code
-
-
-def _connect(role: Role, arguments: RoleArguments, stop: threading.Event) -> tuple[Config, RedisClient]:
-    """Load the configuration, from here or from Redis, and connect to Redis."""
-    config = None if arguments.config is None else load_config(arguments.config, arguments.overrides)
-    configured = None if config is None else config.redis.address
-    run = arguments.run or (None if config is None else config.name)
-    if run is None:
-        raise ConfigError("name a configuration, or a run whose configuration is in Redis: --run NAME", key="--run")
-    client = make_client(arguments.redis or configured or DEFAULT_REDIS, run)
-    # A child that is restarted while Redis is away waits for it as long as running processes do.
-    timeout_s = client.retry_timeout_s if arguments.supervised else arguments.connect_timeout_s
-    client.check_server(timeout_s=timeout_s, stop=stop)
-    if config is None:
-        if role.leads and not arguments.index:  # it would wait for itself
-            config = registry.stored_config(client, arguments.overrides)
-        else:
-            config = registry.wait_for_config(client, arguments.overrides, stop)
-    add_python_path(config.python_path)
-    return config, client

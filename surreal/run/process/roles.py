@@ -6,7 +6,7 @@ A further role is one more entry here, and a module with `main(argv)`. Imports n
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, IntEnum, StrEnum
 from typing import TYPE_CHECKING
 
@@ -39,47 +39,26 @@ class NormalEnd(Enum):
 
 @dataclass(frozen=True)
 class Role:
-    """One kind of process. A process that a signal killed is restarted, within `run.restart_limit`.
+    """One kind of process. A process that a signal killed is restarted, within `run.restart_limit`."""
 
-    Args:
-        name: in commands and names of processes and files.
-        module: its `main(argv)` runs the process.
-        summary: help of the command.
-        count: number of processes in a configuration.
-        drain_order: order at the end of a run, >= 0; roles with the same number drain together.
-        drain_timeout_s: longest drain before the process is killed, s.
-        last_work: its work while it drains, for people.
-        hurried_timeout_s: like `drain_timeout_s`, after a second Ctrl-C, s.
-        counts_as: role of its heartbeats and metrics.
-        stream: stream of its random numbers; None if it draws none.
-        normal_end: consequence of its end.
-        is_numbered: whether the first process in a run has a number, too: `agent-0`, but `rlx-server`.
-        is_single: whether a launcher starts at most one, whose console needs no number.
-        resumes: whether a restart adds `--resume`.
-        leads: whether its configuration is the run's if there is no launcher.
-        has_command: whether there is a command `surreal NAME`.
-        prints: whether its output is for the person at the launcher.
-        user: Redis user, if Redis has users.
-    """
-
-    name: str
-    module: str
-    summary: str
-    count: Callable[[Config], int]
-    drain_order: int
-    drain_timeout_s: float
-    last_work: str
-    counts_as: str
-    hurried_timeout_s: float = 1.0
-    stream: RandomStream | None = None
-    normal_end: NormalEnd = NormalEnd.NOTHING
-    is_numbered: bool = False
-    is_single: bool = False
-    resumes: bool = True
-    leads: bool = False
-    has_command: bool = True
-    prints: bool = False
-    user: str = "agent"
+    name: str  #: in commands and names of processes and files
+    module: str  #: its `main(argv)` runs the process
+    summary: str  #: help of the command
+    count: Callable[[Config], int]  #: number of processes in a configuration
+    drain_order: int  #: order at the end of a run, >= 0; roles with the same number drain together
+    drain_timeout_s: float  #: longest drain before the process is killed, s
+    last_work: str  #: its work while it drains, for people
+    counts_as: str  #: role of its heartbeats and metrics
+    hurried_timeout_s: float = 1.0  #: like `drain_timeout_s`, after a second Ctrl-C, s
+    stream: RandomStream | None = None  #: stream of its random numbers; None if it draws none
+    normal_end: NormalEnd = NormalEnd.NOTHING  #: consequence of its end
+    is_numbered: bool = False  #: whether the first process in a run has a number, too: `agent-0`, but `rlx-server`
+    is_single: bool = False  #: whether a launcher starts at most one, whose console needs no number
+    resumes: bool = True  #: whether a restart adds `--resume`
+    leads: bool = False  #: whether its configuration is the run's if there is no launcher
+    has_command: bool = True  #: whether there is a command `surreal NAME`
+    prints: bool = False  #: whether its output is for the person at the launcher
+    user: str = "agent"  #: Redis user, if Redis has users
 
     def process_name(self, index: int, rank: int = 0) -> str:
         """Return the name of a process in the run; it includes the rank of a learner, except 0."""
@@ -108,19 +87,14 @@ LEARNER = Role(
     user="learner",
 )
 #: Replaces the learner if agents compute the gradients.
-PARAMETER_SERVER = Role(
-    "ps",
-    "surreal.run.roles.parameter_server",
-    "Start a parameter server of a run whose agents compute the gradients.",
+PARAMETER_SERVER = replace(
+    LEARNER,
+    name="ps",
+    module="surreal.run.roles.parameter_server",
+    summary="Start a parameter server of a run whose agents compute the gradients.",
     count=lambda config: config.parameter_server.servers if config.has_parameter_servers else 0,
-    drain_order=2,
-    drain_timeout_s=60.0,
-    last_work="the checkpoint",
-    hurried_timeout_s=30.0,
-    counts_as="learner",
     stream=RandomStream.PARAMETER_SERVER,
-    normal_end=NormalEnd.ENDS_RUN,
-    leads=True,
+    is_single=False,
     user="parameter-server",
 )
 AGENT = Role(
@@ -137,17 +111,14 @@ AGENT = Role(
     is_numbered=True,
 )
 #: An agent whose environments run elsewhere.
-RLX_SERVER = Role(
-    "rlx-server",
-    "surreal.run.roles.rlx_server",
-    "Start a server for environments elsewhere, of a run or of a saved policy.",
+RLX_SERVER = replace(
+    AGENT,
+    name="rlx-server",
+    module="surreal.run.roles.rlx_server",
+    summary="Start a server for environments elsewhere, of a run or of a saved policy.",
     count=lambda config: config.rlx.servers,
-    drain_order=1,
-    drain_timeout_s=15.0,
-    last_work="the last experience",
-    counts_as="agent",
     stream=RandomStream.RLX_SERVER,
-    normal_end=NormalEnd.ALL_END_RUN,
+    is_numbered=False,
 )
 RLX_CLIENT = Role(
     "rlx-client",
@@ -161,17 +132,13 @@ RLX_CLIENT = Role(
     resumes=False,
 )
 #: A user's program that plays over RLX: `environment.run`.
-ENVIRONMENT = Role(
-    "environment",
-    "surreal.run.launch.environment",
-    "Run one environment program of an app.",
+ENVIRONMENT = replace(
+    RLX_CLIENT,
+    name="environment",
+    module="surreal.run.launch.environment",
+    summary="Run one environment program of an app.",
     count=lambda config: config.environment.count,
-    drain_order=0,
-    drain_timeout_s=5.0,
-    last_work="closing environments",
-    counts_as="rlx-client",
     normal_end=NormalEnd.LAST_ENDS_RUN,
-    resumes=False,
     has_command=False,
     prints=True,
 )

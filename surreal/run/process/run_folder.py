@@ -54,9 +54,6 @@ class RunFolder:
 
     Args:
         path: the folder; `claim` makes it.
-
-    Attributes:
-        earlier_s: duration of the run before it was resumed; set by `begin`.
     """
 
     def __init__(self, path: Path) -> None:
@@ -64,7 +61,7 @@ class RunFolder:
         self._lock = FileLock(self.path / LOCK_NAME)
         self._made: list[Path] = []
         self._address = ""
-        self.earlier_s = 0.0
+        self.earlier_s = 0.0  #: duration of the run before it was resumed; set by `begin`
 
     @property
     def config_path(self) -> Path:
@@ -187,12 +184,16 @@ class RunFolder:
 
 def newest_running(folder: Path = RUNS_FOLDER) -> RunFolder | None:
     """Find the newest run below a folder that has an address of Redis."""
+    return newest_with(ADDRESS_NAME, folder)
+
+
+def newest_with(name: str, folder: Path) -> RunFolder | None:
+    """Find the run below a folder that wrote a file of this name last."""
     try:
-        found = [path.parent for path in folder.glob(f"*/{ADDRESS_NAME}")]
-        newest = max(found, key=lambda path: (path / ADDRESS_NAME).stat().st_mtime, default=None)
+        found = max(folder.glob(f"*/{name}"), key=lambda path: path.stat().st_mtime, default=None)
     except OSError:
         return None
-    return None if newest is None else RunFolder(newest)
+    return None if found is None else RunFolder(found.parent)
 
 
 def newest_checkpoint(run_dir: Path) -> int:

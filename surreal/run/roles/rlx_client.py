@@ -29,7 +29,7 @@ from surreal.envs.wrappers.named import WrapperSpec
 from surreal.rlx.client.gym_driver import DriverCounts, DriverOptions, EpisodeEnd, run_envs
 from surreal.rlx.client.options import TOKEN_VARIABLE, find_token
 from surreal.rlx.client.training import at_show_signal
-from surreal.run.process.arguments import Debug, Level, server_address
+from surreal.run.process.arguments import Debug, Level, option, server_address
 from surreal.run.process.ending import print_error
 from surreal.run.process.interrupts import follow_parent, set_at_signals
 from surreal.run.process.roles import RLX_CLIENT
@@ -65,64 +65,36 @@ def _wrapper(text: str) -> WrapperSpec:
     return WrapperSpec(wrapper.name or wrapper.class_path or "", wrapper.args, wrapper.training_only)
 
 
+_WRAPPER_HELP = "Wrapper that the server leaves to clients: {name: N, args: {...}}; the innermost first."
+_PATH_HELP = "Another folder to find environments in; may be repeated."
+
+
 @dataclass(frozen=True)
 class ClientArguments:
     """Arguments of a client process."""
 
     env_id: Annotated[str, typer.Argument(metavar="ENV_ID", help="Registered id, module:id, or module:Class.")]
-    server: Annotated[
-        str, typer.Option(metavar="HOST:PORT", parser=server_address, help="Or rlx://, rlxs:// (TLS), ws://, wss://.")
-    ]
-    envs: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Environments, each with a connection and a thread.")
-    ] = 1
-    exploit: Annotated[bool, typer.Option("--exploit", help="Act as well as the agent can, and learn nothing.")] = False
-    episodes: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Number of all episodes; default: until stopped.")
-    ] = None
-    seed: Annotated[
-        int | None, typer.Option(help="Seed of repeatable first episodes; default: new ones each time.")
-    ] = None
+    server: Annotated[str, option("HOST:PORT", "Or rlx://, rlxs:// (TLS), ws://, wss://.", parser=server_address)]
+    envs: Annotated[int, option("N", "Environments, each with a connection and a thread.", min=1)] = 1
+    exploit: Annotated[bool, option(None, "Act as well as the agent can, and learn nothing.", "--exploit")] = False
+    episodes: Annotated[int | None, option("N", "Number of all episodes; default: until stopped.", min=1)] = None
+    seed: Annotated[int | None, option(None, "Seed of repeatable first episodes; default: new ones each time.")] = None
     kwargs: Annotated[
-        tuple[EnvArgument, ...],
-        typer.Option("--arg", metavar="K=V", parser=_setting, help="Argument of the environment."),
+        tuple[EnvArgument, ...], option("K=V", "Argument of the environment.", "--arg", parser=_setting)
     ] = ()
-    wrappers: Annotated[
-        tuple[WrapperSpec, ...],
-        typer.Option(
-            "--wrapper",
-            metavar="W",
-            parser=_wrapper,
-            help="Wrapper that the server leaves to clients: {name: N, args: {...}}; the innermost first.",
-        ),
-    ] = ()
-    python_path: Annotated[
-        tuple[str, ...],
-        typer.Option("--python-path", metavar="DIR", help="Another folder to find environments in; may be repeated."),
-    ] = ()
-    show: Annotated[bool, typer.Option("--show", help="Open a window for each environment.")] = False
-    timeout_s: Annotated[
-        float, typer.Option("--timeout", metavar="S", parser=_seconds, help="Longest wait for one answer, s.")
-    ] = 60.0
-    attempts: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Number of attempts to connect before giving up.")
-    ] = 40
-    token_file: Annotated[
-        str | None, typer.Option(metavar="FILE", help=f"File with the server's token; default: ${TOKEN_VARIABLE}.")
-    ] = None
-    tls_ca: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Check the server's certificate against these; turns TLS on.")
-    ] = None
-    tls_cert: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Certificate to show to the server, if it asks for one.")
-    ] = None
-    tls_key: Annotated[str | None, typer.Option(metavar="FILE", help="Its private key, if it is in another file.")] = (
+    wrappers: Annotated[tuple[WrapperSpec, ...], option("W", _WRAPPER_HELP, "--wrapper", parser=_wrapper)] = ()
+    python_path: Annotated[tuple[str, ...], option("DIR", _PATH_HELP, "--python-path")] = ()
+    show: Annotated[bool, option(None, "Open a window for each environment.", "--show")] = False
+    timeout_s: Annotated[float, option("S", "Longest wait for one answer, s.", "--timeout", parser=_seconds)] = 60.0
+    attempts: Annotated[int, option("N", "Number of attempts to connect before giving up.", min=1)] = 40
+    token_file: Annotated[str | None, option("FILE", f"File with the server's token; default: ${TOKEN_VARIABLE}.")] = (
         None
     )
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print every episode.")] = False
-    log_level: Annotated[Level, typer.Option(case_sensitive=False, help="Least severe level that is shown.")] = (
-        "warning"
-    )
+    tls_ca: Annotated[str | None, option("FILE", "Check the server's certificate against these; turns TLS on.")] = None
+    tls_cert: Annotated[str | None, option("FILE", "Certificate to show to the server, if it asks for one.")] = None
+    tls_key: Annotated[str | None, option("FILE", "Its private key, if it is in another file.")] = None
+    verbose: Annotated[bool, option(None, "Print every episode.", "--verbose", "-v")] = False
+    log_level: Annotated[Level, option(None, "Least severe level that is shown.", case_sensitive=False)] = "warning"
     debug: Debug = False
 
 

@@ -20,8 +20,6 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from surreal.agent import AgentLoop
 from surreal.base.errors import ConfigError, StoppedError
 from surreal.base.system.logs import setup_logging
@@ -37,7 +35,7 @@ from surreal.run.build.environments import build_spaces
 from surreal.run.build.rlx_server import ServerOptions, build_rlx_pool, build_server_settings, port_owner
 from surreal.run.build.saved_policy import load_policy
 from surreal.run.lockstep.gradient_agent import GradientSession
-from surreal.run.process.arguments import RoleArguments, parse_into, server_address
+from surreal.run.process.arguments import RoleArguments, option, parse_into, server_address
 from surreal.run.process.ending import ExitCode, print_error
 from surreal.run.process.interrupts import follow_parent, set_at_signals
 from surreal.run.process.role import RoleProcess, role_rng, run_role
@@ -130,6 +128,10 @@ def _send_metric(process: RoleProcess, method: str, name: str, value: Any, step:
         process.telemetry.scalar(name, value, step)
 
 
+_PORT_HELP = "Port for TCP, WebSocket and HTTP; 0: a free one; default: rlx.port, 7001."
+_TIMEOUT_HELP = "Close connections of this age at the end of an episode, s."
+_TRUST_HELP = "Import the classes and folders that the policy names; this runs their code."
+_REUSE_HELP = "Share the port with other servers of the run on this machine."
 #: Options for the run to join.
 _OF_A_RUN = frozenset(
     ("--config", "--connect-timeout", "--index", "--once", "--redis", "--resume", "--run", "--run-dir", "--stay")
@@ -140,34 +142,15 @@ _OF_A_RUN = frozenset(
 class ServerArguments(RoleArguments):
     """Arguments of a server process."""
 
-    host: Annotated[
-        str | None, typer.Option(metavar="HOST", help="Address to listen on; default: rlx.host, 127.0.0.1.")
-    ] = None
-    port: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Port for TCP, WebSocket and HTTP; 0: a free one; default: rlx.port, 7001."),
-    ] = None
-    bind: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", parser=server_address, help="The same as --host and --port.")
-    ] = None
-    timeout_s: Annotated[
-        float | None,
-        typer.Option("--timeout", metavar="S", help="Close connections of this age at the end of an episode, s."),
-    ] = None
-    exploit: Annotated[bool, typer.Option("--exploit", help="Act as well as the agent can; nothing is learned.")] = (
-        False
-    )
-    checkpoint: Annotated[
-        Path | None, typer.Option(metavar="PATH", help="Serve this policy, without a run; needs --exploit.")
-    ] = None
-    trust: Annotated[
-        bool,
-        typer.Option("--trust", help="Import the classes and folders that the policy names; this runs their code."),
-    ] = False
-    demo: Annotated[bool, typer.Option("--demo", help="Also serve the example page.")] = False
-    reuse_port: Annotated[
-        bool, typer.Option("--reuse-port", help="Share the port with other servers of the run on this machine.")
-    ] = False
+    host: Annotated[str | None, option("HOST", "Address to listen on; default: rlx.host, 127.0.0.1.")] = None
+    port: Annotated[int | None, option("N", _PORT_HELP)] = None
+    bind: Annotated[str | None, option("HOST:PORT", "The same as --host and --port.", parser=server_address)] = None
+    timeout_s: Annotated[float | None, option("S", _TIMEOUT_HELP, "--timeout")] = None
+    exploit: Annotated[bool, option(None, "Act as well as the agent can; nothing is learned.", "--exploit")] = False
+    checkpoint: Annotated[Path | None, option("PATH", "Serve this policy, without a run; needs --exploit.")] = None
+    trust: Annotated[bool, option(None, _TRUST_HELP, "--trust")] = False
+    demo: Annotated[bool, option(None, "Also serve the example page.", "--demo")] = False
+    reuse_port: Annotated[bool, option(None, _REUSE_HELP, "--reuse-port")] = False
 
     def with_settings(self) -> ServerArguments:
         """Return the arguments with overrides for those that set a setting."""

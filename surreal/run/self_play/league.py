@@ -31,23 +31,14 @@ _SCALE = 400.0 / math.log(10.0)
 
 @dataclass(frozen=True)
 class PastVersion:
-    """A former version of the policy.
+    """A former version of the policy."""
 
-    Attributes:
-        version: version of its parameters, by which it is known.
-        env_steps: env steps of the run when it was kept.
-        updates: updates of the learner then.
-        rating: Elo.
-        games: that were played against it and counted.
-        score: score of the learner in the last of these games, 0..1; a new version begins with 0.5.
-    """
-
-    version: int
-    env_steps: int = 0
-    updates: int = 0
-    rating: float = FIRST_RATING
-    games: int = 0
-    score: float = 0.5
+    version: int  #: version of its parameters, by which it is known
+    env_steps: int = 0  #: env steps of the run when it was kept
+    updates: int = 0  #: updates of the learner then
+    rating: float = FIRST_RATING  #: Elo
+    games: int = 0  #: that were played against it and counted
+    score: float = 0.5  #: score of the learner in the last of these games, 0..1; a new version begins with 0.5
 
 
 class League:

@@ -94,11 +94,7 @@ class PastSelves:
         self._results[played.version] = Games(played.version, known.score + score, known.games + 1)
 
     def act(
-        self,
-        slots: NDArray[np.int64],
-        obs: Obs,
-        is_first: NDArray[np.bool_],
-        action_mask: NDArray[np.bool_] | None,
+        self, slots: NDArray[np.int64], obs: Obs, is_first: NDArray[np.bool_], action_mask: NDArray[np.bool_] | None
     ) -> NDArray[Any]:
         """Choose actions, all of a version at once."""
         began_s = time.perf_counter()

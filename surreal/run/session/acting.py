@@ -95,12 +95,7 @@ class ActingSession:
             telemetry.watch(global_step=lambda: sender.global_step)
             self.sender = sender
         self.loop = AgentLoop(
-            pool,
-            agent,
-            self.sender,
-            on_episode=self._on_episode,
-            rounds=rounds,
-            gamma=config.learner.gamma,
+            pool, agent, self.sender, on_episode=self._on_episode, rounds=rounds, gamma=config.learner.gamma
         )
         if rounds is not None and self.sender is not None:
             rounds.parameters = ListenedParameters(listener)
@@ -138,7 +133,7 @@ class ActingSession:
 
     def _end_sender(self, sender: ExpSender, _: object, error: BaseException | None, __: object) -> None:
         """Send the remaining steps, unless this process does not belong to the run."""
-        if isinstance(error, ContractError) or self._process.is_refused:
+        if isinstance(error, ContractError) or self._process.failure is not None:
             sender.discard()
         else:
             sender.close()

@@ -40,7 +40,8 @@ class OwnFolder:
         self._folder = RunFolder(process.run_dir)
         self._folder.claim()
         try:
-            self._go_back()
+            if process.arguments.resume and (words := go_back(process.config, process.run_dir)):
+                logger.info("%s", words)
         except CheckpointError:
             self._folder.release()
             raise
@@ -65,11 +66,6 @@ class OwnFolder:
     def release(self) -> None:
         """Release the folder for another writer."""
         self._folder.release()
-
-    def _go_back(self) -> None:
-        """Make the checkpoint that a resumed run is to continue from its newest one."""
-        if self._process.arguments.resume and (words := go_back(self._process.config, self._process.run_dir)):
-            logger.info("%s", words)
 
 
 _NAME = "events.out.tfevents.0.surreal-config"

@@ -17,6 +17,7 @@ from surreal.base.system.files import FileLock, write_whole
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.retry import parse_entry_id
 from surreal.run.build.checkpoints import BEST_NAME, is_finite, read_best, round_lines
+from surreal.run.process.progress import json_object
 from surreal.run.session.scores import RoundFile, append_lines
 
 logger = logging.getLogger(__name__)
@@ -135,7 +136,7 @@ class ScoreCollector:
         score, policy = answer
         if not score or not policy or len(policy) > _MAX_POLICY_BYTES:
             return
-        summary, mine = _object(score), read_best(self._folder)
+        summary, mine = json_object(score), read_best(self._folder)
         mean = summary.get("mean_return")
         if mean is None or not is_finite(mean):
             return
@@ -158,15 +159,7 @@ def _checked(text: bytes) -> list[dict[str, Any]]:
     """The lines of a round; none if they are not valid."""
     if len(text) > _MAX_ROUND_BYTES:
         return []
-    lines = [_object(line) for line in text.splitlines()]
+    lines = [json_object(line) for line in text.splitlines()]
     is_round = bool(lines) and lines[-1].get("kind") == "round" and is_finite(lines[-1].get("time"))
     numbers = (lines[-1].get("round"), lines[-1].get("version")) if lines else ()
     return lines if is_round and all(lines) and all(isinstance(number, int) for number in numbers) else []
-
-
-def _object(text: bytes) -> dict[str, Any]:
-    try:
-        data = json.loads(text)
-    except (ValueError, RecursionError):
-        return {}
-    return data if isinstance(data, dict) else {}

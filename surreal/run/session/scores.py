@@ -15,7 +15,7 @@ from torch import Tensor
 from surreal.base.checkpoint import save_checkpoint
 from surreal.base.errors import FolderError
 from surreal.base.ranges import PositiveInt, checked
-from surreal.base.system.files import write_whole
+from surreal.base.system.files import append_whole, write_whole
 from surreal.run.build.checkpoints import BEST_NAME, is_finite, read_best, round_lines
 from surreal.run.evaluation import EvaluationRound
 
@@ -26,9 +26,6 @@ class RoundFile:
     Args:
         folder: `eval` in the run's folder; made if missing.
         keep: how many of the best policies to keep.
-
-    Attributes:
-        newest_lines: newest lines of the round that was added last, as they are in the file.
     """
 
     @checked
@@ -37,7 +34,7 @@ class RoundFile:
         self.folder = folder
         self._keep = keep
         self._scores = folder / "scores.jsonl"
-        self.newest_lines = b""
+        self.newest_lines = b""  #: newest lines of the round that was added last, as they are in the file
         self.best: dict[str, Any] | None = read_best(folder)
         rounds = round_lines(self._scores)
         self.rounds = 1 + max((int(line["round"]) for line in rounds), default=-1)
@@ -148,25 +145,18 @@ class RoundFile:
 
 def append_lines(path: Path, lines: Sequence[Mapping[str, Any]]) -> bytes:
     """Append lines to a file of scores, all or none; returns them as written."""
-    text = "".join(json.dumps(line) + "\n" for line in lines)
-    with path.open("ab", buffering=0) as file:
-        size = file.tell()
-        # A line cut off by a kill must not swallow the next one.
-        missing = b"\n" if size and not _ends_with_newline(path) else b""
-        remaining = memoryview(missing + text.encode())
-        try:
-            while remaining:
-                remaining = remaining[file.write(remaining) :]
-        except OSError:
-            file.truncate(size)  # a full disk leaves no half of a round
-            raise
-    return text.encode()
+    text = "".join(json.dumps(line) + "\n" for line in lines).encode()
+    # A line cut off by a kill must not swallow the next one.
+    append_whole(path, b"\n" + text if _is_cut_off(path) else text)
+    return text
 
 
-def _ends_with_newline(path: Path) -> bool:
+def _is_cut_off(path: Path) -> bool:
+    if not path.exists() or not path.stat().st_size:
+        return False
     with path.open("rb") as file:
         file.seek(-1, os.SEEK_END)
-        return file.read(1) == b"\n"
+        return file.read(1) != b"\n"
 
 
 def _plain(value: float) -> float | None:

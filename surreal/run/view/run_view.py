@@ -131,10 +131,7 @@ def summarize_processes(beats: Iterable[Heartbeat]) -> RunView:
         samples_per_insert=learner.get("replay/samples_per_insert"),
         policy_lag=learner.get("learner/policy_lag_versions"),
         version=max((beat.version for beat in newest.values()), default=0),
-        eval_progress=(
-            whole(evaluation, "eval/played_episodes_count"),
-            whole(evaluation, "eval/round_episodes_count"),
-        ),
+        eval_progress=(whole(evaluation, "eval/played_episodes_count"), whole(evaluation, "eval/round_episodes_count")),
         eval_rounds=whole(evaluation, "eval/rounds_total"),
         limiter_position=learner.get("replay/limiter_position_ratio"),
         age_s=_age_s(alive),

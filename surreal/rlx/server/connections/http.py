@@ -129,11 +129,7 @@ class Answer(NamedTuple):
 
 
 def answer_get(
-    path: str,
-    static_dir: Path | None,
-    status: Callable[[], Mapping[str, Any]] = dict,
-    *,
-    pages_dir: Path | None = None,
+    path: str, static_dir: Path | None, status: Callable[[], Mapping[str, Any]] = dict, *, pages_dir: Path | None = None
 ) -> Answer | None:
     """Answer a GET that is not for a WebSocket; None: there is no page at this path.
 

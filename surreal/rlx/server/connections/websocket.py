@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from websockets.frames import CloseCode, Frame, Opcode
@@ -31,17 +32,15 @@ _CLOSE_TIMEOUT_S = 5.0
 _MAX_LATE_BYTES = 1 << 16
 
 
+@dataclass(slots=True, eq=False)
 class _Client:
     """One session of a connection, and its requests that wait behind another."""
 
-    __slots__ = ("has_sid", "is_binary", "requests", "session", "sid")
-
-    def __init__(self, session: Session, sid: Sid, *, has_sid: bool, is_binary: bool) -> None:
-        self.session = session
-        self.sid = sid
-        self.has_sid = has_sid
-        self.is_binary = is_binary  # the form of the request that is being answered
-        self.requests: deque[tuple[bool, dict[str, Any]]] = deque()
+    session: Session
+    sid: Sid
+    has_sid: bool
+    is_binary: bool  #: the form of the request that is being answered
+    requests: deque[tuple[bool, dict[str, Any]]] = field(default_factory=deque)
 
 
 class WebSocketConnection(BaseConnection):

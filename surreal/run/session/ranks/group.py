@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import signal
 import subprocess
 import sys
 import time
@@ -17,12 +16,11 @@ from torch.distributed.rendezvous import rendezvous
 
 from surreal.base.errors import ConfigError, RankError, StoppedError
 from surreal.base.system.logs import WaitNotice
-from surreal.config import Config
 from surreal.learner.stepping.ranks import Ranks
 from surreal.run.build.learning import check_ranks
 from surreal.run.process.arguments import LOOPBACK, RankPlace
 from surreal.run.process.ending import error_line
-from surreal.run.process.interrupts import child_environment
+from surreal.run.process.interrupts import child_environment, signal_name
 from surreal.run.process.role import RoleProcess
 
 logger = logging.getLogger(__name__)
@@ -180,14 +178,13 @@ class RankGroup:
 
 def _ended_error(rank: int, code: int) -> RankError:
     if code < 0:
-        name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
-        return RankError(f"rank {rank} of the learner was killed by {name}", is_killed=True)
+        return RankError(f"rank {rank} of the learner was killed by {signal_name(-code)}", is_killed=True)
     return RankError(f"rank {rank} of the learner ended with exit code {code}")
 
 
 def _choose_gpu(process: RoleProcess) -> None:
     """Assign each rank of a machine its own GPU."""
-    if not _uses_gpu(process.config):
+    if process.config.device == "cpu" or not torch.cuda.is_available():
         return
     local_rank = 0 if process.arguments.place is None else process.arguments.place.local_rank
     count = torch.cuda.device_count()
@@ -198,7 +195,3 @@ def _choose_gpu(process: RoleProcess) -> None:
             key="learner.ranks",
         )
     torch.cuda.set_device(local_rank)
-
-
-def _uses_gpu(config: Config) -> bool:
-    return config.device != "cpu" and torch.cuda.is_available()

@@ -48,20 +48,11 @@ _OWN_END_S = 5.0
 class LeadSession(Protocol):
     """The session of a process that leads: a learner, its rank 0, or a parameter server."""
 
-    def begin(self) -> None:
-        """Restore the newest state, and publish the parameters."""
-
-    def run(self) -> None:
-        """Improve the parameters until the run ends."""
-
-    def end(self) -> None:
-        """Publish and save the newest parameters."""
-
-    def counts(self) -> Counts:
-        """Return the run's counts so far."""
-
-    def give_up(self, error: SurrealError) -> None:
-        """End the run for this reason."""
+    def begin(self) -> None: ...
+    def run(self) -> None: ...
+    def end(self) -> None: ...
+    def counts(self) -> Counts: ...
+    def give_up(self, error: SurrealError) -> None: ...
 
 
 def lead(process: RoleProcess, make: Callable[[ExitStack, Collector], LeadSession]) -> None:

@@ -6,7 +6,7 @@ import re
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.control import Control
@@ -73,6 +73,7 @@ class _ReflowedRender(LiveRender):
 _LINE_INTERVAL_S = 5.0
 
 
+@dataclass(eq=False)
 class Display:
     """Shows the phases of a run and its newest state.
 
@@ -84,36 +85,26 @@ class Display:
 
     A terminal gets a picture that another thread redraws, whatever the caller waits for. Otherwise, a phase is a line
     when it begins, and a view is a line every few seconds.
-
-    Args:
-        trend: what is known from before.
     """
 
-    def __init__(
-        self,
-        title: str,
-        console: Console,
-        limits: RunLimits = RunLimits(),  # noqa: B008 - it is immutable
-        *,
-        trend: Trend | None = None,
-        is_quiet: bool = False,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    title: str
+    console: Console
+    limits: RunLimits = field(default_factory=RunLimits)
+    trend: Trend = field(default_factory=Trend)  #: what is known from before
+    is_quiet: bool = False
+    clock: Callable[[], float] = time.monotonic
+
+    def __post_init__(self) -> None:
         self.footer = ""
-        self._console = console
-        self._limits = limits
-        self._trend = trend or Trend()
-        self._is_quiet = is_quiet
-        self._clock = clock
-        self._started_s = clock()
+        self._started_s = self.clock()
         self._line_s = self._started_s
         self._phase, self._phase_s = "", self._started_s
-        self._picture = Picture(title, 0.0, goal=limits.stop_at_return)
+        self._picture = Picture(self.title, 0.0, goal=self.limits.stop_at_return)
         self._live: SteadyLive | None = None
 
     def __enter__(self) -> Display:
-        if self._console.is_interactive and not self._is_quiet:
-            self._live = SteadyLive(self._console, self._frame)
+        if self.console.is_interactive and not self.is_quiet:
+            self._live = SteadyLive(self.console, self._frame)
             self._live.start()
         return self
 
@@ -127,7 +118,7 @@ class Display:
         is_new = _kind(text) != _kind(self._phase)
         self._phase = text
         if is_new:
-            self._phase_s = self._clock()
+            self._phase_s = self.clock()
             if text:
                 self._line(f"time {self._elapsed_s:.0f} s  {text}")
 
@@ -139,10 +130,10 @@ class Display:
             phase: current phase; "" takes it from the view.
             age_s: age of the run, if it began before this display.
         """
-        now = self._clock()
+        now = self.clock()
         if age_s is not None:
             self._started_s = now - age_s
-        self._trend.add(view, now)
+        self.trend.add(view, now)
         self._picture = self._picture_of(view)
         self.phase(phase or starting_phase(view))
         if now - self._line_s >= _LINE_INTERVAL_S:
@@ -159,7 +150,7 @@ class Display:
 
     def print_frame(self) -> None:
         """Print the picture once, at full height, with or without a terminal."""
-        self._console.print(Frame(self._newest_picture()))
+        self.console.print(Frame(self._newest_picture()))
 
     def finish(self, view: RunView, *, is_over: bool = True, earlier_s: float = 0.0) -> None:
         """Leave the last state on the console."""
@@ -167,7 +158,7 @@ class Display:
         elapsed_s = self._elapsed_s
         is_live = self._live is not None
         self.__exit__()
-        if self._is_quiet:
+        if self.is_quiet:
             return
         if is_live:
             self._phase, self.footer = "" if is_over else self._phase, ""
@@ -177,23 +168,23 @@ class Display:
         table = Table(title=self._picture.title, title_justify="left", show_header=False, box=None)
         for name, value in describe_numbers(view, elapsed_s, is_over=is_over):
             table.add_row(name, value)
-        self._console.print(table)
+        self.console.print(table)
 
     @property
     def _elapsed_s(self) -> float:
-        return self._clock() - self._started_s
+        return self.clock() - self._started_s
 
     def _line(self, text: str) -> None:
-        if self._live is None and not self._is_quiet:
-            self._console.print(text, soft_wrap=True, highlight=False, markup=False)
+        if self._live is None and not self.is_quiet:
+            self.console.print(text, soft_wrap=True, highlight=False, markup=False)
 
     def _picture_of(self, view: RunView) -> Picture:
-        trend, goal = self._trend, self._limits.stop_at_return
+        trend, goal = self.trend, self.limits.stop_at_return
         return replace(
             self._picture,
             view=view,
             goal_left_s=None if goal is None else seconds_to_goal(tuple(trend.rounds), goal),
-            bound=nearest_bound(self._limits, view, trend, self._elapsed_s),
+            bound=nearest_bound(self.limits, view, trend, self._elapsed_s),
             returns=trend.returns.points,
             eval_returns=trend.eval_returns.points,
             restarts=trend.restarts,
@@ -201,7 +192,7 @@ class Display:
 
     def _newest_picture(self) -> Picture:
         """The picture now; also called by the thread that redraws."""
-        now = self._clock()
+        now = self.clock()
         return replace(
             self._picture,
             elapsed_s=now - self._started_s,
@@ -211,7 +202,7 @@ class Display:
         )
 
     def _frame(self) -> Frame:
-        return Frame(self._newest_picture(), max(self._console.height - 1, 1))
+        return Frame(self._newest_picture(), max(self.console.height - 1, 1))
 
 
 def _kind(phase: str) -> str:

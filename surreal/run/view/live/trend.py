@@ -66,18 +66,12 @@ class TimedReturn(NamedTuple):
 
 
 class Trend:
-    """Adds up the views of a run.
-
-    Attributes:
-        returns: returns of training.
-        eval_returns: a point for each evaluation round that was seen.
-        rounds: the newest of these rounds.
-    """
+    """Adds up the views of a run."""
 
     def __init__(self) -> None:
-        self.returns = Curve()
-        self.eval_returns = Curve()
-        self.rounds: deque[TimedReturn] = deque(maxlen=_RECENT_ROUNDS)
+        self.returns = Curve()  #: returns of training
+        self.eval_returns = Curve()  #: a point for each evaluation round that was seen
+        self.rounds: deque[TimedReturn] = deque(maxlen=_RECENT_ROUNDS)  #: the newest of these rounds
         self._number_of_rounds = 0
         self._paces: deque[tuple[float, float, float]] = deque()
         self._return_s = -math.inf

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from surreal.plugins.dashboard.serving import Addresses, serve
+from surreal.plugins.dashboard.commands import serve
 from tests.browser import Browser
 
 _ROOT = Path(__file__).parents[1]
@@ -99,8 +99,8 @@ def dashboard(runs: Path) -> Iterator[str]:
     """Serve the dashboard of these runs, and yield its address."""
     ready, stop, found = threading.Event(), threading.Event(), list[str]()
 
-    def on_ready(addresses: Addresses) -> None:
-        found.append(addresses.page)
+    def on_ready(page: str, _: str) -> None:
+        found.append(page)
         ready.set()
 
     options = {"redis": None, "host": "127.0.0.1", "port": 0, "token_file": None, "on_ready": on_ready, "stop": stop}

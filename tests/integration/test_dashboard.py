@@ -14,7 +14,7 @@ from surreal.base.errors import SurrealError
 from surreal.config import load_config
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.telemetry.heartbeats import Heartbeat
-from surreal.plugins.dashboard.serving import serve
+from surreal.plugins.dashboard.commands import serve
 from surreal.plugins.dashboard.sources.live import LiveRun
 from surreal.run.process import registry
 from surreal.run.process.registry import Registrant

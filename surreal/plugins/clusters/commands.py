@@ -211,7 +211,7 @@ def redis_of_job(
 ) -> None:
     """Serve Redis for a job, as the batch script does; address and password are in the run's folder."""
     from surreal.base.system.logs import setup_logging
-    from surreal.plugins.clusters.slurm.redis import serve
+    from surreal.plugins.clusters.redis.server import serve_job
 
     setup_logging("info", "redis")
-    serve(run, run_dir, maxmemory=maxmemory, keeps_experience=appendonly, interface=interface)
+    serve_job(run, run_dir, maxmemory=maxmemory, keeps_experience=appendonly, interface=interface)

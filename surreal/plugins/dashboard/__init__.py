@@ -1,6 +1,6 @@
 """`surreal dashboard`: a web page, made with Dash, of the runs in folders and in a Redis.
 
-    serving.py   the command: listens on a socket until Ctrl-C
+    commands.py  the command: listens on a socket until Ctrl-C
     app.py       the page's server, its routes, and the check of each request
     wiring.py    Dash's callbacks: the inputs of each part of the page
     page/        the parts of the page: pure functions from data to Dash components

@@ -38,8 +38,7 @@ from surreal.base.errors import ConfigError, ExportError
 from surreal.base.specs import spaces_of
 from surreal.base.system.files import write_whole
 from surreal.base.system.program import install_command
-from surreal.plugins.export.checking import check_alike
-from surreal.plugins.export.module import PolicyModule
+from surreal.plugins.export.module import PolicyModule, check_alike
 from surreal.run.build.environments import wrapper_specs
 from surreal.run.process.registry import plain_config
 

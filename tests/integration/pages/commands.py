@@ -55,7 +55,7 @@ class Commands:
         for place in (
             "surreal.plugins.clusters.redis.server.serve",
             "surreal.run.roles.rlx_server.serve_policy",
-            "surreal.plugins.dashboard.serving.serve",
+            "surreal.plugins.dashboard.commands.serve",
             "surreal.plugins.clusters.scaling.serving.serve",
         ):
             monkeypatch.setattr(place, lambda *_, **__: None)

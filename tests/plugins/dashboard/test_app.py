@@ -108,7 +108,7 @@ def test_without_dash_it_says_what_to_install(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in [name for name in sys.modules if name.startswith("surreal.plugins.dashboard.")]:
-        if name != "surreal.plugins.dashboard.serving":
+        if name != "surreal.plugins.dashboard.commands":
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "dash", None)
     assert main(["dashboard"]) == 2

@@ -17,8 +17,8 @@ from ruamel.yaml.comments import CommentedMap
 from surreal.base.errors import ConfigError
 from surreal.config.problems import nearest
 from surreal.config.yaml_tree import parse
-from surreal.plugins.apps.composing import spaced
 from surreal.plugins.apps.configurations import comment_sections
+from surreal.plugins.apps.creating import spaced
 from surreal.plugins.apps.document import save_text, set_value
 from surreal.plugins.apps.importing.rules import Draft, convert_key, steps
 

@@ -1,18 +1,27 @@
-"""`surreal redis`: a Redis server for runs on several machines, in the foreground, until Ctrl-C or SIGTERM."""
+"""Redis servers for runs on several machines, in the foreground, until Ctrl-C or SIGTERM: `surreal redis`, and a job's.
+
+The password of a job's server is new at each start, and is only in the run folder's `redis.address`, which only its
+owner can read. `surreal status` and `surreal top` find it there, from any node that has the folder.
+"""
 
 from __future__ import annotations
 
+import logging
 import os
 import re
+import secrets
 import socket
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
+import psutil
 from redis.exceptions import AuthenticationError, BusyLoadingError, RedisError, ResponseError
 
-from surreal.base.errors import ConfigError
+from surreal.base.errors import ConfigError, StoppedError
 from surreal.base.system.files import read_secret
 from surreal.base.system.health import HealthFile, Vitals, health_path
 from surreal.base.system.probe import ENDING, STARTING, WORKING
@@ -24,8 +33,10 @@ from surreal.distributed.server.access import SELECTORS_VERSION, ServerAccess, S
 from surreal.distributed.server.certificates import make_certificates
 from surreal.distributed.server.embedded import EmbeddedRedis
 from surreal.distributed.server.files import server_version
+from surreal.distributed.server.owners import Keeper
 from surreal.plugins.clusters.redis.options import AccessOptions
 from surreal.run.process.interrupts import set_at_signals
+from surreal.run.process.run_folder import RunFolder
 
 _EVERYWHERE = ("0.0.0.0", "::", "*")  # noqa: S104
 
@@ -176,3 +187,60 @@ def _own_address(family: socket.AddressFamily) -> str:
             return str(probe.getsockname()[0])
         except OSError:
             return socket.gethostname()
+
+
+logger = logging.getLogger(__name__)
+
+_ALL_INTERFACES = "0.0.0.0"  # noqa: S104 - it has a password
+_PASSWORD_BYTES = 24
+_WATCH_INTERVAL_S = 0.2
+_RESTART_LIMIT = 5
+
+
+def serve_job(run: str, run_dir: Path, *, maxmemory: str, keeps_experience: bool, interface: str | None) -> None:
+    """Serve until a signal comes; a server that dies is restarted at the same address.
+
+    If it keeps experience, it loads and keeps its data in an append-only file in the run's folder.
+    """
+    bind = _ALL_INTERFACES if interface is None else address_of(interface)
+    try:
+        server = EmbeddedRedis(
+            maxmemory_bytes=int(str(parse_size(maxmemory))),
+            bind=bind,
+            port=0,
+            access=ServerAccess(secrets.token_urlsafe(_PASSWORD_BYTES)),
+            appendonly_dir=run_dir / "redis" if keeps_experience else None,
+            forwards_log=True,
+        )
+    except ValueError as error:
+        raise ConfigError(f"--maxmemory is {maxmemory!r}: {error}", key="--maxmemory") from error
+    stop = threading.Event()
+    set_at_signals(stop)
+    folder = RunFolder(run_dir)
+    folder.path.mkdir(parents=True, exist_ok=True)
+    try:
+        with suppress(StoppedError):
+            server.start(stop=stop)
+            # The address for other nodes, with its password.
+            host = urlsplit(address_for_others(server.address, bind)).netloc.rpartition("@")[2]
+            secret = urlsplit(server.address).netloc.rpartition("@")[0]
+            folder.write_address(f"redis://{secret}@{host}", run)
+            keeper = Keeper(server, _RESTART_LIMIT, advice="the node may have too little memory")
+            while not stop.wait(_WATCH_INTERVAL_S):
+                keeper.keep()
+    finally:
+        folder.release()
+        server.stop()
+
+
+def address_of(interface: str) -> str:
+    """Return the address of one of this machine's network interfaces, IPv4 if it has one."""
+    known = psutil.net_if_addrs()
+    if interface not in known:
+        names = ", ".join(sorted(known))
+        raise ConfigError(f"--interface is {interface!r}; {socket.gethostname()} has {names}", key="--interface")
+    for family in (socket.AF_INET, socket.AF_INET6):
+        for address in known[interface]:
+            if address.family == family:
+                return address.address.partition("%")[0]
+    raise ConfigError(f"--interface is {interface!r}, which has no address", key="--interface")

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from surreal.base.errors import ConfigError
 from surreal.cli.program import main
-from surreal.plugins.clusters.slurm.redis import address_of
+from surreal.plugins.clusters.redis.server import address_of
 from surreal.plugins.clusters.slurm.script import JobOptions, render
 
 PRESET = "cartpole-dqn"

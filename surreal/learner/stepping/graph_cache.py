@@ -14,6 +14,7 @@ import json
 import os
 import pickle
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -36,6 +37,8 @@ COST_PER_NODE_S = 0.025
 #: Compiles for this machine, by functions that are called once.
 _OPTIONS = {"aot_inductor.compile_wrapper_opt_level": "O0", "compile_threads": 1}
 _POLL_S = 1.0
+#: How long an entry is kept that nothing uses, s.
+_KEPT_S = 30 * 86_400.0
 
 
 @dataclass(frozen=True)
@@ -82,9 +85,12 @@ class GraphCache:
 
     def get(self, name: str) -> Entry | None:
         """Return an entry; None if there is none that can be read."""
+        description, library = self.folder / f"{name}.json", self.folder / f"{name}.pt2"
         try:
-            data = json.loads((self.folder / f"{name}.json").read_text(encoding="utf-8"))
-            return Entry(Interface.from_json(data["interface"]), self.folder / f"{name}.pt2", float(data["cost_s"]))
+            data = json.loads(description.read_text(encoding="utf-8"))
+            for path in (description, library):
+                os.utime(path)
+            return Entry(Interface.from_json(data["interface"]), library, float(data["cost_s"]))
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
@@ -106,6 +112,7 @@ class GraphCache:
             inputs: inputs of the graph, in order; only their shapes, strides, dtypes and devices count.
             niceness: niceness of the process, 0 to 19; raising it leaves more of the CPU to others.
         """
+        self._sweep()
         shapes = [(tuple(each.shape), each.stride(), each.dtype, each.device) for each in inputs]
         job = {
             "name": name,
@@ -118,6 +125,13 @@ class GraphCache:
         with tempfile.NamedTemporaryFile(dir=self.folder, suffix=".job", delete=False) as file:
             pickle.dump(job, file)
         return Compiling(self, name, Path(file.name))
+
+    def _sweep(self) -> None:
+        """Remove what was not used for long, also what killed processes left."""
+        for path in self.folder.iterdir():
+            with suppress(OSError):
+                if path.stat().st_mtime < time.time() - _KEPT_S:
+                    shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 class Compiling:
@@ -139,9 +153,14 @@ class Compiling:
             "OMP_NUM_THREADS": str(torch.get_num_threads()),
             "TORCHINDUCTOR_COMPILE_THREADS": "1",
         }
-        pipe = subprocess.PIPE
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115 - a pipe would fill up
         self._process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=pipe, env=environment, process_group=0
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=self._output,
+            stderr=self._output,
+            env=environment,
+            process_group=0,
         )
 
     @property
@@ -155,12 +174,14 @@ class Compiling:
         Raises:
             RuntimeError: compiling failed; the message is the compiler's.
         """
-        _, errors = self._process.communicate()
+        code = self._process.wait()
         self._job.unlink(missing_ok=True)
+        self._output.seek(0)
+        lines = self._output.read().decode(errors="replace").strip().splitlines()
+        self._output.close()
         entry = self._cache.get(self._name)
         if entry is None:
-            lines = errors.decode(errors="replace").strip().splitlines() or [f"exit code {self._process.returncode}"]
-            raise RuntimeError(lines[-1])
+            raise RuntimeError(lines[-1] if lines else f"the compiler ended with exit code {code}")
         return entry
 
     def close(self) -> None:
@@ -168,6 +189,7 @@ class Compiling:
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, 15)
         self._process.wait()
+        self._output.close()
         self._job.unlink(missing_ok=True)
 
 

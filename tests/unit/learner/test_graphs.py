@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import logging
 import os
 from collections.abc import Callable, Mapping
@@ -395,6 +396,31 @@ def test_a_cache_that_others_can_write_is_not_used(cache: Path, make: Any, caplo
     for i in range(3):
         learner.optimize(i, batch(i))
     assert "can be written by other users" in caplog.text
+
+
+def test_what_was_not_used_for_long_leaves_the_cache(make: Any) -> None:
+    cache = GraphCache()
+    old, used, new = ([cache.folder / f"{name}.{kind}" for kind in ("json", "pt2")] for name in ("old", "used", "new"))
+    interface = json.dumps({"interface": Interface([], [], [], [], [], [], []).as_json(), "cost_s": 1.0})
+    for path in (*old, *used, *new):
+        path.write_text(interface)
+    left = cache.folder / "left"
+    left.mkdir()
+    (left / "part").touch()
+    for path in (*old, *used, left):
+        os.utime(path, (0, 0))
+    assert cache.get("used") is not None
+    cache._sweep()
+    assert set(cache.folder.iterdir()) == {*used, *new}
+
+
+def test_a_compiler_that_fails_gives_its_last_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = torch.fx.symbolic_trace(torch.nn.Identity())
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    compiling = GraphCache().begin("name", graph, Interface([], [], [], [], [], [], []), [torch.zeros(3)])
+    with pytest.raises(RuntimeError, match="compiler"):
+        compiling.result()
+    assert [path.suffix for path in GraphCache().folder.iterdir()] == [".lock"]
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"interface": {}, "cost_s": 1}', '{"cost_s": "x"}'])

@@ -71,10 +71,12 @@ bench: $(STAMP)
 	$(BIN)/python -m benchmarks.transport
 	$(BIN)/python -m benchmarks.overhead
 	$(BIN)/python -m benchmarks.acting
+	$(BIN)/python -m benchmarks.updates
 	$(BIN)/python -m benchmarks.gradients
 	$(BIN)/python -m benchmarks.replay
 	$(BIN)/python -m benchmarks.replay_memory
 	$(BIN)/python -m benchmarks.prioritized
+	$(BIN)/python -m benchmarks.memory
 	$(BIN)/python -m benchmarks.rlx
 	$(BIN)/python -m benchmarks.startup
 	$(BIN)/python -m benchmarks.autoscaling
@@ -89,7 +91,7 @@ bench-learning: $(STAMP)
 
 speed: $(STAMP)
 	{ $(BIN)/python -m benchmarks.throughput --quick; $(BIN)/python -m benchmarks.learning --quick; \
-		$(BIN)/python -m benchmarks.memory; } | $(BIN)/python -m benchmarks.speed
+		$(BIN)/python -m benchmarks.updates; $(BIN)/python -m benchmarks.memory; } | $(BIN)/python -m benchmarks.speed
 
 learn: $(STAMP)
 	$(BIN)/python -m benchmarks.results $(PRESETS) --seeds $(SEEDS)

@@ -145,7 +145,7 @@ class Agent(ABC):
         elif self._numpy is not None and not self._numpy.is_current():  # the parameters were replaced, not overwritten
             obs, self._numpy = to_tensors(obs, model.device), None
         if self._numpy is not None:
-            output, after = self._numpy(tree.map_leaves(np.asarray, obs), None if before is None else before.numpy())
+            output, after = self._numpy(tree.map_leaves(to_array, obs), None if before is None else before.numpy())
         else:
             output, after = (model(obs), None) if before is None else model(obs, before)
         if self._memory is None or before is None:

@@ -6,12 +6,11 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from surreal.base import tree
-from surreal.base.pytorch import Module
+from surreal.base.pytorch import Module, to_array
 from surreal.base.types import Obs
 from surreal.model.in_numpy import NumpyPass
 
@@ -49,7 +48,7 @@ def choose_numpy(model: Module, obs: Obs, state: Tensor | None) -> NumpyPass | N
     found = NumpyPass.of(model)
     if found is None:
         return None
-    arrays = [tree.map_leaves(np.asarray, each) for each in inputs]
+    arrays = [tree.map_leaves(to_array, each) for each in inputs]
     numpy_s = min(_time_s(lambda: found(*arrays)) for _ in range(_REPETITIONS))
     torch_s = min(_time_s(lambda: model(*inputs)) for _ in range(_REPETITIONS))
     return None if torch_s < numpy_s else found

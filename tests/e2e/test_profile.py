@@ -23,7 +23,7 @@ def test_a_run_in_progress_is_recorded_and_continues(workplace: Workplace) -> No
     assert code == 0, output
     assert {"agent-0", "agent-1", "learner", "launcher"} <= names_in(workplace.folder / "here.json.gz"), output
     learner = next(line.split() for line in output.splitlines() if line.strip().startswith("learner "))
-    assert int(learner[2].rstrip("%")) > 0, output  # update
+    assert int(learner[3].rstrip("%")) > 0, output  # after process, thread and seconds: update
     before = workplace.status()["updates"]
     workplace.wait_for(lambda: workplace.status()["updates"] > before, "more updates")
     assert workplace.run("stop")[0] == 0

@@ -113,7 +113,8 @@ class GradientLearner(Learner[ModelT, BatchT]):
         self.skipped = self._groups.skipped
         self.stepper: Stepper = LocalStepper(self._groups)
         #: The graphs of updates; None if the learner has none.
-        self.graphs = None if compile is False else Graphs(self, self._groups, waits=compile is True)
+        self.graphs = Graphs(self, self._groups) if compile is True else None
+        self._may_compile = compile == "auto"
 
     def make_schedule(self, option: str, start: float, end: float) -> Callable[[], float]:
         """Make a value that goes from `start` to `end` along `max_global_step`.
@@ -148,6 +149,20 @@ class GradientLearner(Learner[ModelT, BatchT]):
         self.stepper.start()
         if self.graphs is not None:
             self.graphs.note_settings()
+
+    def follow_run(self, *, keeps_waiting: Callable[[], bool], seconds_left: Callable[[], float] | None) -> None:
+        """Connect compiling to a run.
+
+        Args:
+            keeps_waiting: called while the learner waits for a compiler; False ends the wait.
+            seconds_left: predicts how long the run continues, s; None compiles nothing alongside.
+        """
+        if self._may_compile and seconds_left is not None and type(self.stepper) is LocalStepper:
+            self.graphs = Graphs(self, self._groups, seconds_left)
+            if self.is_ready:
+                self.graphs.note_settings()
+        if self.graphs is not None:
+            self.graphs.keeps_waiting = keeps_waiting
 
     def live_tensors(self) -> Iterator[tuple[str, Tensor]]:
         """Yield all tensors that updates read and change, by name; an update changes them in place."""

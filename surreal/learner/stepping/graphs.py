@@ -85,27 +85,30 @@ class Graphs:
     Args:
         learner: learner whose methods they replace.
         groups: the learner's parameters.
-        waits: compile at the first call, and wait for it; else alongside, where it pays off.
+        seconds_left: predicts how long the run continues, s, to compile alongside where that pays off; None compiles
+            at the first call, and waits for it.
 
     Attributes:
         settings: what the learner was made with; see `note_settings`.
-        seconds_left: how long the run continues, s; None where that is not known, and nothing is compiled alongside.
+        waits: whether it compiles at the first call.
         keeps_waiting: called while the learner waits for a compiler; False ends the wait.
         running: number of graphs in use.
         cost_s: CPU seconds that compiling took, in all.
         saving_s: CPU seconds that graphs were expected to save, in all.
     """
 
-    def __init__(self, learner: GraphedLearner, groups: ParameterGroups, *, waits: bool) -> None:
-        self.waits = waits
+    def __init__(
+        self, learner: GraphedLearner, groups: ParameterGroups, seconds_left: Callable[[], float] | None = None
+    ) -> None:
+        self.waits = seconds_left is None
         self.settings: Mapping[str, Any] = {}
-        self.seconds_left: Callable[[], float | None] = lambda: None
         self.keeps_waiting: Callable[[], bool] = lambda: True
         self.running = 0
         self.cost_s = 0.0
         self.saving_s = 0.0
         self._learner = learner
         self._groups = groups
+        self._seconds_left = seconds_left or (lambda: math.inf)
         self._cache: GraphCache | None = None
         self._variants: dict[Any, Variant] = {}
         self._counts: dict[str, int] = {}
@@ -179,13 +182,14 @@ class Graphs:
         """Return the graph, if it is there; start to make it, if that pays off."""
         if variant.compiling is not None:
             return self._compiled(variant.compiling)
+        saving_s = math.inf
         if not self.waits:
             if variant.calls < variant.next_look:
                 return None
             variant.next_look = 2 * variant.calls
-        saving_s = math.inf if self.waits else self._saving_s(variant)
-        if saving_s < _LOADING_S:
-            return None
+            saving_s = self._saving_s(variant)
+            if saving_s < _LOADING_S:
+                return None
         learner = self._learner
         self._cache = self._cache or GraphCache()
         name = digest(self._parts(variant, found))
@@ -223,16 +227,13 @@ class Graphs:
         return entry
 
     def _saving_s(self, variant: Variant) -> float:
-        """Return the CPU seconds that a graph is expected to save in the rest of the run; 0 if that is not known."""
-        left_s = self.seconds_left()
-        if left_s is None:
-            return 0.0
+        """Return the CPU seconds that a graph is expected to save in the rest of the run."""
         mean_s = variant.seconds / (variant.calls - WARM_CALLS)
         saved_s = _LARGEST_SAVING * mean_s
         if variant.nodes:
             saved_s = min(saved_s, _SAVING_PER_NODE_S * variant.nodes)
         calls_per_s = min(1.0 / mean_s, variant.calls / (time.perf_counter() - self._started_s))
-        return left_s * calls_per_s * saved_s
+        return self._seconds_left() * calls_per_s * saved_s
 
     def _state(self) -> dict[str, Tensor]:
         """Return all tensors that updates read and change, by name, each once."""

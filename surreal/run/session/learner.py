@@ -172,10 +172,9 @@ class LearnerSession:
         telemetry.add_readings(self.learner.readings.take)
         telemetry.add_histograms(self.learner.histograms.take)
         telemetry.watch(version=lambda: self.broadcaster.version, global_step=lambda: self.source.global_step)
-        if isinstance(self.learner, GradientLearner) and self.learner.graphs is not None:
-            self.learner.graphs.keeps_waiting = lambda: not self.process.should_stop()
-            if not self.intake.is_stepped:
-                self.learner.graphs.seconds_left = self._seconds_left
+        if isinstance(self.learner, GradientLearner):
+            seconds_left = None if self.intake.is_stepped else self._seconds_left
+            self.learner.follow_run(keeps_waiting=lambda: not self.process.should_stop(), seconds_left=seconds_left)
         self.process.startup.watch_lease(self._lease_waited_s)
         self.publishing.begin(live_processes(self.process.client))
         if self.league is not None:

@@ -206,11 +206,9 @@ def digest_of(make: Any, name: str, monkeypatch: pytest.MonkeyPatch, **options: 
 def alongside(make: Any, monkeypatch: pytest.MonkeyPatch, left_s: float, graph_s: float) -> GradientLearner:
     """Let a learner compile alongside, with calls of 0.4 ms by the method, which is 0.4 of all time."""
     learner, batch = make("dqn")
-    assert learner.graphs is not None
-    learner.graphs.seconds_left = lambda: left_s
     clock = Clock()
     monkeypatch.setattr(graphs.time, "perf_counter", clock)
-    learner.graphs._started_s = clock.now_s
+    learner.follow_run(keeps_waiting=lambda: True, seconds_left=lambda: left_s)
     estimate, run = learner.estimate, Interpreted._run
 
     def estimating(given: Any) -> Any:

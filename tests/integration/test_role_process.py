@@ -124,7 +124,7 @@ def test_what_came_before_the_learner_is_kept_if_its_configuration_agrees(
     thread.start()
     if is_wrong:
         assert early.stop.wait(60.0)
-        assert early.is_refused
+        assert early.failure is not None
         sender.discard()
         early.close()
     thread.join(60.0)

@@ -210,7 +210,9 @@ def trace_transition(client: RedisClient) -> Trace:
         acting, learning = (QFunction(hiddens=[32], action_space=2) for _ in range(2))
         sender = ExpSender(client, obs_spec=pool.obs_spec, chunk_steps=_STEPS, is_limited=True)
         stack.callback(sender.close)
-        loop = AgentLoop(pool, QAgent(acting, LinearSchedule(1.0, 0.5, steps=100_000)), sender)
+        agent = QAgent(acting, LinearSchedule(1.0, 0.5, steps=100_000))
+        agent._chosen_for = acting  # torch acts: recording takes time, which would decide between it and NumPy
+        loop = AgentLoop(pool, agent, sender)
         listener = TorchListener(client, acting)
         stack.callback(listener.close)
         replay = UniformReplay(

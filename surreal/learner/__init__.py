@@ -8,7 +8,7 @@ replay, `on_policy` those of policies from fresh trajectories. Losses and return
 from surreal.base.contracts import ReplayView
 from surreal.base.types import Gradients
 from surreal.learner.base import Learner
-from surreal.learner.gradients import GradientLearner
+from surreal.learner.gradients import GradientLearner, one_graph
 from surreal.learner.off_policy.ddpg import DDPGLearner
 from surreal.learner.off_policy.dqn import DQNLearner
 from surreal.learner.off_policy.quantile_dqn import QuantileDQNLearner
@@ -22,7 +22,6 @@ from surreal.learner.on_policy.ppo import PPOLearner
 from surreal.learner.on_policy.trpo import TRPOLearner
 from surreal.learner.on_policy.vtrace import VTraceLearner
 from surreal.learner.remote import RemoteLearner
-from surreal.learner.stepping.graphs import one_graph
 
 __all__ = [
     "A2CLearner",

@@ -11,9 +11,10 @@ sending gradients to parameter servers.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Concatenate, Literal, ParamSpec, TypeVar
 
 from torch import Tensor, nn
 
@@ -28,13 +29,33 @@ from surreal.learner.option_checks import check_schedule
 from surreal.learner.stepping.graphs import Graphs
 from surreal.learner.stepping.optimizers import MODEL, Optimizer, OptimizerSettings
 from surreal.learner.stepping.ranks import Ranks
-from surreal.learner.stepping.stepper import (
-    LocalStepper,
-    ParameterGroups,
-    PartStepper,
-    RankStepper,
-    SendingStepper,
-)
+from surreal.learner.stepping.stepper import LocalStepper, ParameterGroups, PartStepper, RankStepper, SendingStepper
+
+P = ParamSpec("P")
+LearnerT = TypeVar("LearnerT", bound="GradientLearner[Any, Any]")
+
+#: Updates between two readings of metrics from which on these are rare.
+_RARE = 10
+
+
+def one_graph(
+    method: Callable[Concatenate[LearnerT, P], Mapping[str, Tensor]],
+) -> Callable[Concatenate[LearnerT, P], Mapping[str, Tensor]]:
+    """Mark a method of a learner that does an update, or a part of one, as one that may be compiled as a whole.
+
+    It computes with tensors of its arguments and of the learner's state (the model, optimizers, and what was given to
+    `keep`), calls `step`, and returns scalars and tensors by name. It reads no number of a tensor, and nothing of the
+    learner that changes: that must be an argument. Random numbers come from generators among the arguments.
+    """
+
+    @functools.wraps(method)
+    def call(self: LearnerT, *args: P.args, **kwargs: P.kwargs) -> Mapping[str, Tensor]:
+        # Rare updates whose metrics are read are not worth another graph.
+        if self.graphs is None or kwargs or (self.is_metrics_due and self.metrics_interval >= _RARE):
+            return method(self, *args, **kwargs)
+        return self.graphs.call(method, args)
+
+    return call  # type: ignore[return-value]  # its arguments are the method's
 
 
 class GradientLearner(Learner[ModelT, BatchT]):
@@ -142,7 +163,8 @@ class GradientLearner(Learner[ModelT, BatchT]):
 
     def rebuild(self) -> None:
         super().rebuild()
-        self._forget_graphs()
+        if self.graphs is not None:
+            self.graphs.forget()
 
     def become_ready(self) -> None:
         super().become_ready()
@@ -277,10 +299,6 @@ class GradientLearner(Learner[ModelT, BatchT]):
         if self.graphs is not None:
             self.graphs.close()
             self.graphs = None
-
-    def _forget_graphs(self) -> None:
-        if self.graphs is not None:
-            self.graphs.forget()
 
 
 def _tensors_of(prefix: str, module: nn.Module) -> Iterator[tuple[str, Tensor]]:

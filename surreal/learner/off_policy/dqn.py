@@ -15,9 +15,8 @@ from surreal.base.contracts import ReplayView
 from surreal.base.pytorch import Module
 from surreal.base.ranges import NonNegativeInt, Positive, PositiveInt, PositiveShare, checked
 from surreal.base.types import Batch
-from surreal.learner.gradients import GradientLearner
+from surreal.learner.gradients import GradientLearner, one_graph
 from surreal.learner.losses import chosen_q, huber_loss, q_target
-from surreal.learner.stepping.graphs import one_graph
 from surreal.learner.target import TargetNetwork, UpdateNoise
 from surreal.model import NoisyQFunction
 

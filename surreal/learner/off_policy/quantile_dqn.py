@@ -11,9 +11,9 @@ from torch.nn import functional
 from surreal.base.contracts import ReplayView
 from surreal.base.pytorch import Module
 from surreal.base.types import Batch
+from surreal.learner.gradients import one_graph
 from surreal.learner.losses import among_legal, check_rank
 from surreal.learner.off_policy.dqn import DQNLearner
-from surreal.learner.stepping.graphs import one_graph
 from surreal.model import QuantileQFunction
 
 

@@ -19,9 +19,8 @@ from surreal.base.contracts import ReplayView
 from surreal.base.pytorch import Module
 from surreal.base.ranges import Positive, PositiveInt, PositiveShare, checked
 from surreal.base.types import TrajectoryBatch
-from surreal.learner.gradients import GradientLearner
+from surreal.learner.gradients import GradientLearner, one_graph
 from surreal.learner.losses import among_legal, check_rank
-from surreal.learner.stepping.graphs import one_graph
 from surreal.learner.target import TargetNetwork
 
 _RESCALING_EPSILON = 1e-3

@@ -18,6 +18,7 @@ from surreal.base.ranges import NonNegative, NonNegativeInt, Positive, Share, ch
 from surreal.base.specs import ObsSpec
 from surreal.base.types import TrajectoryBatch
 from surreal.learner.curiosity import CuriositySettings, Surprise, read_curiosity, surprise
+from surreal.learner.gradients import one_graph
 from surreal.learner.losses import generalised_advantages
 from surreal.learner.on_policy.base import ActorCriticLearner
 from surreal.learner.on_policy.evaluating import evaluate, recorded
@@ -30,7 +31,6 @@ from surreal.learner.on_policy.policy_losses import (
     policy_gradient_loss,
     value_loss,
 )
-from surreal.learner.stepping.graphs import one_graph
 from surreal.model import ActorCritic
 from surreal.model.base import Model
 

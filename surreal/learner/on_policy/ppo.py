@@ -16,6 +16,7 @@ from torch import Tensor
 from surreal.base.contracts import ReplayView
 from surreal.base.ranges import NonNegative, NonNegativeInt, Positive, PositiveInt, Share, checked
 from surreal.base.types import TrajectoryBatch
+from surreal.learner.gradients import one_graph
 from surreal.learner.on_policy.base import ActorCriticLearner
 from surreal.learner.on_policy.evaluating import Targets, make_targets
 from surreal.learner.on_policy.minibatches import Minibatch, epochs
@@ -28,7 +29,6 @@ from surreal.learner.on_policy.policy_losses import (
     mean_of_steps,
     value_loss,
 )
-from surreal.learner.stepping.graphs import one_graph
 from surreal.model import Distribution
 from surreal.model.base import Model
 

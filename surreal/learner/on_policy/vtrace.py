@@ -14,6 +14,7 @@ from torch import Tensor
 from surreal.base.contracts import ReplayView
 from surreal.base.ranges import NonNegative, Positive, Share, checked
 from surreal.base.types import TrajectoryBatch
+from surreal.learner.gradients import one_graph
 from surreal.learner.losses import vtrace
 from surreal.learner.on_policy.base import ActorCriticLearner
 from surreal.learner.on_policy.evaluating import evaluate, recorded
@@ -22,7 +23,6 @@ from surreal.learner.on_policy.policy_losses import (
     policy_gradient_loss,
     value_loss,
 )
-from surreal.learner.stepping.graphs import one_graph
 from surreal.model.base import Model
 
 

@@ -26,16 +26,10 @@ class GraphedLearner(Protocol):
 
     device: torch.device
     histograms: Histograms
-    metrics_interval: int
-    graphs: Any
 
     @property
     def model(self) -> Module:
         """Return the model that it improves."""
-
-    @property
-    def is_metrics_due(self) -> bool:
-        """Whether metrics of the running update will be read."""
 
     def live_tensors(self) -> Iterable[tuple[str, Tensor]]:
         """Yield all tensors that updates read and change, by name."""

@@ -19,7 +19,7 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -40,13 +40,8 @@ from surreal.learner.stepping.stepper import ParameterGroups
 
 logger = logging.getLogger(__name__)
 
-P = ParamSpec("P")
-LearnerT = TypeVar("LearnerT", bound=GraphedLearner)
-
 #: Graphs of one method, at most: further shapes and arguments run as they are.
 _MAX_GRAPHS = 6
-#: Updates between two readings of metrics from which on these are rare.
-_RARE = 10
 #: Time that a graph saves for each operation, s, and the largest share of a method's time that it saves, about.
 _SAVING_PER_NODE_S, _LARGEST_SAVING = 3e-6, 0.8
 #: Calls of method and graph each, in turn, that decide which of them is used.
@@ -56,27 +51,6 @@ _WORTHWHILE = 0.95
 #: Loading an entry of the cache, and comparing it, takes about as long, s.
 _LOADING_S = 0.5
 _POLL_S = 0.2
-
-
-def one_graph(
-    method: Callable[Concatenate[LearnerT, P], Mapping[str, Tensor]],
-) -> Callable[Concatenate[LearnerT, P], Mapping[str, Tensor]]:
-    """Mark a method of a learner that does an update, or a part of one, as one that may be compiled as a whole.
-
-    It computes with tensors of its arguments and of the learner's state (the model, optimizers, and what was given to
-    `keep`), calls `step`, and returns scalars and tensors by name. It reads no number of a tensor, and nothing of the
-    learner that changes: that must be an argument. Random numbers come from generators among the arguments.
-    """
-
-    @functools.wraps(method)
-    def call(self: LearnerT, *args: P.args, **kwargs: P.kwargs) -> Mapping[str, Tensor]:
-        graphs: Graphs | None = self.graphs
-        # Rare updates whose metrics are read are not worth another graph.
-        if graphs is None or kwargs or (self.is_metrics_due and self.metrics_interval >= _RARE):
-            return method(self, *args, **kwargs)
-        return graphs.call(method, args)
-
-    return call  # type: ignore[return-value]  # its arguments are the method's
 
 
 class Graphs:

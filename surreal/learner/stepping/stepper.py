@@ -87,7 +87,8 @@ class ParameterGroups:
             norm = optimizer.apply_in_graph(gradients.tensors, max_norm=self._max_norm)
             self._recorded.append((gradients.group, norm))
             return
-        self.anneal(gradients.group)
+        if self._schedule is not None:
+            self.anneal(gradients.group)
         self.show(gradients)
         norm = optimizer.apply(gradients.tensors, max_norm=self._max_norm, lock=self._lock, norm=gradients.norm)
         self.note(gradients.group, norm)

@@ -62,7 +62,17 @@ class Entry:
             RuntimeError: the library cannot be loaded.
         """
         index = -1 if device.type == "cpu" else (device.index or 0)
-        return torch._C._aoti.AOTIModelPackageLoader(str(self.library), "model", True, 1, index).run
+        before = os.environ.get("TMPDIR")
+        with tempfile.TemporaryDirectory(dir=self.library.parent) as place:
+            os.environ["TMPDIR"] = place  # where torch unpacks a library; a mapped file needs no name
+            try:
+                loader = torch._C._aoti.AOTIModelPackageLoader(str(self.library), "model", True, 1, index)
+            finally:
+                if before is None:
+                    del os.environ["TMPDIR"]
+                else:
+                    os.environ["TMPDIR"] = before
+        return loader.run
 
 
 class GraphCache:
@@ -152,6 +162,7 @@ class Compiling:
             **os.environ,
             "OMP_NUM_THREADS": str(torch.get_num_threads()),
             "TORCHINDUCTOR_COMPILE_THREADS": "1",
+            "TMPDIR": str(cache.folder),  # precompiled headers stay, and nothing is left elsewhere
         }
         self._output = tempfile.TemporaryFile()  # noqa: SIM115 - a pipe would fill up
         self._process = subprocess.Popen(

@@ -83,7 +83,7 @@ ON_POLICY: dict[str, tuple[type[GradientLearner], dict[str, Any], dict[str, Any]
     "ipg": (IPGLearner, {"mini_batch": 16, "critic_hidden_sizes": [8]}, {}),
 }
 #: Where a compiler is used in each run of the tests; the other learners differ in what is recorded.
-COMPILED_ALWAYS = ("dqn-soft", "vtrace")
+COMPILED_ALWAYS = ("dqn-soft",)
 
 
 class Interpreted:

@@ -22,6 +22,7 @@ import torch
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from benchmarks.alone import alone
 from benchmarks.harness import alternate, report
 from surreal.agent import Agent, AgentLoop, PolicyAgent, QAgent
 from surreal.base.specs import ObsSpec
@@ -135,4 +136,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with alone():
+        main()

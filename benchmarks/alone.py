@@ -26,6 +26,8 @@ import psutil
 
 #: How soon a long run notices a benchmark, s.
 _POLL_INTERVAL_S = 0.1
+#: Reads process ids, a line each; a slim image has no program `kill`.
+_CONTINUE = 'while read -r pid; do set -- "$@" "$pid"; done; [ $# -eq 0 ] || kill -CONT "$@"'
 
 
 def lock_path() -> Path:
@@ -93,7 +95,7 @@ def run_between_benchmarks(command: Sequence[str]) -> Ended:
 def _pause(pid: int) -> Pause:
     began_s = time.time()
     # It continues the processes when its input ends, and therefore also if this process is killed.
-    guard = subprocess.Popen(["xargs", "kill", "-CONT"], stdin=subprocess.PIPE, text=True, start_new_session=True)
+    guard = subprocess.Popen(["sh", "-c", _CONTINUE], stdin=subprocess.PIPE, text=True, start_new_session=True)
     assert guard.stdin is not None
     try:
         stopped: set[int] = set()

@@ -40,11 +40,11 @@ _thread = _Thread()
 @contextmanager
 def recording() -> Iterator[None]:
     """Tell this thread's code that its operations are recorded as a graph: it must not read values, nor keep any."""
-    _thread.is_recording = True
+    before, _thread.is_recording = _thread.is_recording, True
     try:
         yield
     finally:
-        _thread.is_recording = False
+        _thread.is_recording = before
 
 
 def is_recording() -> bool:

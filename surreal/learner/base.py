@@ -121,6 +121,11 @@ class Learner(ABC, Generic[ModelT, BatchT]):
         """Updates of the run that were skipped because their gradients were not finite."""
         return 0
 
+    @property
+    def compile_seconds(self) -> tuple[float, float]:
+        """CPU time that compiling took so far, and that it was expected to save, s."""
+        return 0.0, 0.0
+
     def close(self) -> None:
         """End what works alongside the learner."""
 

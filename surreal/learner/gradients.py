@@ -12,6 +12,7 @@ sending gradients to parameter servers.
 from __future__ import annotations
 
 import functools
+import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar, Concatenate, Literal, ParamSpec, TypeVar
@@ -31,6 +32,8 @@ from surreal.learner.stepping.optimizers import MODEL, Optimizer, OptimizerSetti
 from surreal.learner.stepping.ranks import Ranks
 from surreal.learner.stepping.stepper import LocalStepper, ParameterGroups, PartStepper, RankStepper, SendingStepper
 
+logger = logging.getLogger(__name__)
+
 P = ParamSpec("P")
 LearnerT = TypeVar("LearnerT", bound="GradientLearner[Any, Any]")
 
@@ -44,8 +47,9 @@ def one_graph(
     """Mark a method of a learner that does an update, or a part of one, as one that may be compiled as a whole.
 
     It computes with tensors of its arguments and of the learner's state (the model, optimizers, and what was given to
-    `keep`), calls `step`, and returns scalars and tensors by name. It reads no number of a tensor, and nothing of the
-    learner that changes: that must be an argument. Random numbers come from generators among the arguments.
+    `keep`: networks and optimizers), calls `step`, and returns scalars and tensors by name. It reads no number of a
+    tensor, and nothing of the learner that changes: that must be an argument. Random numbers come from generators among
+    the arguments.
     """
 
     @functools.wraps(method)
@@ -177,9 +181,11 @@ class GradientLearner(Learner[ModelT, BatchT]):
 
         Args:
             keeps_waiting: called while the learner waits for a compiler; False ends the wait.
-            seconds_left: predicts how long the run continues, s; None compiles nothing alongside.
+            seconds_left: predicts how long the run continues, s; None compiles nothing alongside. Neither is anything
+                compiled for classes of users, which may depend on more than a graph sees.
         """
-        if self._may_compile and seconds_left is not None and type(self.stepper) is LocalStepper:
+        own = all(type(each).__module__.startswith(("surreal.", "torch.")) for each in (self, *self.model.modules()))
+        if self._may_compile and own and seconds_left is not None and type(self.stepper) is LocalStepper:
             self.graphs = Graphs(self, self._groups, seconds_left)
             if self.is_ready:
                 self.graphs.note_settings()
@@ -249,6 +255,10 @@ class GradientLearner(Learner[ModelT, BatchT]):
 
     @contextmanager
     def around_learn(self, batch: Any) -> Iterator[BatchT]:
+        if self.graphs is not None and (changed := self.graphs.changed_setting()) is not None:
+            logger.warning("%s was changed: updates continue without graphs", changed)
+            self.graphs.close()
+            self.graphs = None
         yield batch
         self.stepper.end_learning(part for part, _ in self._kept.values())
 
@@ -288,6 +298,10 @@ class GradientLearner(Learner[ModelT, BatchT]):
     def common_metrics(self) -> Mapping[str, Tensor | float]:
         """Return learning rate, norm of the gradient before clipping and norm of the parameters, by group."""
         return self._groups.metrics(self.parameter_groups())
+
+    @property
+    def compile_seconds(self) -> tuple[float, float]:
+        return (0.0, 0.0) if self.graphs is None else (self.graphs.cost_s, self.graphs.saving_s)
 
     def close(self) -> None:
         if self.graphs is not None:

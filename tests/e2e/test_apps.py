@@ -34,7 +34,7 @@ def test_a_new_app_learns_the_best_arm_and_an_edit_of_its_algorithm_acts(workpla
     assert (code, "copy of surreal.learner.on_policy.policy_gradient" in output) == (0, True), output
     agent = tmp_path / "bandit" / "algorithm" / "agent.py"
     text = agent.read_text()
-    choice = "self.sampler.choose(policy, explore, value.device, context.slots, context.is_first)"
+    choice = "self.sampler.choose(policy, explore, device, context.slots, context.is_first)"
     assert choice in text
     agent.write_text(text.replace(choice, "torch.ones(len(explore), dtype=torch.int64)"))
     code, output = workplace.run("run", *app, "--run", "second", *any_port, "--set", "environment.steps=500")

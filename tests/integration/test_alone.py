@@ -141,7 +141,8 @@ def test_run_survives_a_stop_longer_than_heartbeats_claims_and_leases_last(tmp_p
     settings += ["--set=replay.start_size=200", "--set=eval.episodes=1", "--set=eval.confirm_episodes=0"]
     with run_in_thread(sys.executable, "-m", "surreal", "run", "cartpole-dqn", "--quiet", *settings) as found:
         wait_for(lambda: metrics.exists() and '"learner/updates_total"' in metrics.read_text(), "the first updates")
-        processes = {process.pid for process in psutil.Process().children(recursive=True)}
+        (launcher,) = (each for each in psutil.Process().children() if str(run_dir) in each.cmdline())
+        processes = {each.pid for each in (launcher, *launcher.children(recursive=True))}
         with alone():
             wait_for(lambda: are_stopped(*processes), "the stop")
             stopped_s = time.monotonic()

@@ -86,19 +86,19 @@ class DDPGLearner(GradientLearner[DeterministicActorCritic, Batch]):
     def learn(self, i: int, batch: Batch) -> Mapping[str, Tensor | float]:
         moves_actor = (self.updates + 1) % self.policy_delay == 0
         generator = self._noise.of(self.updates) if self.smoothing_sigma > 0.0 else None
-        found = dict(self.update(batch, generator, moves_actor, self.is_metrics_due))
+        found = dict(self.update_from(batch, generator, moves_actor, self.is_metrics_due))
         self._policy_loss = found.pop("policy_loss", self._policy_loss)
         self.send_priorities(batch, found.pop("td_error"))
         return found if not found or self._policy_loss is None else {**found, "policy_loss": self._policy_loss}
 
     @one_graph
-    def update(
+    def update_from(
         self, batch: Batch, generator: torch.Generator | None, moves_actor: bool, is_shown: bool
     ) -> dict[str, Tensor]:
         """Update once; returns the absolute TD error [B], the actor's loss if it moves, and metrics if shown."""
         model = self.model
         critic = cast(ContinuousCritics, model.critic)
-        q, target = self.estimate(batch, generator)
+        q, target = self.estimate(batch) if generator is None else self.estimate(batch, generator)
         loss = critic_loss(q, target, batch.extras.get("weight"))
         if self.l2_coeff > 0.0:
             loss = loss + self.l2_coeff * l2_penalty(critic.named_parameters())

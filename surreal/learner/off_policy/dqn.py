@@ -1,6 +1,7 @@
 """Deep Q-learning: Mnih et al. 2015 (arXiv:1312.5602) with double Q-learning, n-step targets and importance weights.
 
-The whole algorithm is `DQNLearner.update`; n and gamma are the replay's, which hands over summed rewards and discounts.
+The whole algorithm is `DQNLearner.update_from`. n and gamma belong to the replay, which hands over summed rewards and
+discounts.
 """
 
 from __future__ import annotations
@@ -73,13 +74,13 @@ class DQNLearner(GradientLearner[Module, Batch]):
 
     def learn(self, i: int, batch: Batch) -> Mapping[str, Tensor | float]:
         self.renew_noise()
-        found = dict(self.update(batch, self.is_metrics_due))
+        found = dict(self.update_from(batch, self.is_metrics_due))
         self.target.copy_if_due(self.updates + 1)
         self.send_priorities(batch, found.pop("td_error"))
         return found
 
     @one_graph
-    def update(self, batch: Batch, is_shown: bool) -> dict[str, Tensor]:
+    def update_from(self, batch: Batch, is_shown: bool) -> dict[str, Tensor]:
         """Update once; returns the TD error [B], and metrics if they are shown."""
         q, target = self.estimate(batch)
         loss = huber_loss(q, target, self.huber_delta, batch.extras.get("weight"))

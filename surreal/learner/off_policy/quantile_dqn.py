@@ -32,7 +32,7 @@ class QuantileDQNLearner(DQNLearner):
             raise ValueError(f"the model is a {type(model).__name__}; it must be a QuantileQFunction")
 
     @one_graph
-    def update(self, batch: Batch, is_shown: bool) -> dict[str, Tensor]:
+    def update_from(self, batch: Batch, is_shown: bool) -> dict[str, Tensor]:
         quantiles, target = self.estimate(batch)
         losses = quantile_huber_loss(quantiles, target, self.huber_delta)
         weight = batch.extras.get("weight")

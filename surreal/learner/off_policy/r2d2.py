@@ -86,13 +86,13 @@ class R2D2Learner(GradientLearner[Module, TrajectoryBatch]):
         self.keep("target", self.target.network)
 
     def learn(self, i: int, batch: TrajectoryBatch) -> Mapping[str, Tensor | float]:
-        found = dict(self.update(batch, self.is_metrics_due))
+        found = dict(self.update_from(batch, self.is_metrics_due))
         self.target.copy_if_due(self.updates + 1)
         self.send_priorities(batch, found.pop("priority"))
         return found
 
     @one_graph
-    def update(self, batch: TrajectoryBatch, is_shown: bool) -> dict[str, Tensor]:
+    def update_from(self, batch: TrajectoryBatch, is_shown: bool) -> dict[str, Tensor]:
         """Update once; returns a priority [B] of each sequence, and metrics if they are shown."""
         q, target, mask = self.estimate(batch)
         losses = functional.huber_loss(q, target, reduction="none", delta=self.huber_delta) * mask

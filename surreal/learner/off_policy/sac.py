@@ -1,8 +1,9 @@
 """Soft actor-critic with a learned temperature: Haarnoja et al. 2018 (arXiv:1812.05905).
 
-The whole algorithm is `SACLearner.update`, for continuous actions and, with a `DiscreteSoftActorCritic`, for discrete
-ones (Christodoulou 2019, arXiv:1910.07207): what a policy is expected to do is the model's to say. n and gamma are the
-replay's. With n > 1, the rewards on the way carry no entropy; only the state that is bootstrapped from does.
+The whole algorithm is `SACLearner.update_from`, for continuous actions and, with a `DiscreteSoftActorCritic`, for
+discrete ones (Christodoulou 2019, arXiv:1910.07207): what a policy is expected to do is the model's to say. n and gamma
+belong to the replay. With n > 1, the rewards on the way carry no entropy; only the state that is bootstrapped from
+does.
 """
 
 from __future__ import annotations
@@ -116,12 +117,12 @@ class SACLearner(GradientLearner[SoftModel, Batch]):
             self.optimize_group(TEMPERATURE, named, learning_rate=rates["temperature_learning_rate"])
 
     def learn(self, i: int, batch: Batch) -> Mapping[str, Tensor | float]:
-        found = dict(self.update(batch, self._noise.of(self.updates), self.is_metrics_due))
+        found = dict(self.update_from(batch, self._noise.of(self.updates), self.is_metrics_due))
         self.send_priorities(batch, found.pop("td_error"))
         return found
 
     @one_graph
-    def update(self, batch: Batch, generator: torch.Generator, is_shown: bool) -> dict[str, Tensor]:
+    def update_from(self, batch: Batch, generator: torch.Generator, is_shown: bool) -> dict[str, Tensor]:
         """Update once; returns the absolute TD error [B], and metrics if they are shown."""
         model = self.model
         temperature = self.temperature.value

@@ -95,10 +95,10 @@ class A2CLearner(ActorCriticLearner):
             self.optimize_group(CURIOSITY, named, learning_rate=self._icm.learning_rate)
 
     def learn(self, i: int, batch: TrajectoryBatch) -> Mapping[str, Tensor | float]:
-        return self.update(batch, self.is_metrics_due)
+        return self.update_from(batch, self.is_metrics_due)
 
     @one_graph
-    def update(self, batch: TrajectoryBatch, is_shown: bool) -> dict[str, Tensor]:
+    def update_from(self, batch: TrajectoryBatch, is_shown: bool) -> dict[str, Tensor]:
         """Update once, and return the metrics."""
         if self._icm is None:
             return self.step_actor_critic(batch, is_shown)

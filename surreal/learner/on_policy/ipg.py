@@ -144,13 +144,13 @@ class IPGLearner(ActorCriticLearner[ActorCritic]):
 
     def learn(self, i: int, batch: TrajectoryBatch) -> Mapping[str, Tensor | float]:
         q_loss, q = self.fit_critics(batch)
-        metrics = dict(self.update(batch, *find_steps(batch), self.is_metrics_due))
+        metrics = dict(self.update_from(batch, *find_steps(batch), self.is_metrics_due))
         if self.is_metrics_due:
             metrics |= {"loss": q_loss, "q_mean": q.mean(), "q_max": q.max()}
         return metrics
 
     @one_graph
-    def update(
+    def update_from(
         self, batch: TrajectoryBatch, index: tuple[Tensor, ...], has_replayed: bool, is_shown: bool
     ) -> dict[str, Tensor]:
         """Take one step of policy and value, and return its metrics."""
@@ -170,12 +170,12 @@ class IPGLearner(ActorCriticLearner[ActorCritic]):
         loss, values = torch.zeros(()), torch.zeros(1)
         for _ in range(self.critic_iterations):
             for part in minibatches(batch, self.mini_batch, whole=False, rng=rng):
-                found = self.update_critics(part.alone(), following(part, batch, policy), generator)
+                found = self.update_critics_from(part.alone(), following(part, batch, policy), generator)
                 loss, values = found["loss"].detach(), found["q"].detach()
         return loss, values
 
     @one_graph
-    def update_critics(self, part: Minibatch, after: Following, generator: torch.Generator) -> dict[str, Tensor]:
+    def update_critics_from(self, part: Minibatch, after: Following, generator: torch.Generator) -> dict[str, Tensor]:
         """Take one step of the critics; returns the loss and the values."""
         q, target = self.estimate(part, after, generator)
         loss = critic_loss(q, target)

@@ -41,10 +41,10 @@ class PolicyGradientLearner(ActorCriticLearner):
         self.baseline = baseline
 
     def learn(self, i: int, batch: TrajectoryBatch) -> Mapping[str, Tensor | float]:
-        return self.update(batch, self.is_metrics_due)
+        return self.update_from(batch, self.is_metrics_due)
 
     @one_graph
-    def update(self, batch: TrajectoryBatch, is_shown: bool) -> dict[str, Tensor]:
+    def update_from(self, batch: TrajectoryBatch, is_shown: bool) -> dict[str, Tensor]:
         """Update once, and return the metrics."""
         policy, log_probability, value = evaluate(self.model, batch)
         with torch.no_grad():

@@ -1,6 +1,6 @@
 """Proximal policy optimization: Schulman et al. 2017, arXiv:1707.06347, by clipping or by an adaptive KL penalty.
 
-The whole algorithm is `PPOLearner.learn`, and what one minibatch does is `PPOLearner.update`.
+The whole algorithm is `PPOLearner.learn`, and what one minibatch does is `PPOLearner.update_from`.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class PPOLearner(ActorCriticLearner):
                 had_policy = moves_policy
                 if self.max_kl is None:
                     moves_value = moves_value and (moves_policy or self._has_own_value)
-                    losses = Losses(**self.update(part, moves_policy, moves_value, is_shown))
+                    losses = Losses(**self.update_from(part, moves_policy, moves_value, is_shown))
                 else:
                     losses = self.losses(part, is_shown)
                     moves_policy = moves_policy and float(losses.kl.detach()) <= self.max_kl
@@ -174,7 +174,7 @@ class PPOLearner(ActorCriticLearner):
         return self._metrics(means, targets, batch, policy_epochs) if self.is_metrics_due else {}
 
     @one_graph
-    def update(self, part: StepInputs, moves_policy: bool, moves_value: bool, is_shown: bool) -> dict[str, Tensor]:
+    def update_from(self, part: StepInputs, moves_policy: bool, moves_value: bool, is_shown: bool) -> dict[str, Tensor]:
         """Take one step down the losses of a minibatch, and return them."""
         losses = self.losses(part, is_shown)
         self.step(self._total(part, losses, moves_policy, moves_value), *self.groups)

@@ -57,10 +57,10 @@ class VTraceLearner(ActorCriticLearner):
         self.trace_lambda = trace_lambda
 
     def learn(self, i: int, batch: TrajectoryBatch) -> Mapping[str, Tensor | float]:
-        return self.update(batch, self.is_metrics_due)
+        return self.update_from(batch, self.is_metrics_due)
 
     @one_graph
-    def update(self, batch: TrajectoryBatch, is_shown: bool) -> dict[str, Tensor]:
+    def update_from(self, batch: TrajectoryBatch, is_shown: bool) -> dict[str, Tensor]:
         """Update once, and return the metrics."""
         mask = batch.mask
         policy, log_probability, value = evaluate(self.model, batch)

@@ -197,8 +197,9 @@ class Compiling:
 
     def close(self) -> None:
         """End it, if it is not done."""
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, 15)
+        if self.is_running:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, 15)
         self._process.wait()
         self._output.close()
         self._job.unlink(missing_ok=True)
@@ -228,8 +229,11 @@ def _compile(job: Mapping[str, Any]) -> None:
         with tempfile.TemporaryDirectory(dir=folder) as place, torch.no_grad():
             os.environ["TORCHINDUCTOR_CACHE_DIR"] = place
             program = torch.export.export(job["graph"], inputs, strict=False)
+            # The files that a library is unpacked from are gone when a GPU's kernels are first loaded.
+            on_gpu = any(each.is_cuda for each in inputs)
+            options = {**_OPTIONS, "aot_inductor.embed_kernel_binary": True} if on_gpu else _OPTIONS
             path = torch._inductor.aoti_compile_and_package(
-                program, package_path=str(Path(place) / "graph.pt2"), inductor_configs=_OPTIONS
+                program, package_path=str(Path(place) / "graph.pt2"), inductor_configs=options
             )
             os.replace(path, folder / f"{name}.pt2")
             used = [resource.getrusage(whose) for whose in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]

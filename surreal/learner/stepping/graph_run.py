@@ -40,7 +40,9 @@ _TOLERANCE = 1e-3
 #: Calls that are measured before a decision; the first ones are slower than the rest.
 MEASURED_CALLS, WARM_CALLS = 100, 20
 #: Attributes of learners and models that are counts.
-_CHANGING = ("updates", "_global_step", "is_ready", "version", "failure", "training")
+_CHANGING = ("updates", "_global_step", "is_ready", "version", "failure", "training", "clip_range")
+#: Settings of a learner that no graph depends on.
+_UNRELATED = ("_seed", "max_global_step", "_schedule_step", "metrics_interval", "_may_compile")
 #: A tuple takes a third of the time of a union.
 _PLAIN = (bool, int, float, str)
 
@@ -106,12 +108,11 @@ class Variant:
 
     Args:
         method: the method.
-        is_open: whether it may still get a graph.
     """
 
-    def __init__(self, method: Callable[..., Mapping[str, Tensor]], *, is_open: bool) -> None:
+    def __init__(self, method: Callable[..., Mapping[str, Tensor]]) -> None:
         self.method = method
-        self.is_open = is_open
+        self.is_open = True  # it may still get a graph
         self.run: CompiledCall | None = None
         self.compiling: Compiling | None = None
         self.calls = 0
@@ -129,12 +130,14 @@ class CallArguments:
         self.leaves: list[Tensor] = []
         self.generators: list[torch.Generator] = []
         self.kinds: list[Any] = []
+        self._places: dict[int, int] = {}
 
     def add(self, value: Any) -> None:
         """Add an argument, or a part of one; arrays are left out, because no graph reads them."""
         if isinstance(value, Tensor):
+            place = self._places.setdefault(id(value), len(self.leaves))  # the same tensor may come twice
             self.leaves.append(value)
-            self.kinds.append((value.dtype, value.shape, value.stride()))
+            self.kinds.append((value.dtype, value.shape, value.stride(), place))
         elif value is None or isinstance(value, _PLAIN):
             self.kinds.append((type(value), value))
         elif isinstance(value, (tuple, list)):
@@ -169,7 +172,11 @@ def is_close(ours: Tensor, theirs: Tensor) -> bool:
 
 def plain_settings(owner: object) -> dict[str, Any]:
     """Return the attributes of an object that are numbers, texts, truth values, None, lists or dataclasses."""
-    return {name: _plain(value) for name, value in vars(owner).items() if name not in _CHANGING and _is_plain(value)}
+    return {
+        name: _plain(value)
+        for name, value in vars(owner).items()
+        if name not in _CHANGING + _UNRELATED and _is_plain(value)
+    }
 
 
 def _is_plain(value: Any) -> bool:

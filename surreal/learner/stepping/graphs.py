@@ -18,6 +18,7 @@ import logging
 import math
 import statistics
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -85,7 +86,8 @@ class Graphs:
         self._seconds_left = seconds_left or (lambda: math.inf)
         self._cache: GraphCache | None = None
         self._variants: dict[Any, Variant] = {}
-        self._counts: dict[str, int] = {}
+        self._counts: Counter[Any] = Counter()
+        self._is_calling = False
         self._started_s = time.perf_counter()
 
     def note_settings(self) -> None:
@@ -103,13 +105,24 @@ class Graphs:
 
     def call(self, method: Callable[..., Mapping[str, Tensor]], args: Sequence[Any]) -> Mapping[str, Tensor]:
         """Call a method of the learner, or the graph in its place."""
+        if self._is_calling:  # a marked method calls another one, or the one that it overrides: both are one graph
+            return method(self._learner, *args)
+        self._is_calling = True
+        try:
+            return self._call(method, args)
+        finally:
+            self._is_calling = False
+
+    def _call(self, method: Callable[..., Mapping[str, Tensor]], args: Sequence[Any]) -> Mapping[str, Tensor]:
         found = CallArguments()
         found.add(args)
-        key = method.__name__, tuple(found.kinds)
+        key = method, tuple(found.kinds)
         variant = self._variants.get(key)
         if variant is None:
-            self._counts[key[0]] = self._counts.get(key[0], 0) + 1
-            variant = self._variants[key] = Variant(method, is_open=self._counts[key[0]] <= _MAX_GRAPHS)
+            if self._counts[method] == _MAX_GRAPHS:
+                return method(self._learner, *args)
+            self._counts[method] += 1
+            variant = self._variants[key] = Variant(method)
         if variant.run is not None:
             if not variant.run.is_shown(self._learner.histograms):
                 if variant.is_tried:
@@ -118,6 +131,12 @@ class Graphs:
         elif variant.is_open:
             return self._prepare(variant, args, found)
         return method(self._learner, *args)
+
+    def changed_setting(self) -> str | None:
+        """Return the name of a plain attribute of the learner that has changed, so that no graph fits it."""
+        now = plain_settings(self._learner)
+        known = self.settings.get("learner", now)
+        return next((name for name, value in known.items() if name in now and now[name] != value), None)
 
     def forget(self) -> None:
         """Begin again: the learner has other tensors."""
@@ -141,7 +160,7 @@ class Graphs:
                 variant.compiling = None
                 return self._take(variant, entry, args, found)
         except (NotRecordableError, RuntimeError, OSError) as error:
-            variant.is_open = False
+            variant.is_open, variant.compiling = False, None
             level = logging.WARNING if self.waits else logging.INFO
             name = variant.method.__name__
             logger.log(level, "%s.%s runs without a graph: %s", type(self._learner).__name__, name, error)
@@ -174,7 +193,8 @@ class Graphs:
             return None
         state = self._state()
         call = functools.partial(variant.method, learner, *args)
-        graph, interface = record(call, self._groups, state, found.leaves, found.generators)
+        with learner.model.lock:
+            graph, interface = record(call, self._groups, state, found.leaves, found.generators)
         variant.nodes = len(graph.graph.nodes)
         if not self.waits:
             saving_s = self._saving_s(variant)
@@ -240,17 +260,21 @@ class Graphs:
         state, learner = self._state(), self._learner
         run = CompiledCall(learner, self._groups, entry, state)
         run.show_rates()
-        before = Snapshot(state, found.generators)
-        expected = dict(variant.method(learner, *args))
-        wanted = {name: tensor.detach().clone() for name, tensor in state.items()}
-        before.restore()
-        result = run(found.leaves, found.generators)
-        pairs = [(name, wanted[name], state[name]) for name in state]
-        pairs += [(name, expected[name].detach(), result[name]) for name in result]
-        for name, theirs, ours in pairs:
-            if not is_close(ours, theirs):
+        with learner.model.lock:
+            before = Snapshot(state, found.generators)
+            expected = dict(variant.method(learner, *args))
+            wanted = {name: tensor.detach().clone() for name, tensor in state.items()}
+            before.restore()
+            try:
+                result = run(found.leaves, found.generators)
+                pairs = [(name, wanted[name], state[name]) for name in state]
+                pairs += [(name, expected[name].detach(), result[name]) for name in result]
+                for name, theirs, ours in pairs:
+                    if not is_close(ours, theirs):
+                        raise RuntimeError(f"its graph gives another {name}")
+            except RuntimeError:
                 before.restore()
-                raise RuntimeError(f"its graph gives another {name}")
+                raise
         variant.run = run
         self.running += 1
         variant.is_tried = self.waits

@@ -88,7 +88,8 @@ class GymTraining(TrainingBase):
         on_episode: Callable[[float, int], None] | None = None,
         **options: Any,
     ) -> None:
-        super().__init__((), agent=agent, **options)
+        # Without a number of episodes, it plays until it is stopped.
+        super().__init__((), agent=agent, **{"infinite_run": options.get("max_episodes") is None, **options})
         self._env = env
         self._seed = seed
         self._on_episode = on_episode

@@ -198,10 +198,6 @@ def _serve_checkpoint(arguments: ServerArguments, path: Path) -> int:
     return 0
 
 
-if __name__ == "__main__":
-    sys.exit(main())
-
-
 #: Python's threads take turns; at its default of 5 ms an answer would wait that long for an agent that is busy.
 _SWITCH_INTERVAL_S = 0.0005
 _MAX_FILES = 1 << 16
@@ -260,3 +256,7 @@ def _raise_file_limit() -> None:
     if soft != resource.RLIM_INFINITY and soft < wanted:
         with suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -241,14 +241,13 @@ class LearnerSession:
     def counts(self) -> Counts:
         """Counts of the run so far."""
         learner = self.learner
-        metrics = learner.metrics()
         return Counts(
             self.source.global_step,
             learner.updates,
             self.broadcaster.version,
             skipped_updates=learner.skipped_updates,
-            compile_cpu_s=metrics.get("learner/compile_cpu_s_total", 0.0),
-            compile_saving_s=metrics.get("learner/compile_saving_s_total", 0.0),
+            compile_cpu_s=learner.compile_seconds[0],
+            compile_saving_s=learner.compile_seconds[1],
         )
 
     def give_up(self, error: SurrealError) -> None:

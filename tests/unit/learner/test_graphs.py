@@ -29,8 +29,9 @@ from surreal.learner import (
     R2D2Learner,
     SACLearner,
     VTraceLearner,
+    one_graph,
 )
-from surreal.learner.stepping import graphs
+from surreal.learner.stepping import graph_run, graphs
 from surreal.learner.stepping.graph_cache import Entry, GraphCache
 from surreal.learner.stepping.recording import Interface
 from surreal.model import (
@@ -161,12 +162,12 @@ def check_updates(make: Any, name: str, count: int) -> GradientLearner:
     return learner
 
 
-def check_close(expected: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> None:
+def check_close(expected: Mapping[str, Tensor], found: Mapping[str, Tensor], tolerance: float = 1e-4) -> None:
     assert expected.keys() == found.keys()
     for key, tensor in expected.items():
         difference = (tensor.double() - found[key].double()).abs()
         if tensor.numel():
-            assert difference.max() <= 1e-4 * tensor.double().abs().max() + 1e-7, key
+            assert difference.max() <= tolerance * tensor.double().abs().max() + 1e-7, key
 
 
 @pytest.mark.parametrize("name", [*OFF_POLICY, *ON_POLICY])
@@ -271,7 +272,7 @@ def test_a_failing_compiler_is_told_once_and_updates_continue(
         for i in range(3):
             for each in (plain, learner):
                 each.optimize(i, batch(i))
-    assert caplog.messages == ["SACLearner.update runs without a graph: no compiler here"]
+    assert caplog.messages == ["SACLearner.update_from runs without a graph: no compiler here"]
     for key, tensor in plain.state_dict()["tensors"].items():
         assert torch.equal(tensor, learner.state_dict()["tensors"][key]), key
 
@@ -330,7 +331,7 @@ def test_what_a_graph_cannot_do_runs_without_one(
     learner = cls(QFunction([8], action_space=2, **OPTIONS), compile=True)
     for i in range(3):
         learner.optimize(i, make_batch(i))
-    assert f"{cls.__name__}.update runs without a graph" in caplog.text
+    assert f"{cls.__name__}.update_from runs without a graph" in caplog.text
     assert learner.updates == 3 and learner.graphs is not None and not learner.graphs.running
 
 
@@ -455,3 +456,58 @@ def test_histograms_see_all_gradients(make: Any, interpreted: None) -> None:
     assert learner.graphs is not None and learner.graphs.running == 2
     groups = {name.partition(".")[0] for name in learner.histograms.take() if name.startswith("gradients/")}
     assert groups == {"gradients/actor", "gradients/critic"}
+
+
+class Calling(DQNLearner):
+    """A learner whose marked method calls the one that it overrides."""
+
+    @one_graph
+    def update_from(self, batch: Any, is_shown: bool) -> dict[str, Tensor]:
+        return dict(super().update_from(batch, False))
+
+
+def test_a_marked_method_may_call_the_one_that_it_overrides(make_batch: Any, interpreted: None) -> None:
+    plain = DQNLearner(QFunction([8], action_space=2, **OPTIONS), compile=False)
+    learner = Calling(QFunction([8], action_space=2, **OPTIONS), compile=True)
+    for i in range(4):
+        plain.optimize(i, make_batch(i))
+        learner.optimize(i, make_batch(i))
+    assert learner.graphs is not None and learner.graphs.running == 1
+    check_close(plain.state_dict()["tensors"], learner.state_dict()["tensors"], tolerance=1e-3)
+
+
+def test_a_setting_that_changes_during_the_run_ends_the_graphs(
+    make: Any, interpreted: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    plain, batch = make("a2c", compile=False)
+    learner, _ = make("a2c", compile=True)
+    batches = [batch(i) for i in range(4)]
+    for i in range(4):
+        for each in (plain, learner):
+            each.entropy_beta = 0.01 if i < 2 else 0.5
+            each.optimize(i, batches[i])
+    assert learner.graphs is None and caplog.messages[-1] == "entropy_beta was changed: updates continue without graphs"
+    check_close(plain.state_dict()["tensors"], learner.state_dict()["tensors"], tolerance=1e-3)
+
+
+def test_nothing_is_compiled_alongside_for_classes_of_users(make_batch: Any) -> None:
+    for cls, compiles in ((DQNLearner, True), (Peeking, False)):
+        learner = cls(QFunction([8], action_space=2, **OPTIONS))
+        learner.follow_run(keeps_waiting=lambda: True, seconds_left=lambda: 1e6)
+        assert (learner.graphs is not None) == compiles
+
+
+def test_seed_and_length_of_a_run_do_not_change_a_graph(
+    make: Any, interpreted: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = digest_of(make, "ppo", monkeypatch, seed=1, max_global_step=100)
+    assert digest_of(make, "ppo", monkeypatch, seed=2, max_global_step=200) == first
+
+
+def test_the_same_tensor_twice_is_another_graph(make: Any) -> None:
+    kinds = []
+    for pair in ((tensor := torch.zeros(3), tensor), (tensor, tensor.clone())):
+        found = graph_run.CallArguments()
+        found.add(pair)
+        kinds.append(found.kinds)
+    assert kinds[0] != kinds[1]

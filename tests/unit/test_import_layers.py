@@ -264,3 +264,11 @@ def test_no_two_classes_of_the_core_share_a_name() -> None:
             for name in re.findall(r"^class (\w+)", path.read_text(encoding="utf-8"), re.MULTILINE):
                 places.setdefault(name, []).append(str(path.relative_to(ROOT)))
     assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
+def test_programs_run_when_all_of_their_module_is_defined() -> None:
+    """What stands behind `if __name__ == "__main__"` is missing where the module is started with `python -m`."""
+    for path in PACKAGE.rglob("*.py"):
+        body = ast.parse(path.read_text(encoding="utf-8")).body
+        starts = [i for i, each in enumerate(body) if isinstance(each, ast.If) and "__main__" in ast.dump(each.test)]
+        assert starts in ([], [len(body) - 1]), f"{path.relative_to(ROOT)} defines something behind its start"

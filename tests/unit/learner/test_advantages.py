@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from surreal.base.pytorch import recording
 from surreal.learner.losses import generalised_advantages, vtrace
 
 GAMMA = 0.9
@@ -129,3 +130,16 @@ def test_columns_of_another_rank_are_refused() -> None:
     rows = random_rows()
     with pytest.raises(ValueError, match=r"value has shape \(13, 6, 1\)"):
         generalised_advantages(*rows[:3], rows.value[..., None], 0.9)
+
+
+def test_sums_by_numpy_are_those_of_torch_bit_for_bit() -> None:
+    generator = torch.Generator().manual_seed(0)
+    reward, value = torch.randn(20, 3, generator=generator), torch.randn(21, 3, generator=generator)
+    discount, mask = torch.rand(20, 3, generator=generator), (torch.rand(20, 3, generator=generator) < 0.8).float()
+    by_numpy = generalised_advantages(reward, discount, mask, value, 0.9)
+    with recording():
+        by_torch = generalised_advantages(reward, discount, mask, value, 0.9)
+    assert torch.equal(by_numpy, by_torch)
+    leaf = reward.clone().requires_grad_()
+    generalised_advantages(leaf, discount, mask, value, 0.9).sum().backward()
+    assert leaf.grad is not None and leaf.grad.any()

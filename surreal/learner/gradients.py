@@ -122,6 +122,8 @@ class GradientLearner(Learner[ModelT, BatchT]):
         super().__init__(
             model, replay, device=device, metrics_interval=metrics_interval, histogram_interval=histogram_interval
         )
+        if compile not in (True, False, "auto"):
+            raise ValueError(f"compile is {compile!r}; it must be auto, true or false")
         self.max_global_step = max_global_step
         self._schedule_step = schedule_step
         rate = None

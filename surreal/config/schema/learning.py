@@ -17,6 +17,13 @@ def _check_threads(value: object) -> object:
     raise ValueError("it must be an integer >= 1, or all")
 
 
+def _check_compile(value: object) -> object:
+    """Refuse everything but the three choices, with one message."""
+    if value == "auto" or isinstance(value, bool):
+        return value
+    raise ValueError("it must be auto, true or false")
+
+
 class LearnerConfig(ClassSection):
     """The process that learns."""
 
@@ -37,7 +44,7 @@ class LearnerConfig(ClassSection):
     max_updates: int | None = Field(None, ge=1)
     """Updates after which the learner ends the run. Unset: no limit."""
 
-    compile: bool | Literal["auto"] = "auto"
+    compile: Annotated[bool | Literal["auto"], BeforeValidator(_check_compile)] = "auto"
     """Whether updates run as compiled graphs, which take a fraction of the time where networks are small. `auto`
     compiles alongside the run, where that saves more CPU time than it takes, and uses what earlier runs on this machine
     compiled; it never does in a deterministic run. `true` compiles before the first update. `false` never compiles."""

@@ -16,7 +16,9 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
+from surreal.base.errors import ConfigError
 from surreal.base.specs import ObsSpec
+from surreal.config import load_config
 from surreal.learner import (
     A2CLearner,
     DDPGLearner,
@@ -511,3 +513,11 @@ def test_the_same_tensor_twice_is_another_graph(make: Any) -> None:
         found.add(pair)
         kinds.append(found.kinds)
     assert kinds[0] != kinds[1]
+
+
+@pytest.mark.parametrize("value", ["maybe", 2, None])
+def test_another_choice_of_compiling_is_refused(value: Any) -> None:
+    with pytest.raises(ConfigError, match=r"learner.compile is .*; it must be auto, true or false"):
+        load_config("cartpole-ppo", [f"learner.compile={json.dumps(value)}"])
+    with pytest.raises(ValueError, match="compile is"):
+        DQNLearner(QFunction([8], action_space=2, **OPTIONS), compile=value)

@@ -18,6 +18,7 @@ def names_in(path: Path) -> set[str]:
 
 def test_a_run_in_progress_is_recorded_and_continues(workplace: Workplace) -> None:
     run = workplace.start("run", "cartpole-dqn", *workplace.fast_eval, "--set", "run.stop_at_return=null")
+    workplace.wait_for(workplace.knows, "the run's first process")
     workplace.wait_for(lambda: len(workplace.status()["processes"]) == 5, "all five processes")
     code, output = workplace.run("profile", "--seconds", "3", "-o", "here.json.gz")
     assert code == 0, output

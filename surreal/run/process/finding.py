@@ -40,6 +40,8 @@ logger = logging.getLogger(__name__)
 _TIMEOUT_S = 5.0
 #: A process that began this much later than the lock was taken is another one with the same id, s.
 _CLOCK_SLACK_S = 2.0
+#: How a run ended whose result says that it is in progress, unless its launcher is alive.
+_KILLED = "its launcher was killed"
 
 
 class RunOverError(ConfigError):
@@ -98,7 +100,7 @@ def find_run(run: str | None, *, address: str | None, run_dir: Path | None, must
         must_be_known: false also accepts a named run that is not listed there, because another server lists it.
 
     Raises:
-        ConfigError: there is no such run.
+        ConfigError: there is no such run, or it has no Redis yet.
         RunOverError: it has ended.
         RedisUnavailableError: its Redis does not answer.
     """
@@ -142,6 +144,9 @@ def find_address(run: str | None, *, address: str | None, run_dir: Path | None) 
     folder = require_folder(run_dir or run)
     found = folder.read_address()
     if found is None:
+        if is_written_to(folder.path) and _ending(folder.path) == _KILLED:
+            name = folder.read_run() or folder.path.name
+            raise ConfigError(f"run {name} is starting: try again in a second", key="RUN")
         raise RunOverError(folder)
     # A name may be that of a folder, whose run may have another id.
     return found[0], run if run is not None and run_dir is not None else found[1]
@@ -245,4 +250,4 @@ def _ending(folder: Path) -> str:
         status, reason = result["status"], result["reason"]
     except (OSError, ValueError, KeyError):
         return f"its {RESULT_NAME} does not contain its ending"
-    return "its launcher was killed" if status == "running" else f"{status}: {reason}"
+    return _KILLED if status == "running" else f"{status}: {reason}"

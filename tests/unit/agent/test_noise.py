@@ -84,8 +84,9 @@ def test_evaluation_and_rows_that_may_not_explore_are_greedy() -> None:
     greedy = act(made(), explore=False)
     explore = np.arange(len(ROWS)) % 2 == 0
     actions = act(agent, first=True, explore=explore)
-    np.testing.assert_array_equal(actions[~explore], greedy[~explore])
-    assert (actions[explore] != greedy[explore]).any()
+    # 16 rows may be multiplied by another routine than 32.
+    np.testing.assert_allclose(actions[~explore], greedy[~explore], rtol=1e-5)
+    assert np.abs(actions[explore] - greedy[explore]).max() > 0.01
     agent.set_mode("eval")
     np.testing.assert_array_equal(act(agent), greedy)
 

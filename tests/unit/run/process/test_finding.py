@@ -82,6 +82,18 @@ def test_a_run_killed_with_its_redis_is_over(monkeypatch: pytest.MonkeyPatch) ->
         find_run("killed", address=None, run_dir=None)
 
 
+def test_a_run_that_has_no_redis_yet_is_starting_and_not_over() -> None:
+    folder = RunFolder(Path("runs") / "new")
+    folder.claim()
+    folder.begin(CONFIG, "a", 5.0)
+    with pytest.raises(ConfigError, match="run a is starting: try again in a second") as raised:
+        find_run("new", address=None, run_dir=None)
+    assert not isinstance(raised.value, RunOverError)
+    folder.release()
+    with pytest.raises(RunOverError, match=r"run a is over \(its launcher was killed\)"):
+        find_run("new", address=None, run_dir=None)
+
+
 def test_status_and_top_show_what_an_ended_run_left(capsys: pytest.CaptureFixture[str]) -> None:
     write_scores(ended("mine", "cartpole-7"), 9.0, 120.0, 80.0)
     for arguments in (["status", "mine"], ["top", "cartpole-7"]):

@@ -89,15 +89,16 @@ class LearnerLimits:
     def seconds_left(self, updates: int, env_steps: int) -> float:
         """Predict how long the run continues, s, from its rates since the first call; a day without a limit.
 
-        A run that ends at a mean return is expected to last as long again as it has lasted.
+        It is 0 until there are rates. A run that ends at a mean return is expected to last as long again as it has
+        lasted.
         """
         now_s = self._clock()
         began_s, *counts = self._before = self._before or (now_s, updates, env_steps)
         left = [_DAY_S]
         limits = self._max_updates, self._max_env_steps
         for done, before, limit in zip((updates, env_steps), counts, limits, strict=True):
-            if limit is not None and done > before:
-                left.append((limit - done) * (now_s - began_s) / (done - before))
+            if limit is not None:
+                left.append((limit - done) * (now_s - began_s) / (done - before) if done > before else 0.0)
         if self._run.max_time_s is not None:
             left.append(self._run.max_time_s - (now_s - self._started_s))
         if self._run.stop_at_return is not None:

@@ -31,3 +31,17 @@ def test_under_a_launcher_time_is_the_launcher_s() -> None:
 def test_without_limits_nothing_ends_a_run() -> None:
     mine = limits(Clock(), "run.max_env_steps=null")
     assert (mine.updates_reason(10**9), mine.run_reason(10**9)) == ("", "")
+
+
+def test_the_time_left_follows_the_rates_so_far_and_is_none_before_there_are_any() -> None:
+    clock = Clock()
+    mine = limits(clock, "run.max_env_steps=5000", "run.stop_at_return=null")
+    assert mine.seconds_left(0, 1000) == 0.0
+    clock.now_s += 10
+    assert mine.seconds_left(7, 1000) == 0.0
+    assert mine.seconds_left(7, 2000) == 30.0
+    endless = limits(clock, "run.max_env_steps=null", "run.stop_at_return=null")
+    assert endless.seconds_left(0, 0) == 86_400.0
+    solving = limits(clock, "run.max_env_steps=null", "run.stop_at_return=400")
+    clock.now_s += 20
+    assert solving.seconds_left(0, 0) == 20.0

@@ -7,8 +7,7 @@ from surreal.agent.base import ActContext, Acted, Agent
 from surreal.agent.deterministic_agent import DeterministicAgent
 from surreal.agent.loop import AgentLoop
 from surreal.agent.policy_agent import PolicyAgent, SamplingAgent
-from surreal.agent.q_agent import NoisyQAgent, QAgent
-from surreal.agent.random_actions import EpsilonGreedy
+from surreal.agent.q_agent import EpsilonGreedy, NoisyQAgent, QAgent
 from surreal.agent.rounds import Rounds
 from surreal.agent.session_agent import AgentSession, SessionAgent
 from surreal.agent.slots import SlotMemory

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from surreal.agent.base import ActContext, Acted, Agent
 from surreal.agent.forward import reads_arrays
 from surreal.agent.noise import ActionNoise, GaussianNoise, OrnsteinUhlenbeckNoise, ParameterNoise
-from surreal.agent.random_actions import Exploration, RandomStart
+from surreal.agent.policy_agent import RandomStart
+from surreal.agent.q_agent import Exploration
 from surreal.base.pytorch import Module, to_array, to_tensors
 from surreal.base.ranges import NonNegativeInt, PositiveShare, checked
 from surreal.base.schedules import ConstantSchedule

@@ -167,7 +167,8 @@ class AgentLoop:
         if self._returns is not None:
             carried = self._returns.carry(rows.env_ids, is_first, rows.reward)
             action = action._replace(extras={**action.extras, CARRIED_RETURN: carried})
-        self._duration.add(time.perf_counter() - began_s)
+        count, seconds = self._duration.total
+        self._duration.total = count + 1, seconds + time.perf_counter() - began_s
         self._last_action = action
         self._pool.send(action.actions, rows.env_ids)
         self.env_steps += int(np.count_nonzero(rows.record))

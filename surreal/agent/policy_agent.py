@@ -7,12 +7,13 @@ from typing import Any
 import gymnasium
 import numpy as np
 import torch
+from gymnasium import spaces
 from numpy.typing import NDArray
 
 from surreal.agent.base import ActContext, Acted, Agent
 from surreal.agent.fitting import check_policy
 from surreal.agent.forward import reads_arrays
-from surreal.agent.random_actions import RandomStart
+from surreal.agent.q_agent import EpsilonGreedy
 from surreal.agent.sampler import Sampler
 from surreal.base.pytorch import Module, to_array
 from surreal.base.ranges import NonNegativeInt, ShareBelowOne, checked
@@ -57,6 +58,51 @@ class PolicyAgent(Agent):
             policy = policy.masked(torch.from_numpy(context.action_mask).to(device))
         action = self.sampler.choose(policy, explore, device, context.slots, context.is_first)
         return Acted(action, {**extras, "log_probability": policy.log_probability(action), "value": value})
+
+
+class RandomStart:
+    """Replaces actions while the run is young.
+
+    Args:
+        action_space: Discrete from 0, or a Box with finite bounds.
+        steps: env steps of the run during which actions are random; raising it explores longer before the policy acts.
+        rng: draws the actions.
+    """
+
+    @checked
+    def __init__(self, action_space: gymnasium.Space[Any], steps: NonNegativeInt, rng: np.random.Generator) -> None:
+        self._steps = steps
+        self._rng = rng
+        self._chooser: EpsilonGreedy | None = None
+        if isinstance(action_space, spaces.Discrete):
+            self._chooser = EpsilonGreedy(int(action_space.n), rng)
+        elif isinstance(action_space, spaces.Box) and action_space.is_bounded():
+            self._low, self._high = action_space.low, action_space.high
+        else:
+            raise ValueError(f"actions are {action_space}; use Discrete, or a Box with finite bounds")
+
+    def replace(
+        self,
+        actions: NDArray[Any],
+        explore: NDArray[np.bool_],
+        step: int,
+        action_mask: NDArray[np.bool_] | None = None,
+    ) -> NDArray[Any]:
+        """Return the actions to take, written into `actions`.
+
+        Args:
+            actions: [N, *action_shape] that the policy would take.
+            explore: [N] rows that may explore.
+            step: env step of the run.
+            action_mask: [N, n] legal discrete actions.
+        """
+        if step >= self._steps or not explore.any():
+            return actions
+        if self._chooser is not None:
+            return self._chooser.choose(actions, 1.0, explore, action_mask)
+        random = self._rng.uniform(self._low, self._high, actions.shape)
+        np.copyto(actions, random, where=explore[:, None], casting="same_kind")
+        return actions
 
 
 class SamplingAgent(Agent):

@@ -1,6 +1,11 @@
-"""Agents that take the action with the largest Q value: `QAgent`, and `NoisyQAgent`, which explores by its noise."""
+"""Agents that take the action with the largest Q value.
+
+`QAgent` is epsilon-greedy over a whole batch; `NoisyQAgent` explores by the noise of its network.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -9,16 +14,77 @@ from numpy.typing import NDArray
 from surreal.agent.base import ActContext, Acted, Agent
 from surreal.agent.fitting import check_values
 from surreal.agent.forward import reads_arrays
-from surreal.agent.random_actions import EpsilonGreedy, Exploration
 from surreal.base import tree
 from surreal.base.pytorch import Module, to_array
+from surreal.base.ranges import PositiveInt, checked
 from surreal.base.schedules import ConstantSchedule, LinearSchedule
 from surreal.base.specs import ObsSpec
 from surreal.base.types import Obs
 from surreal.model import NoisyQFunction
 
+#: From the step to the exploration rate in 0..1, or to one rate for each environment of the agent.
+Exploration = Callable[[int], "float | NDArray[np.float64]"]
 #: Without any exploration, an untrained network takes the same action again and again, and learns nothing.
 DEFAULT_EXPLORATION = LinearSchedule(1.0, 0.05, 10_000)
+_BLOCK = 4096
+
+
+class EpsilonGreedy:
+    """Replaces each action, with probability epsilon, by one drawn uniformly from all actions.
+
+    Random numbers are drawn in blocks, because a draw for every step costs more than the choice.
+
+    Args:
+        num_actions: actions are 0 .. num_actions - 1.
+        rng: draws everything.
+    """
+
+    @checked
+    def __init__(self, num_actions: PositiveInt, rng: np.random.Generator) -> None:
+        self._num_actions = num_actions
+        self._rng = rng
+        self._place = 0
+        self._draws: NDArray[np.float64] = np.empty(0)
+        self._random: NDArray[np.int64] = np.empty(0, dtype=np.int64)
+
+    def choose(
+        self,
+        greedy: NDArray[np.int64],
+        epsilon: float | NDArray[np.float64],
+        explore: NDArray[np.bool_],
+        action_mask: NDArray[np.bool_] | None = None,
+    ) -> NDArray[np.int64]:
+        """Return the actions to take, written into `greedy`.
+
+        Args:
+            greedy: [N] the best action of each row.
+            epsilon: probability of a random action in 0..1, for all rows or [N]; more explores more.
+            explore: [N] rows that may explore; the others keep their greedy action.
+            action_mask: [N, num_actions] legal actions; a random one is legal if any is.
+        """
+        start = self._place
+        end = start + len(greedy)
+        if end > len(self._draws):
+            start, end = self._refill(len(greedy))
+        self._place = end
+        replaced = self._draws[start:end] < epsilon
+        replaced &= explore
+        random = self._random[start:end] if action_mask is None else self._legal(action_mask)
+        np.copyto(greedy, random, where=replaced)
+        return greedy
+
+    def _refill(self, count: int) -> tuple[int, int]:
+        size = max(_BLOCK, count)
+        self._draws = self._rng.random(size)
+        self._random = self._rng.integers(self._num_actions, size=size)
+        return 0, count
+
+    def _legal(self, action_mask: NDArray[np.bool_]) -> NDArray[np.int64]:
+        # The largest of independent uniform numbers is at each legal place equally often.
+        ranks = self._rng.random(action_mask.shape)
+        ranks[~action_mask] = -1.0
+        random: NDArray[np.int64] = ranks.argmax(axis=1)
+        return random
 
 
 class QAgent(Agent):

@@ -69,23 +69,26 @@ class RateMeter:
 class MeanDuration:
     """Mean duration of a repeated operation since the last reading.
 
+    Attributes:
+        total: count and seconds since the start; hot loops add to it themselves.
+
     Args:
         name: metric's full name, ending in `_ms`.
     """
 
     def __init__(self, name: str) -> None:
+        self.total = 0, 0.0
         self._name = name
-        self._total = 0, 0.0  # count and seconds
         self._seen = 0, 0.0
 
     def add(self, duration_s: float) -> None:
         """Count one operation."""
-        count, seconds = self._total
-        self._total = count + 1, seconds + duration_s
+        count, seconds = self.total
+        self.total = count + 1, seconds + duration_s
 
     def metrics(self) -> dict[str, float]:
         """Return the mean, if there were operations since the last call."""
-        (seen, seen_s), (count, seconds) = self._seen, self._total
+        (seen, seen_s), (count, seconds) = self._seen, self.total
         if count == seen:
             return {}
         self._seen = count, seconds

@@ -19,14 +19,15 @@ if TYPE_CHECKING:
 
 #: Modules by their earlier path -> where they are now.
 MODULES = {
-    "surreal.agent.exploring.epsilon_greedy": "surreal.agent.random_actions",
+    "surreal.agent.exploring.epsilon_greedy": "surreal.agent.q_agent",
     "surreal.agent.exploring.noise": "surreal.agent.noise",
     "surreal.agent.exploring.parameter_noise": "surreal.agent.noise",
-    "surreal.agent.exploring.random_start": "surreal.agent.random_actions",
+    "surreal.agent.exploring.random_start": "surreal.agent.policy_agent",
     "surreal.agent.exploring.sampler": "surreal.agent.sampler",
     "surreal.agent.exported.agent": "surreal.agent.exported",
     "surreal.agent.exported.file": "surreal.agent.exported",
     "surreal.agent.noisy_q_agent": "surreal.agent.q_agent",
+    "surreal.agent.random_actions": "surreal.agent.q_agent",
     "surreal.agent.returns": "surreal.agent.slots",
     "surreal.agent.sampling_agent": "surreal.agent.policy_agent",
     "surreal.base.checkpoint.ranking": "surreal.base.checkpoint.store",
@@ -44,7 +45,7 @@ MODULES = {
     "surreal.learner.interpolated.losses": "surreal.learner.on_policy.policy_losses",
     "surreal.learner.interpolated.policy_critics": "surreal.learner.on_policy.policy_critics",
     "surreal.learner.off_policy.losses": "surreal.learner.losses",
-    "surreal.learner.off_policy.noise": "surreal.learner.target",
+    "surreal.learner.off_policy.noise": "surreal.learner.losses",
     "surreal.learner.on_policy.advantages": "surreal.learner.losses",
     "surreal.learner.on_policy.kl_penalty": "surreal.learner.on_policy.ppo",
     "surreal.learner.parameter_server.counting": "surreal.model.filters",
@@ -54,12 +55,14 @@ MODULES = {
     "surreal.learner.stepping.readings": "surreal.learner.stepping.reports",
     "surreal.learner.stepping.reducing": "surreal.learner.stepping.ranks",
     "surreal.learner.stepping.skipping": "surreal.learner.stepping.stepper",
+    "surreal.learner.target": "surreal.learner.losses",
     "surreal.main.agent": "surreal.run.roles.agent",
     "surreal.main.eval": "surreal.run.roles.eval",
     "surreal.main.learner": "surreal.run.roles.learner",
     "surreal.main.parameter_server": "surreal.run.roles.parameter_server",
     "surreal.main.rlx_client": "surreal.run.roles.rlx_client",
     "surreal.main.rlx_server": "surreal.run.roles.rlx_server",
+    "surreal.model.composed": "surreal.model.base",
     "surreal.model.images": "surreal.model.torso",
     "surreal.model.layers.activations": "surreal.model.activations",
     "surreal.model.layers.allocate": "surreal.model.mlp",
@@ -115,6 +118,7 @@ MODULES = {
 }
 #: Single names by their earlier path, where a module was split or a name changed as well -> where they are now.
 NAMES: dict[str, str] = {
+    "surreal.agent.random_actions.RandomStart": "surreal.agent.policy_agent.RandomStart",
     "surreal.replay.engine.sampling.sample_uniform": "surreal.replay.store.rows.sample_uniform",
 }
 

@@ -279,3 +279,14 @@ def _is_finite(tensor: Tensor) -> bool:
 def tensors_of(batch: Any) -> list[Tensor]:
     """List all tensors of a batch, or of an observation."""
     return [leaf for leaf in tree.leaves(batch) if isinstance(leaf, Tensor)]
+
+
+def check_rank(rank: int, **tensors: Tensor) -> None:
+    """Refuse tensors of another rank, which would broadcast into a wrong loss without any error.
+
+    Raises:
+        ValueError: names the tensor, its shape and the rank it must have.
+    """
+    for name, tensor in tensors.items():
+        if tensor.ndim != rank:
+            raise ValueError(f"{name} has shape {tuple(tensor.shape)}; it must have {rank} dimension(s)")

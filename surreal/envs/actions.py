@@ -46,6 +46,7 @@ class ActionAdapter:
         self.shape: tuple[int, ...] = tuple(self.space.shape or ())
         starts = [np.asarray(leaf.start) for leaf in self._leaves if hasattr(leaf, "start")]
         self._is_shifted = any(bool(np.any(start)) for start in starts)
+        self.is_plain = not (self._is_nested or self._is_shifted or self._box is not None)
 
     def default(self) -> NDArray[Any]:
         """Return a legal action, for a step whose action is ignored."""

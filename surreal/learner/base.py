@@ -99,14 +99,16 @@ class Learner(ABC, Generic[ModelT, BatchT]):
         self.prepare(batch)
         if self._move is not None:
             batch = self._move(batch)
-        self.histograms.begin(self.updates)
+        if self.histograms.interval is not None:
+            self.histograms.begin(self.updates)
         with self.around_learn(batch) as seen:
             metrics = self.learn(i, seen)
         if self.histograms.is_due:
             with torch.no_grad():
                 self.histograms.add_update(batch, self.policy_values(batch), self.parameter_groups())
         self.finish_update({**self._ages(batch.sample_info), **metrics} if self.is_metrics_due else {})
-        self._duration.add(time.perf_counter() - started)
+        count, seconds = self._duration.total
+        self._duration.total = count + 1, seconds + time.perf_counter() - started
         return self.reading
 
     def finish_update(self, metrics: Mapping[str, Tensor | float]) -> None:

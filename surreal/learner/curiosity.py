@@ -15,10 +15,10 @@ import gymnasium
 import torch
 from torch import Tensor
 
+from surreal.base.pytorch import check_rank
 from surreal.base.ranges import NonNegative, Positive, PositiveInt, Share, checked
 from surreal.base.specs import ObsSpec
 from surreal.base.types import TrajectoryBatch
-from surreal.learner.losses import check_rank
 from surreal.model.activations import ActivationName
 from surreal.model.base import make_generator
 from surreal.model.conv import ConvStage

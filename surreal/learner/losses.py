@@ -9,25 +9,35 @@ the final observation of an episode: a truncated episode is bootstrapped from it
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable
-from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from surreal.base.pytorch import is_recording
+from surreal.base.pytorch import Module, check_rank
+from surreal.base.ranges import NonNegativeInt, PositiveInt, PositiveShare, checked
+from surreal.learner.advantages import VTrace, bootstrapped_returns, generalised_advantages, vtrace
 
+__all__ = [
+    "TargetNetwork",
+    "UpdateNoise",
+    "VTrace",
+    "among_legal",
+    "bootstrapped_returns",
+    "check_rank",
+    "chosen_q",
+    "critic_loss",
+    "generalised_advantages",
+    "huber_loss",
+    "l2_penalty",
+    "q_target",
+    "vtrace",
+]
 
-def check_rank(rank: int, **tensors: Tensor) -> None:
-    """Refuse tensors of another rank, which would broadcast into a wrong loss without any error.
-
-    Raises:
-        ValueError: names the tensor, its shape and the rank it must have.
-    """
-    for name, tensor in tensors.items():
-        if tensor.ndim != rank:
-            raise ValueError(f"{name} has shape {tuple(tensor.shape)}; it must have {rank} dimension(s)")
+_MASK = (1 << 64) - 1
 
 
 def huber_loss(prediction: Tensor, target: Tensor, delta: float = 1.0, weight: Tensor | None = None) -> Tensor:
@@ -143,111 +153,83 @@ def among_legal(q: Tensor, legal: Tensor | None) -> Tensor:
     return q.masked_fill(~legal & legal.any(-1, keepdim=True), -torch.inf)
 
 
-def bootstrapped_returns(reward: Tensor, discount: Tensor, mask: Tensor, value: Tensor) -> Tensor:
-    """Discounted returns up to the end of each trajectory, and the value of the observation there.
-
-    R_t = reward_t + discount_t * R_(t+1), with R_T = value_T. A row without a step holds the final observation of an
-    episode that was cut, so R_t = value_t there; after a terminal step the discount is 0.
+class TargetNetwork:
+    """A frozen copy of a model, moved toward it every `period` updates or a little at every update.
 
     Args:
-        reward: [T, B] float32.
-        discount: [T, B] float32, gamma * (1 - terminated).
-        mask: [T, B] float32, 1 for a step, 0 for a row without one.
-        value: [T + 1, B] float32; zeros give what was collected, and nothing beyond.
-
-    Returns:
-        [T, B] float32; call it under `torch.no_grad()`.
+        model: the online network, materialized; only read.
+        period: copy the model every so many updates (Mnih et al. 2015); raising it makes learning steadier and slower.
+        tau: share of the move in each update, target += tau * (model - target) (Lillicrap et al. 2016,
+            arXiv:1509.02971), instead of copies by `period`; raising it makes the copy follow faster.
     """
-    check_rank(2, reward=reward, discount=discount, mask=mask, value=value)
-    following, returns = value[-1], []
-    for t in reversed(range(len(reward))):
-        following = torch.where(mask[t] > 0.0, reward[t] + discount[t] * following, value[t])
-        returns.append(following)
-    return torch.stack(returns[::-1])
+
+    @checked
+    def __init__(self, model: Module, *, period: PositiveInt = 100, tau: PositiveShare | None = None) -> None:
+        self.period = period
+        self.tau = tau
+        self.network: Module = copy.deepcopy(model)
+        self.network.requires_grad_(False)
+        self._online: list[Tensor] = list(model.parameters())
+        self._target: list[Tensor] = list(self.network.parameters())
+        self._buffers = [pair for pair in zip(self.network.buffers(), model.buffers(), strict=True) if pair[0].numel()]
+
+    @staticmethod
+    @checked
+    def check(target_update_period: PositiveInt, target_update_tau: PositiveShare | None) -> None:
+        """Refuse settings outside their range; copies of earlier learners call it."""
+
+    def __call__(self, obs: object) -> Tensor:
+        """Value observations; the caller holds `torch.no_grad()`."""
+        values: Tensor = self.network(obs)
+        return values
+
+    def after_update(self, updates: int) -> None:
+        """Follow the model; `updates` is how many updates it has had, this one included."""
+        self.follow()
+        self.copy_if_due(updates)
+
+    def follow(self) -> None:
+        """Follow the model a little, with `tau`."""
+        if self.tau is not None:
+            self._move(self.tau)
+
+    def copy_if_due(self, updates: int) -> None:
+        """Copy the model after every `period` updates, without `tau`."""
+        if self.tau is None and updates % self.period == 0:
+            self._move(1.0)
+
+    @torch.no_grad()
+    def _move(self, tau: float) -> None:
+        # The foreach forms are what torch's own optimizers use: one call for all tensors, half the time.
+        if tau == 1.0:
+            torch._foreach_copy_(self._target, self._online)
+        else:
+            torch._foreach_lerp_(self._target, self._online, tau)
+        for ours, theirs in self._buffers:
+            ours.copy_(theirs)  # running statistics are not averaged twice
 
 
-def generalised_advantages(reward: Tensor, discount: Tensor, mask: Tensor, value: Tensor, gae_lambda: float) -> Tensor:
-    """Generalized advantage estimation, Schulman et al. 2016 eq. 16, arXiv:1506.02438.
+class UpdateNoise:
+    """A generator that starts again with each update, from a seed and the update's number.
 
-    A_t = delta_t + gae_lambda * discount_t * A_(t+1), with delta_t = reward_t + discount_t * V_(t+1) - V_t.
-    A_t + V_t is the lambda-return, which the value is trained toward.
+    Checkpoints need not keep it: a learner that resumes at update n draws what an uninterrupted learner draws.
 
     Args:
-        reward: [T, B] float32.
-        discount: [T, B] float32, gamma * (1 - terminated).
-        mask: [T, B] float32, 1 for a step, 0 for a row without one.
-        value: [T + 1, B] float32 of all observations.
-        gae_lambda: in [0, 1]. 1 sums all rewards up to the end of the trajectory: the n-step advantage of A3C, with
-            the most variance; 0 trusts the value after one step.
-
-    Returns:
-        [T, B] float32, 0 in rows without a step; call it under `torch.no_grad()`.
+        seed: seed of the learner.
+        device: where the numbers are drawn.
     """
-    check_rank(2, reward=reward, discount=discount, mask=mask, value=value)
-    delta = mask * (reward + discount * value[1:] - value[:-1])
-    decay = gae_lambda * discount * mask
-    return _sum_backward(delta, decay)
 
+    @checked
+    def __init__(self, seed: NonNegativeInt, device: torch.device) -> None:
+        # Seeds of learners are often small numbers, and so are differences between them.
+        self._seed = int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0])
+        self._generator = torch.Generator(device)
 
-def _sum_backward(added: Tensor, decay: Tensor) -> Tensor:
-    """Compute x_t = added_t + decay_t * x_(t+1) from the last row to the first, [T, B], with x_T = 0."""
-    if added.device.type == "cpu" and not is_recording() and not (added.requires_grad or decay.requires_grad):
-        # NumPy takes a fifth of the time for rows as short as these, and gives the same numbers.
-        sums, factors = added.numpy(force=True).copy(), decay.numpy(force=True)
-        for t in range(len(sums) - 2, -1, -1):
-            sums[t] += factors[t] * sums[t + 1]
-        return torch.from_numpy(sums)
-    following, found = torch.zeros_like(added[0]), []
-    for t in reversed(range(len(added))):
-        following = added[t] + decay[t] * following
-        found.append(following)
-    return torch.stack(found[::-1])
-
-
-class VTrace(NamedTuple):
-    """V-trace targets and advantages of trajectories, [T, B] float32 each."""
-
-    target: Tensor  #: of the values; the value itself in rows without a step
-    advantage: Tensor  #: of the actions, importance weight included; 0 in rows without a step
-
-
-def vtrace(
-    log_ratio: Tensor,
-    reward: Tensor,
-    discount: Tensor,
-    mask: Tensor,
-    value: Tensor,
-    *,
-    rho_bar: float = 1.0,
-    c_bar: float = 1.0,
-    trace_lambda: float = 1.0,
-) -> VTrace:
-    """V-trace, Espeholt et al. 2018 eq. 1 and section 4.2, arXiv:1802.01561.
-
-    With the importance ratios rho_t = min(rho_bar, ratio_t) and c_t = trace_lambda * min(c_bar, ratio_t):
-
-        v_t = V_t + delta_t + discount_t * c_t * (v_(t+1) - V_(t+1)),   v_T = V_T
-        delta_t = rho_t * (reward_t + discount_t * V_(t+1) - V_t)
-        A_t = rho_t * (reward_t + discount_t * v_(t+1) - V_t)
-
-    Args:
-        log_ratio: [T, B] float32, log of the probability of the action under the policy that learns, less its log under
-            the policy that acted.
-        reward: [T, B] float32.
-        discount: [T, B] float32, gamma * (1 - terminated).
-        mask: [T, B] float32, 1 for a step, 0 for a row without one.
-        value: [T + 1, B] float32 of all observations.
-        rho_bar: > 0; lowering it has less variance, and values a policy nearer to the one that acted.
-        c_bar: > 0, <= rho_bar; lowering it has less variance, and learns more slowly.
-        trace_lambda: in [0, 1], as that of generalized advantages.
-
-    Returns:
-        Targets and advantages; call it under `torch.no_grad()`.
-    """
-    check_rank(2, log_ratio=log_ratio, reward=reward, discount=discount, mask=mask, value=value)
-    ratio = log_ratio.exp()
-    rho, trace = ratio.clamp(max=rho_bar) * mask, trace_lambda * ratio.clamp(max=c_bar) * mask
-    delta = rho * (reward + discount * value[1:] - value[:-1])
-    target = value[:-1] + _sum_backward(delta, discount * trace)
-    following = torch.cat((target[1:], value[-1:]))
-    return VTrace(target, rho * (reward + discount * following - value[:-1]))
+    def of(self, update: int) -> torch.Generator:
+        """Return the generator in its state at the beginning of an update, >= 0."""
+        # Neighboring seeds of torch's generator give related streams. SplitMix64 (Steele et al. 2014) spreads them, in
+        # a tenth of the time of a SeedSequence.
+        mixed = (self._seed + update * 0x9E3779B97F4A7C15) & _MASK
+        mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+        mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & _MASK
+        return self._generator.manual_seed((mixed ^ (mixed >> 31)) >> 1)

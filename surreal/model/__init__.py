@@ -7,8 +7,7 @@ A model is composed: a torso (`torso`) from observations to features, perhaps a 
 
 from surreal.model.activations import ACTIVATIONS, KAF, KafSettings, get_activation
 from surreal.model.actor_critic import ActorCritic, PolicyValue
-from surreal.model.base import LazyModel, Model
-from surreal.model.composed import ComposedModel
+from surreal.model.base import ComposedModel, LazyModel, Model
 from surreal.model.conv import CONVOLUTIONS, Convolution, ConvTorso, ResidualStage
 from surreal.model.distributions import Bernoulli, Categorical, Distribution, MultiCategorical, Normal
 from surreal.model.mlp import MLP

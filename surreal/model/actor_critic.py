@@ -14,8 +14,7 @@ from surreal.base.ranges import PositiveInt, checked
 from surreal.base.specs import ObsSpec
 from surreal.base.types import Obs
 from surreal.model.activations import ActivationName
-from surreal.model.base import make_generator
-from surreal.model.composed import ComposedModel
+from surreal.model.base import ComposedModel, make_generator
 from surreal.model.distributions import Distribution
 from surreal.model.filters import ObsFilter, ReturnFilter
 from surreal.model.heads import LogSigma, SigmaSettings, ValueHead, make_policy_head

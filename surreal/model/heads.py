@@ -1,4 +1,4 @@
-"""Heads: from features [..., num_features] to Q values, to a value, or to a policy over every kind of action."""
+"""Heads: from features [..., num_features] to a value, or to a policy over every kind of action."""
 
 from __future__ import annotations
 
@@ -17,33 +17,9 @@ from torch import Tensor, nn
 
 from surreal.base.ranges import PositiveInt, checked
 from surreal.model.distributions import Bernoulli, Categorical, Distribution, MultiCategorical, Normal
-from surreal.model.mlp import Dense
+from surreal.model.mlp import Dense, QHead, combine_dueling  # noqa: F401 - users import them from here
 
 Generator = torch.Generator | None
-
-
-class QHead(nn.Module):
-    """Values of all discrete actions.
-
-    Args:
-        num_features: number of features of its input.
-        num_actions: >= 1.
-        dueling: split the output into the state's value and the actions' advantages, Q = V + A - mean(A)
-            (Wang et al. 2016 eq. 9, arXiv:1511.06581).
-        generator: draws the initial values; None uses torch's global one.
-    """
-
-    def __init__(
-        self, num_features: int, num_actions: int, *, dueling: bool = False, generator: Generator = None
-    ) -> None:
-        super().__init__()
-        self.dueling = dueling
-        self.output = Dense(num_features, num_actions + dueling, generator)
-
-    def forward(self, features: Tensor) -> Tensor:
-        """Compute [..., num_actions] float32."""
-        output: Tensor = self._modules["output"].forward(features)  # type: ignore[union-attr]  # see `Dense`
-        return combine_dueling(output) if self.dueling else output
 
 
 class ValueHead(nn.Module):
@@ -62,12 +38,6 @@ class ValueHead(nn.Module):
         """Compute [...] float32."""
         value: Tensor = self.output.forward(features)
         return value.squeeze(-1)
-
-
-def combine_dueling(output: Tensor) -> Tensor:
-    """Compute Q [..., n] from the state's value and the actions' advantages, [..., 1 + n]."""
-    value, advantage = output[..., :1], output[..., 1:]
-    return value + advantage - advantage.mean(dim=-1, keepdim=True)
 
 
 def count_actions(action_space: int | spaces.Discrete) -> int:

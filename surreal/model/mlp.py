@@ -1,4 +1,4 @@
-"""Dense layers, and the initial values of parameters."""
+"""Dense layers, the initial values of parameters, and the head that gives Q values."""
 
 from __future__ import annotations
 
@@ -92,3 +92,33 @@ class MLP(nn.Module):
             if activation is not None:
                 features = activation(features)
         return features
+
+
+class QHead(nn.Module):
+    """Values of all discrete actions.
+
+    Args:
+        num_features: number of features of its input.
+        num_actions: >= 1.
+        dueling: split the output into the state's value and the actions' advantages, Q = V + A - mean(A)
+            (Wang et al. 2016 eq. 9, arXiv:1511.06581).
+        generator: draws the initial values; None uses torch's global one.
+    """
+
+    def __init__(
+        self, num_features: int, num_actions: int, *, dueling: bool = False, generator: torch.Generator | None = None
+    ) -> None:
+        super().__init__()
+        self.dueling = dueling
+        self.output = Dense(num_features, num_actions + dueling, generator)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Compute [..., num_actions] float32."""
+        output: Tensor = self._modules["output"].forward(features)  # type: ignore[union-attr]  # see `Dense`
+        return combine_dueling(output) if self.dueling else output
+
+
+def combine_dueling(output: Tensor) -> Tensor:
+    """Compute Q [..., n] from the state's value and the actions' advantages, [..., 1 + n]."""
+    value, advantage = output[..., :1], output[..., 1:]
+    return value + advantage - advantage.mean(dim=-1, keepdim=True)

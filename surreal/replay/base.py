@@ -374,7 +374,8 @@ class Replay(ABC, Generic[B]):
         if self.fetcher_queue.is_low and not wake.is_set():
             wake.set()  # to fill it in one go: changing threads costs more than a batch
         if has_batch:
-            self._notice.end()
+            if self._notice.began_s is not None:
+                self._notice.end()
             return
         self.check()
         self._notice.tell("%s", self._awaited())

@@ -30,7 +30,7 @@ LAYERS: list[set[str]] = [
 ]
 #: The rooms of a part, from the bottom to the top; "." are the files beside the rooms. A room imports those below it.
 ROOMS: dict[str, list[set[str]]] = {
-    "agent": [{"forward", "slots"}, {"noise", "random_actions", "sampler"}, {"."}, {"exported"}],
+    "agent": [{"forward", "slots"}, {"noise", "sampler"}, {"."}, {"exported"}],
     "config": [{"yaml_tree"}, {"schema"}, {"."}],
     "distributed": [{"connection"}, {"calls", "experience", "gradients", "parameters", "telemetry", "server"}],
     "envs": [{"atari", "terminal", "window"}, {"wrappers", "examples"}, {"."}, {"players"}, {"plain", "pools"}],

@@ -166,6 +166,9 @@ class WaitNotice:
         notice.end()
 
     The first wait begins with this object.
+
+    Attributes:
+        began_s: when the wait began, by the clock; None without one, so that there is nothing to end.
     """
 
     logger: logging.Logger
@@ -176,27 +179,27 @@ class WaitNotice:
 
     def __post_init__(self) -> None:
         self._quiet_until_s = -float("inf")
-        self._began_s: float | None = self.clock()
+        self.began_s: float | None = self.clock()
 
     def begin(self) -> None:
         """Begin a wait; `tell` begins one if there is none."""
         self.end()
-        self._began_s = self.clock()
+        self.began_s = self.clock()
 
     def tell(self, message: str, *args: object) -> None:
         """Report the wait if it has lasted long enough; called repeatedly while it lasts."""
         now = self.clock()
-        if self._began_s is None:
-            self._began_s = now
-        if now - self._began_s < PATIENCE_S:
+        if self.began_s is None:
+            self.began_s = now
+        if now - self.began_s < PATIENCE_S:
             return
-        self.waits.note(self, message % args, began_s=self._began_s, is_idle=self.is_idle)
+        self.waits.note(self, message % args, began_s=self.began_s, is_idle=self.is_idle)
         if now >= self._quiet_until_s:
             self._quiet_until_s = now + _QUIET_S
             self.logger.log(self.level, message, *args, extra={"is_wait": True})
 
     def end(self) -> None:
         """End the wait, if there is one."""
-        if self._began_s is not None:
-            self._began_s = None
+        if self.began_s is not None:
+            self.began_s = None
             self.waits.end(self)

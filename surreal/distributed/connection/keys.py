@@ -114,14 +114,22 @@ class ShardKeys:
     def block_prefix(self) -> str:
         return f"{self._base}:block:"
 
+    @cached_property
+    def staged_prefix(self) -> str:
+        return f"{self._base}:staged:"
+
+    @cached_property
+    def seq_prefix(self) -> str:
+        return f"{self._base}:seq:"
+
     def block(self, chunk_id: str) -> str:
         return self.block_prefix + chunk_id
 
     def staged(self, chunk_id: str) -> str:
-        return f"{self._base}:staged:{chunk_id}"
+        return self.staged_prefix + chunk_id
 
     def seq(self, sender: str) -> str:
-        return f"{self._base}:seq:{sender}"
+        return self.seq_prefix + sender
 
     def gradients(self, policy: str) -> GradientKeys:
         """Names of a policy's gradients, in the hash slot of the run's counts, so that one script reaches both."""

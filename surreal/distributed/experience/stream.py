@@ -152,8 +152,9 @@ class Stream:
         args: list[Any] = [_new_epoch(), chunk_id, options.sequence, chunk.own_steps, chunk.stored_bytes]
         args += [f"{contract.id:016x}", contract.as_bytes if options.sends_contract else b""]
         args += [b"1" if options.is_limited else b"", options.default_bound_bytes, SEQUENCE_TTL_S, chunk.head]
-        names = [keys.stream, keys.meta, keys.block(chunk_id), keys.seq(options.sender), keys.credit]
-        return [*names, keys.staged(chunk_id)], args
+        names = [keys.stream, keys.meta, keys.block_prefix + chunk_id]
+        names += [keys.seq_prefix + options.sender, keys.credit, keys.staged_prefix + chunk_id]
+        return names, args
 
     def read(self, cursor: bytes, count: int, block_ms: int | None) -> list[StreamEntry]:
         """Read entries after the cursor, oldest first; wait up to `block_ms` (None: not at all) for the first."""
@@ -172,7 +173,7 @@ class Stream:
         pipeline = self.client.redis.pipeline(transaction=False)
         pipeline.hget(self.keys.meta, "epoch")
         for chunk_id, end_bytes in chunks:
-            name = self.keys.block(chunk_id)
+            name = self.keys.block_prefix + chunk_id
             _ = pipeline.getrange(name, -end_bytes, -1) if end_bytes else pipeline.get(name)
         epoch, *contents = pipeline.execute()
         return text_of(epoch), [content or None for content in contents]
@@ -279,7 +280,7 @@ class Stream:
             args += [mark.entry_id, mark.done]
         for chunk in evict:
             args += [chunk.entry_id, chunk.steps, chunk.stored_bytes]
-        blocks = [keys.block(chunk.chunk_id) for chunk in evict]
+        blocks = [keys.block_prefix + chunk.chunk_id for chunk in evict]
         answer = self.client.run_script("evict", [keys.stream, keys.meta, keys.lease, keys.credit, *blocks], args)
         if answer[0] == b"mode":
             raise ContractError(

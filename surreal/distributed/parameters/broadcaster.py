@@ -179,7 +179,8 @@ class TorchBroadcaster:
         try:
             version = self._publish(blob, max(self._proposed, self.version))
         finally:
-            self._wait.notice.end()
+            if self._wait.notice.began_s is not None:
+                self._wait.notice.end()
         with model.lock:
             model.version = version
         self._broadcasts += 1

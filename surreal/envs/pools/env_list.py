@@ -110,11 +110,12 @@ class EnvList:
         columns = self.columns
         reward = columns.reward
         ended: list[int] = []
+        env_actions = actions if self.adapter.is_plain else self.adapter.rows(actions)
         for index in self._stale:
             columns.terminated[index] = columns.truncated[index] = False
         if self.obs_spec.structure is None and not self.has_mask:
             array, shape, ndarray = columns.obs[0], self.obs_spec.leaves[0].shape, np.ndarray
-            for index, (step, action) in enumerate(zip(self._step_fns, self.adapter.rows(actions), strict=True)):
+            for index, (step, action) in enumerate(zip(self._step_fns, env_actions, strict=True)):
                 obs, value, terminated, truncated, info = step(action)
                 # Assignment would silently broadcast a wrong shape.
                 if np.shape(obs) != shape if obs.__class__ is not ndarray else obs.shape != shape:
@@ -130,7 +131,7 @@ class EnvList:
                     ended.append(index)
             is_good = is_sound(array)
         else:
-            for index, (step, action) in enumerate(zip(self._step_fns, self.adapter.rows(actions), strict=True)):
+            for index, (step, action) in enumerate(zip(self._step_fns, env_actions, strict=True)):
                 obs, value, terminated, truncated, info = step(action)
                 if not self._take(index, obs, value, info):
                     continue

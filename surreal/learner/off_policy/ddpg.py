@@ -16,8 +16,7 @@ from surreal.base.contracts import ReplayView
 from surreal.base.ranges import NonNegative, NonNegativeInt, Positive, PositiveInt, PositiveShare, checked
 from surreal.base.types import Batch
 from surreal.learner.gradients import GradientLearner, one_graph
-from surreal.learner.losses import critic_loss, l2_penalty
-from surreal.learner.target import TargetNetwork, UpdateNoise
+from surreal.learner.losses import TargetNetwork, UpdateNoise, critic_loss, l2_penalty
 from surreal.model import DeterministicActorCritic
 from surreal.model.off_policy.critics import ContinuousCritics
 

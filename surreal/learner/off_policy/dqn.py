@@ -17,8 +17,7 @@ from surreal.base.pytorch import Module
 from surreal.base.ranges import NonNegativeInt, Positive, PositiveInt, PositiveShare, checked
 from surreal.base.types import Batch
 from surreal.learner.gradients import GradientLearner, one_graph
-from surreal.learner.losses import chosen_q, huber_loss, q_target
-from surreal.learner.target import TargetNetwork, UpdateNoise
+from surreal.learner.losses import TargetNetwork, UpdateNoise, chosen_q, huber_loss, q_target
 from surreal.model import NoisyQFunction
 
 

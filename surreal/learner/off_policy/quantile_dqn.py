@@ -9,10 +9,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from surreal.base.contracts import ReplayView
-from surreal.base.pytorch import Module
+from surreal.base.pytorch import Module, check_rank
 from surreal.base.types import Batch
 from surreal.learner.gradients import one_graph
-from surreal.learner.losses import among_legal, check_rank
+from surreal.learner.losses import among_legal
 from surreal.learner.off_policy.dqn import DQNLearner
 from surreal.model import QuantileQFunction
 

@@ -16,12 +16,11 @@ from torch.nn import functional
 
 from surreal.base import tree
 from surreal.base.contracts import ReplayView
-from surreal.base.pytorch import Module
+from surreal.base.pytorch import Module, check_rank
 from surreal.base.ranges import Positive, PositiveInt, PositiveShare, checked
 from surreal.base.types import TrajectoryBatch
 from surreal.learner.gradients import GradientLearner, one_graph
-from surreal.learner.losses import among_legal, check_rank
-from surreal.learner.target import TargetNetwork
+from surreal.learner.losses import TargetNetwork, among_legal
 
 _RESCALING_EPSILON = 1e-3
 #: eta of the paper: a sequence's priority is this much of its largest error, and the rest of the mean one.

@@ -20,9 +20,8 @@ from surreal.base.pytorch import Module
 from surreal.base.ranges import NonNegativeInt, Positive, PositiveShare, checked
 from surreal.base.types import Batch
 from surreal.learner.gradients import GradientLearner, one_graph
-from surreal.learner.losses import critic_loss
+from surreal.learner.losses import TargetNetwork, UpdateNoise, critic_loss
 from surreal.learner.stepping.reports import normal_values
-from surreal.learner.target import TargetNetwork, UpdateNoise
 from surreal.model import SoftModel
 from surreal.model.off_policy.critics import Critics
 

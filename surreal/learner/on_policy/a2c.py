@@ -17,9 +17,9 @@ from surreal.base.contracts import ReplayView
 from surreal.base.ranges import NonNegative, NonNegativeInt, Positive, Share, checked
 from surreal.base.specs import ObsSpec
 from surreal.base.types import TrajectoryBatch
+from surreal.learner.advantages import generalised_advantages
 from surreal.learner.curiosity import CuriositySettings, Surprise, read_curiosity, surprise
 from surreal.learner.gradients import one_graph
-from surreal.learner.losses import generalised_advantages
 from surreal.learner.on_policy.base import ActorCriticLearner
 from surreal.learner.on_policy.evaluating import evaluate, recorded
 from surreal.learner.on_policy.policy_losses import (

@@ -12,7 +12,7 @@ from torch import Tensor
 from surreal.base import tree
 from surreal.base.pytorch import Module
 from surreal.base.types import Obs, TrajectoryBatch
-from surreal.learner.losses import generalised_advantages
+from surreal.learner.advantages import generalised_advantages
 from surreal.learner.on_policy.policy_losses import normalise
 from surreal.model import Distribution, PolicyValue
 from surreal.model.base import Model

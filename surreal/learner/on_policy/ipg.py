@@ -20,14 +20,14 @@ from surreal.base.contracts import ReplayView
 from surreal.base.ranges import NonNegativeInt, Positive, PositiveInt, PositiveShare, Share, checked
 from surreal.base.specs import ObsSpec
 from surreal.base.types import TrajectoryBatch
+from surreal.learner.advantages import generalised_advantages
 from surreal.learner.gradients import one_graph
-from surreal.learner.losses import critic_loss, generalised_advantages
+from surreal.learner.losses import UpdateNoise, critic_loss
 from surreal.learner.on_policy.base import ActorCriticLearner
 from surreal.learner.on_policy.evaluating import compute, legal
 from surreal.learner.on_policy.minibatches import Minibatch, minibatches
 from surreal.learner.on_policy.policy_critics import PolicyCritics, make_policy_critics
 from surreal.learner.on_policy.policy_losses import explained_variance, interpolated_loss, mean_of_steps, value_loss
-from surreal.learner.target import UpdateNoise
 from surreal.model import ActorCritic, Distribution
 from surreal.model.base import make_generator
 from surreal.model.conv import ConvStage, read_convolutions

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from surreal.base.specs import ObsSpec
 from surreal.base.types import Obs
-from surreal.learner.target import TargetNetwork
+from surreal.learner.losses import TargetNetwork
 from surreal.model import Categorical, Distribution
 from surreal.model.conv import ConvStage
 from surreal.model.heads import count_actions

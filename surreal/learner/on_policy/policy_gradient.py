@@ -14,8 +14,8 @@ from torch import Tensor
 
 from surreal.base.contracts import ReplayView
 from surreal.base.types import TrajectoryBatch
+from surreal.learner.advantages import bootstrapped_returns
 from surreal.learner.gradients import one_graph
-from surreal.learner.losses import bootstrapped_returns
 from surreal.learner.on_policy.base import ActorCriticLearner
 from surreal.learner.on_policy.evaluating import evaluate
 from surreal.learner.on_policy.policy_losses import (

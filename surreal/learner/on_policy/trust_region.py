@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from surreal.learner.losses import check_rank
+from surreal.base.pytorch import check_rank
 
 
 def conjugate_gradient(

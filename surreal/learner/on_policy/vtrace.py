@@ -14,8 +14,8 @@ from torch import Tensor
 from surreal.base.contracts import ReplayView
 from surreal.base.ranges import NonNegative, Positive, Share, checked
 from surreal.base.types import TrajectoryBatch
+from surreal.learner.advantages import vtrace
 from surreal.learner.gradients import one_graph
-from surreal.learner.losses import vtrace
 from surreal.learner.on_policy.base import ActorCriticLearner
 from surreal.learner.on_policy.evaluating import evaluate, recorded
 from surreal.learner.on_policy.policy_losses import (

@@ -33,11 +33,12 @@ class Histograms:
         interval: interval in updates, >= 1; raising it costs less and shows less. None: never.
 
     Attributes:
+        interval: see above.
         is_due: whether the running update is one of these.
     """
 
     def __init__(self, interval: int | None) -> None:
-        self._interval = interval
+        self.interval = interval
         self.is_due = False
         self._found: dict[str, Histogram] = {}
         self._seen_groups: set[str] = set()
@@ -45,7 +46,7 @@ class Histograms:
 
     def begin(self, update: int) -> None:
         """Begin an update, of this number."""
-        self.is_due = self._interval is not None and update % self._interval == 0
+        self.is_due = self.interval is not None and update % self.interval == 0
         if self.is_due:
             self._seen_groups.clear()
 
@@ -54,7 +55,7 @@ class Histograms:
 
         A group that moves more seldom than that is shown by its next step.
         """
-        return self._interval is not None and group not in self._seen_groups
+        return self.interval is not None and group not in self._seen_groups
 
     def add_gradients(self, group: str, tensors: Mapping[str, Tensor]) -> None:
         """Add the gradients of a group of parameters, by their names."""

@@ -89,7 +89,8 @@ class ParameterGroups:
             return
         if self._schedule is not None:
             self.anneal(gradients.group)
-        self.show(gradients)
+        if self._histograms.interval is not None:
+            self.show(gradients)
         norm = optimizer.apply(gradients.tensors, max_norm=self._max_norm, lock=self._lock, norm=gradients.norm)
         self.note(gradients.group, norm)
 
@@ -160,6 +161,9 @@ class LocalStepper(Stepper):
     def step(self, gradients: Sequence[Gradients]) -> None:
         for each in gradients:
             self.groups.step(each)
+
+    def end_learning(self, parts: Iterable[Any]) -> None:
+        """Nothing: no other process takes part in these steps."""
 
 
 class RankStepper(LocalStepper):

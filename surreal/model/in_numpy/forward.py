@@ -10,7 +10,7 @@ import numpy as np
 from surreal.base.pytorch import Module
 from surreal.base.types import Obs
 from surreal.model.actor_critic import ActorCritic, PolicyValue, ValueFunction
-from surreal.model.composed import ComposedModel
+from surreal.model.base import ComposedModel
 from surreal.model.in_numpy.build import Build, NoFormError
 from surreal.model.in_numpy.heads import HEADS, combine_dueling
 from surreal.model.in_numpy.layers import LAYERS

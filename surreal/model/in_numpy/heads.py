@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from surreal.base.types import Obs
-from surreal.model import heads
+from surreal.model import heads, mlp
 from surreal.model.distributions import Bernoulli, Categorical, MultiCategorical
 from surreal.model.in_numpy.build import Build, NoFormError
 from surreal.model.in_numpy.layers import Step, activation_of, in_turn
@@ -43,7 +43,7 @@ def combine_dueling(output: Floats) -> Floats:
     return values
 
 
-def _q_head(build: Build, head: heads.QHead) -> Step:
+def _q_head(build: Build, head: mlp.QHead) -> Step:
     dense = build.form(head.output)
     return in_turn([dense, combine_dueling]) if head.dueling else dense
 
@@ -142,6 +142,6 @@ HEADS: Mapping[type, Callable[[Build, Any], Any]] = {
     SquashedNormalActor: _squashed_normal_actor,
     heads.NormalHead: _normal_head,
     heads.PolicyHead: _policy_head,
-    heads.QHead: _q_head,
+    mlp.QHead: _q_head,
     heads.ValueHead: _value_head,
 }

@@ -15,10 +15,10 @@ from torch.nn.functional import linear
 from surreal.base.ranges import Positive, PositiveInt, checked
 from surreal.base.types import Obs
 from surreal.model.activations import get_activation
-from surreal.model.composed import ComposedModel
+from surreal.model.base import ComposedModel
 from surreal.model.conv import ConvStage
-from surreal.model.heads import QHead, combine_dueling, count_actions
-from surreal.model.mlp import Dense
+from surreal.model.heads import count_actions
+from surreal.model.mlp import Dense, QHead, combine_dueling
 
 
 class QFunction(ComposedModel):

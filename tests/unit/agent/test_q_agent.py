@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from surreal.agent import EpsilonGreedy, QAgent
-from surreal.agent.random_actions import Exploration
+from surreal.agent.q_agent import Exploration
 from surreal.base.pytorch import Module
 from surreal.base.schedules import LinearSchedule, PerEnvSchedule
 from surreal.config import load_config

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from surreal.base.pytorch import recording
-from surreal.learner.losses import generalised_advantages, vtrace
+from surreal.learner.advantages import generalised_advantages, vtrace
 
 GAMMA = 0.9
 

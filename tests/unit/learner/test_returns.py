@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from surreal.learner.losses import bootstrapped_returns, q_target
+from surreal.learner.advantages import bootstrapped_returns
+from surreal.learner.losses import q_target
 
 
 @pytest.mark.parametrize("masked", [False, True])

@@ -5,7 +5,7 @@ import threading
 import pytest
 import torch
 
-from surreal.learner.target import TargetNetwork, UpdateNoise
+from surreal.learner.losses import TargetNetwork, UpdateNoise
 from surreal.model import QFunction
 
 

@@ -10,7 +10,7 @@ import torch
 from gymnasium import spaces
 
 from surreal.learner import TRPOLearner
-from surreal.learner.losses import generalised_advantages
+from surreal.learner.advantages import generalised_advantages
 from surreal.learner.on_policy.evaluating import make_targets
 from surreal.learner.on_policy.minibatches import concatenate, minibatches
 from surreal.learner.on_policy.trust_region import conjugate_gradient, shorter_fraction

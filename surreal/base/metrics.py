@@ -51,11 +51,9 @@ class RateMeter:
         self._seen = deque([(self.clock(), total)])
 
     def add(self, count: float = 1) -> None:
-        """Count events, or seconds."""
         self.total += count
 
     def metrics(self) -> dict[str, float]:
-        """Return the rate over the last `window_s`."""
         now, total, seen = self.clock(), self.total, self._seen
         while len(seen) > 1 and now - seen[1][0] >= self.window_s:
             seen.popleft()

@@ -174,6 +174,5 @@ def _elements(annotation: Any) -> Any:
 
 
 def _parts(annotation: Any) -> tuple[Any, ...]:
-    """The parts of a union; none of another annotation."""
     is_union = typing.get_origin(annotation) in (typing.Union, types.UnionType)
     return typing.get_args(annotation) if is_union else ()

@@ -39,7 +39,6 @@ class ArraySpec:
 
     @cached_property
     def nbytes(self) -> int:
-        """Bytes of one row."""
         return math.prod(self.shape) * self.dtype.itemsize
 
     def to_json(self) -> dict[str, Any]:
@@ -72,12 +71,10 @@ class ObsSpec:
 
     @cached_property
     def is_array(self) -> bool:
-        """Whether an observation is one plain array."""
         return self.structure is None
 
     @cached_property
     def row_bytes(self) -> int:
-        """Bytes of one observation."""
         return sum(leaf.nbytes for leaf in self.leaves)
 
     def flatten(self, obs: Obs) -> list[NDArray[Any]]:

@@ -215,7 +215,6 @@ def _run_companions(
     interrupts: Interrupts,
     console: Console,
 ) -> Ending:
-    """Run parts of an app next to a run in progress."""
     from surreal.run.launch.companions import Companions, RunPlace
     from surreal.run.launch.starting import Spawner
     from surreal.run.process.finding import find_address, find_run

@@ -63,7 +63,6 @@ class RunCheckpoints:
 
     @property
     def places(self) -> str:
-        """All places, for messages."""
         return " or ".join(store.folder for store in self._stores)
 
     def save(self, step: int, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> str:
@@ -102,7 +101,6 @@ class RunCheckpoints:
         return sorted({name for store in self._stores for name in store.names()}, key=step_of)
 
     def own_steps(self) -> list[int]:
-        """List the steps of the checkpoints in the run's folder, rising."""
         return [] if self._own is None else self._own.steps()
 
     def newest_whole(self) -> Checkpoint | None:

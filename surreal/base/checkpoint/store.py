@@ -45,7 +45,6 @@ class CheckpointStore:
         self.keep_best = keep_best
 
     def path_of(self, step: int) -> str:
-        """Return the path or URL of the checkpoint of a step."""
         return f"{self.folder}/{step:010d}{SUFFIX}"
 
     def names(self) -> list[str]:
@@ -252,7 +251,6 @@ class Ranking:
         return sorted(scored, key=lambda step: (self._scores[step].mean_return, step), reverse=True)[:count]
 
     def score(self, step: int) -> Score | None:
-        """Return the score of a checkpoint, None if it has none."""
         return self._scores.get(step)
 
     def merge(self, other: Ranking) -> None:

@@ -39,7 +39,6 @@ class FileLock:
 
     @property
     def is_held(self) -> bool:
-        """Whether this object holds the lock."""
         return self._descriptor is not None
 
     def acquire(self) -> bool:

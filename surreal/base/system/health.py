@@ -59,7 +59,6 @@ class Pulse:
         _pulses.add(self)
 
     def close(self) -> None:
-        """End the loop."""
         _pulses.discard(self)
 
 

@@ -39,7 +39,6 @@ class ConsoleFormatter(logging.Formatter):
         self._show_traceback = show_traceback
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the record's line."""
         clock = time.strftime("%H:%M:%S", time.localtime(record.created))
         message = " ".join(record.getMessage().split())
         line = f"{clock}.{int(record.msecs):03d} {record.levelname} {self._name} {message}"
@@ -130,7 +129,6 @@ class Waits:
         self._waits[key] = _Wait(text, began_s, now, threading.get_ident(), is_idle)
 
     def end(self, key: Hashable) -> None:
-        """End that wait, if there is one."""
         self._waits.pop(key, None)
 
     def texts(self, *, with_idle: bool = True) -> list[str]:
@@ -199,7 +197,6 @@ class WaitNotice:
             self.logger.log(self.level, message, *args, extra={"is_wait": True})
 
     def end(self) -> None:
-        """End the wait, if there is one."""
         if self.began_s is not None:
             self.began_s = None
             self.waits.end(self)

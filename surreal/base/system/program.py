@@ -103,7 +103,6 @@ def _heeded_interrupts() -> Iterator[None]:
 
 
 def _read_options(body: Callable[..., object]) -> dict[str, Any]:
-    """Read the command line, if `body` has parameters."""
     import inspect
 
     parameters = inspect.signature(body).parameters.values()

@@ -99,7 +99,6 @@ class EnvConfig(Section):
 
     @property
     def is_game(self) -> bool:
-        """Whether it is a game of several players."""
         return self.id.startswith(GAME_PREFIXES)
 
     @model_validator(mode="after")

@@ -237,7 +237,6 @@ class Subscription:
         return newest
 
     def close(self) -> None:
-        """End the subscription, if there is one."""
         pubsub, self._pubsub = self._pubsub, None
         if pubsub is not None:
             pubsub.close()

@@ -91,7 +91,6 @@ class ShardKeys:
 
     @property
     def prefix(self) -> str:
-        """Common prefix of these keys."""
         return f"{self._base}:"
 
     @cached_property
@@ -179,7 +178,6 @@ class PolicyKeys:
 
     @property
     def prefix(self) -> str:
-        """Common prefix of these keys."""
         return f"{self._base}:"
 
     @cached_property

@@ -282,7 +282,6 @@ class ShardedPointerQueue:
 
     @property
     def refused_chunks(self) -> int:
-        """Number of invalid chunks."""
         return sum(queue.refused_chunks for queue in self.queues)
 
     @property

@@ -50,7 +50,6 @@ class ReplayShards:
 
     @classmethod
     def of(cls, where: RedisClient | ReplayShards) -> ReplayShards:
-        """Return the shards, or the only shard of a client."""
         return cls(where) if isinstance(where, RedisClient) else where
 
     def __len__(self) -> int:

@@ -202,7 +202,6 @@ class Stream:
         return text_of(epoch), bytes(info["last-generated-id"])
 
     def which_exist(self, entries: Sequence[StreamEntry]) -> list[bool]:
-        """Return for each entry whether the stream has it."""
         pipeline = self.client.redis.pipeline(transaction=False)
         for entry in entries:
             pipeline.xrange(self.keys.stream, entry.entry_id, entry.entry_id)

@@ -37,7 +37,6 @@ class View(NamedTuple):
 
     @property
     def has_ended(self) -> bool:
-        """Whether the player's episode has ended."""
         return self.terminated or self.truncated
 
 
@@ -113,11 +112,9 @@ class UniformGame:
 
     @property
     def is_over(self) -> bool:
-        """Whether all episodes have ended."""
         return self.game.is_over
 
     def reset(self, seed: int | None = None) -> dict[int, View]:
-        """Begin a game; see `Game.reset`."""
         return self._padded(self.game.reset(seed))
 
     def step(self, actions: Mapping[int, Any]) -> dict[int, View]:

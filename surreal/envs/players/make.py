@@ -105,7 +105,6 @@ def _find(env_id: str) -> Callable[..., Any]:
 
 
 def _resolve(path: str) -> Any:
-    """Import a module, or an attribute of one."""
     try:
         return importlib.import_module(path)
     except ModuleNotFoundError as error:

@@ -59,7 +59,6 @@ class TicTacToe(Game):
         return {player: self._view(player, prize), 1 - player: self._view(1 - player, -prize)}
 
     def render(self) -> str:
-        """Return the board as text."""
         signs = np.where(self.marks[0], "X", np.where(self.marks[1], "O", "."))
         return "\n".join("".join(signs[row]) for row in _ROWS)
 

@@ -54,7 +54,6 @@ class Columns:
 
     @classmethod
     def allocate(cls, obs_spec: ObsSpec, num_envs: int, mask_width: int) -> Columns:
-        """Make columns in this process's memory."""
         specs = cls.specs(obs_spec, mask_width)
         return cls.of([np.zeros((num_envs, *spec.shape), spec.dtype) for spec in specs])
 
@@ -65,7 +64,6 @@ class Columns:
         return Columns.of([array[start:stop] for array in arrays])
 
     def last_rows(self, ended: NDArray[np.int64], *, has_mask: bool) -> LastRows:
-        """Copy the ends of episodes."""
         return LastRows(
             ended,
             [final.take(ended, 0) for final in self.final_obs],
@@ -118,7 +116,6 @@ class PlayerColumns:
         self._lengths, self._final_lengths = np.zeros(count, np.int64), np.zeros(count, np.int64)
 
     def show(self, slot: int, view: View) -> None:
-        """Write the view of a player that acts next."""
         self._write(self.obs, self.mask, slot, view)
         self.reward[slot] = view.reward
         if self.is_open[slot]:

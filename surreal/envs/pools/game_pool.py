@@ -144,7 +144,6 @@ class GamePool(EnvPool):
             match.game.close()
 
     def _begin(self, match: _Match, *, is_broken: bool = False) -> None:
-        """Begin the next game; a broken game is made again."""
         match.roles = self._opponents.begin(match.number)
         match.returns[:] = 0.0
         self._columns.is_recorded[self._slots(match)] = match.roles.is_recorded

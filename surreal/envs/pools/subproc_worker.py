@@ -143,7 +143,6 @@ class WorkerHandle:
         self.busy_since = time.monotonic()
 
     def kill(self) -> None:
-        """Kill the process."""
         if self._process is not None:
             self._process.kill()
 

@@ -135,7 +135,6 @@ class Configuration(NamedTuple):
 
     @property
     def family(self) -> str:
-        """Its family of environments."""
         return self.name.removesuffix(f"-{self.algorithm}")
 
     def text(self) -> str:
@@ -146,7 +145,6 @@ class Configuration(NamedTuple):
         return self.text().partition("\n")[0].removeprefix("#").strip()
 
     def env_id(self) -> str | None:
-        """Return its environment's id, None if it has none."""
         found = _ENV_ID.search(self.text())
         return None if found is None else found[1]
 

@@ -64,7 +64,6 @@ class Template:
         return [TEMPLATES / "environments" / name for name in (self.base, self.name) if name is not None]
 
     def sections(self, app: str, family: str) -> CommentedMap:
-        """Return the environment's sections of app.yaml."""
         files = [*(folder / _SECTIONS for folder in self.folders), self.folders[-1] / f"app.{family}.yaml"]
         first, *others = (
             parse_document(self.filled(file.read_text(encoding="utf-8"), app), f"{file.parent.name}/{file.name}")

@@ -65,7 +65,6 @@ class Explanation(NamedTuple):
     given: Any  #: value in the file; None if it is not set
 
     def lines(self) -> list[str]:
-        """Return the lines to print."""
         rows = [("type", self.kind), ("default", self.default), ("unit", self.unit), ("meaning", self.meaning)]
         if self.given is not None:
             rows.insert(0, ("now", str(self.given)))

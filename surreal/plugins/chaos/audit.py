@@ -123,7 +123,6 @@ class Audit:
             self._ledgers[shard].expect_rollback()
 
     def verdicts(self) -> list[Verdict]:
-        """Return the verdicts so far."""
         ledgers = list(self._ledgers.values())
         chunks, steps = (sum(getattr(ledger, name) for ledger in ledgers) for name in ("chunks", "steps"))
         held = f"{chunks:,} chunks of {steps:,} env steps"
@@ -200,7 +199,6 @@ class ProcessBook:
                     self.note(psutil.Process(life.pid))
 
     def alive(self) -> list[psutil.Process]:
-        """List the processes that still run."""
         found = []
         for process in self._known.values():
             with suppress(psutil.Error):

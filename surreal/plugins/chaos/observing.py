@@ -37,7 +37,6 @@ class Entry(NamedTuple):
 
     @property
     def chunk_id(self) -> str:
-        """Its id in Redis."""
         return f"{self.sender}-{self.sequence}"
 
 

@@ -116,7 +116,6 @@ class Plan:
         self._every_s = every_s
 
     def next(self, now_s: float) -> Planned:
-        """Draw the next disturbance after now."""
         gap = float(np.clip(self._rng.exponential(), _SHORTEST, _LONGEST))
         kind = self._kinds[int(self._rng.integers(len(self._kinds)))]
         hold, role, member = self._rng.random(3).tolist()

@@ -39,12 +39,10 @@ class Report:
 
     @property
     def holds(self) -> bool:
-        """Whether every invariant held."""
         return all(verdict.holds for verdict in self.verdicts)
 
     @property
     def exit_code(self) -> ExitCode:
-        """Exit code of the command."""
         if not self.holds:
             return ExitCode.BROKEN
         return ExitCode.OK if self.interrupted is None else self.interrupted
@@ -59,7 +57,6 @@ class Report:
         return [*lines, self._ending]
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain data."""
         return {
             "run": self.title,
             "command": self.command,
@@ -72,7 +69,6 @@ class Report:
         }
 
     def to_markdown(self) -> str:
-        """Return the text of a page."""
         lines = [f"`{self.command}`: {self._summary()} {self._ending[:1].upper()}{self._ending[1:]}.", ""]
         lines += ["| invariant | | evidence |", "|---|---|---|"]
         for verdict in self.verdicts:

@@ -71,7 +71,6 @@ class StartedRun:
 
     @property
     def process(self) -> psutil.Process:
-        """Process of the launcher."""
         return psutil.Process(self._process.pid)
 
     @property

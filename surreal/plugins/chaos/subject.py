@@ -95,7 +95,6 @@ class Subject:
 
     @property
     def run(self) -> str:
-        """Id of the run."""
         return self.client.run
 
     def policies(self) -> list[PolicyKeys]:

@@ -48,7 +48,6 @@ class Complaints:
         self._texts.update(dict.fromkeys(texts))
 
     def all(self) -> tuple[str, ...]:
-        """Return the sentences."""
         texts = list(self._texts)
         left = len(texts) - _MOST
         return (*texts[:_MOST], *([f"and {left} more of the kind"] if left > 0 else []))

@@ -167,7 +167,6 @@ class Guard:
         return None
 
     def may_change(self, asked: Request) -> bool:
-        """Whether a request has the token."""
         return self._is_token(asked.headers.get(TOKEN_HEADER)) or self._is_token(asked.cookies.get(self._cookie))
 
     def _is_token(self, given: str | None) -> bool:

@@ -134,12 +134,10 @@ class PolicyModule(nn.Module):
 
     @property
     def input_names(self) -> list[str]:
-        """All inputs, in their order."""
         return [*self.obs_names, *([MASK] if self.mask_width else []), *([STATE] if self.state_shape else [])]
 
     @property
     def output_names(self) -> list[str]:
-        """All outputs, in their order."""
         return [*self.actions.leaves, *([NEXT_STATE] if self.state_shape else [])]
 
     def forward(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:

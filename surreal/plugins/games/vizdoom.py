@@ -222,7 +222,6 @@ def _without_folder() -> Iterator[None]:
 
 
 def _game(scenario: Path, *, has_color: bool) -> Any:
-    """Make a game without starting it."""
     game = vizdoom.DoomGame()
     game.load_config(str(scenario))
     game.set_available_buttons([button for button in game.get_available_buttons() if vizdoom.is_binary_button(button)])

@@ -32,7 +32,6 @@ class Span(NamedTuple):
 
     @property
     def duration_s(self) -> float:
-        """Length of the span."""
         return self.end_s - self.begin_s
 
 

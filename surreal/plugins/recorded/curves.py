@@ -44,7 +44,6 @@ class Axis(StrEnum):
 
     @property
     def label(self) -> str:
-        """Label in a picture."""
         return {"steps": "env steps", "updates": "updates", "seconds": "seconds"}[self]
 
 

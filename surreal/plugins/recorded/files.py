@@ -45,7 +45,6 @@ class LineReader:
         self._is_inside_long_line = False
 
     def read(self) -> Portion:
-        """Read the next block."""
         try:
             file = self.path.open("rb")
         except FileNotFoundError:

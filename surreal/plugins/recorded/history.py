@@ -104,7 +104,6 @@ class History:
         self.clear()
 
     def clear(self) -> None:
-        """Forget everything."""
         with self._lock:
             self._curves: dict[tuple[str, str], Series] = {}
             self._rounds: Series | None = None
@@ -155,7 +154,6 @@ class History:
             self._rounds.add((*progress, *values))
 
     def names(self) -> list[str]:
-        """Names of all metrics."""
         with self._lock:
             return sorted({name for name, _ in self._curves} | ({*ROUND_METRICS} if self._rounds else set()))
 

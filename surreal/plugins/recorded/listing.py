@@ -58,7 +58,6 @@ class ListedRun:
         return self.run if self.folder is None else self.folder.name
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data."""
         return asdict(self) | {"folder": None if self.folder is None else str(self.folder)}
 
 

@@ -37,7 +37,6 @@ class SettingRow(NamedTuple):
 
     @property
     def differs(self) -> bool:
-        """Whether the values differ."""
         return len({*self.values}) > 1
 
 

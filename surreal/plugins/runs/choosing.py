@@ -85,7 +85,6 @@ class Comparison:
     results: dict[str, list[Any]]  #: by name for people
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data."""
         return {"runs": [run.label for run in self.runs], "settings": self.settings, "results": self.results}
 
 

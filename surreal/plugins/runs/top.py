@@ -60,7 +60,6 @@ class Top:
         self._progress = Display(client.run, console, follower.limits(), trend=follower.trend(clock()), clock=clock)
 
     def print_once(self) -> None:
-        """Print the current state of the run."""
         if not self._look():
             raise RedisUnavailableError(f"Redis at {self._address} does not answer", address=self._address)
         self._progress.print_frame()

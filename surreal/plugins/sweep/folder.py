@@ -72,20 +72,16 @@ class TrialFile:
 
     @property
     def open(self) -> list[Trial]:
-        """Trials that have not ended."""
         return [trial for trial in self.trials if trial.end is None]
 
     def begin(self, sweep: str) -> None:
-        """Record that a sweep begins."""
         self._add({"kind": "sweep", "id": sweep, "started": time.time()})
 
     def add(self, settings: Mapping[str, Any]) -> Trial:
-        """Record that a trial begins."""
         self._add({"kind": "trial", "trial": len(self.trials), "settings": dict(settings)})
         return self.trials[-1]
 
     def end(self, trial: Trial, end: End) -> None:
-        """Record the end of a trial."""
         plain = {
             "status": end.status,
             "score": end.score,
@@ -163,15 +159,12 @@ class SweepFolder:
 
     @property
     def holds_sweep(self) -> bool:
-        """Whether a sweep has begun here."""
         return (self.path / TRIALS_NAME).exists()
 
     def run_folder(self, trial: Trial, seed: int) -> Path:
-        """Return the folder of a trial's run."""
         return self.path / "runs" / self.label(trial, seed)
 
     def console(self, trial: Trial, seed: int) -> Path:
-        """Return the path of a run's console output."""
         return self.path / "logs" / f"{self.label(trial, seed)}.out"
 
     def label(self, trial: Trial, seed: int) -> str:
@@ -201,7 +194,6 @@ class SweepFolder:
             self.path.rmdir()
 
     def begin(self, definition: Definition) -> TrialFile:
-        """Write the files of a new sweep."""
         try:
             write_whole(self.path / SWEEP_NAME, definition.text)
             write_whole(self.base, to_yaml(load_config(definition.base)), mode=0o600)  # it may contain passwords

@@ -70,7 +70,6 @@ class Range(Section):
 
     @property
     def is_whole(self) -> bool:
-        """Whether the values are whole numbers."""
         return isinstance(self.low, int) and isinstance(self.high, int)
 
     def points(self) -> tuple[Any, ...]:

@@ -52,11 +52,9 @@ class SweepView:
             self._live = None
 
     def begun(self, trial: Trial) -> None:
-        """Show that a trial begins."""
         self._say(f"trial {trial.number} begins: {describe_settings(trial.settings)}")
 
     def ended(self, trial: Trial) -> None:
-        """Show that a trial has ended."""
         self._say(f"trial {trial.number} {describe_end(trial)}")
 
     def show(self, runs: Sequence[ListedRun], phase: str = "") -> None:

@@ -172,7 +172,6 @@ class AgentProxy:
         self._exchange({"command": "update_metrics", "data": [dict(record) for record in records]})
 
     def disconnect(self) -> None:
-        """Close the connection, if there is one."""
         transport, self._transport = self._transport, None
         if transport is not None:
             transport.close()

@@ -74,7 +74,6 @@ class Options:
         return default if found is None else found
 
     def check_section(self, name: str) -> None:
-        """Check that a section, if it is there, is one."""
         section = self.get(name, {})
         if not isinstance(section, dict):
             raise ConfigError(f"{name} is {section!r}; it must hold settings", key=name)

@@ -139,7 +139,6 @@ class TrainingBase:
         retrying(self.attempts, self._begin, rng=self._rng, stop=self._stop)
 
     def record(self, reward: float) -> None:
-        """Record an episode's reward in the run's metrics."""
         names = ("episode_reward", "game_score")
         self.agent.update_metrics([{"method": "scalar", "name": name, "y": float(reward), "x": None} for name in names])
 
@@ -296,5 +295,4 @@ def _address_in(options: Options) -> Any:
 
 
 def _first(*values: Any) -> Any:
-    """Return the first value that was given."""
     return next((value for value in values if value is not None), None)

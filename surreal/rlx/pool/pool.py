@@ -170,7 +170,6 @@ class RlxEnvPool(EnvPool):
         self._deliver, self._release = _nowhere, _nowhere
 
     def awaited(self) -> str:
-        """Return whether there are sessions."""
         count = len(self._active)
         return f"waiting for the states of {count} sessions" if count else "waiting for a client to begin a session"
 

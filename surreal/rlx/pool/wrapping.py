@@ -81,7 +81,6 @@ class RemoteWrappers:
         _layers(env, self._bare)
 
     def open(self, *, training: bool) -> SessionWrappers:
-        """Make the wrappers of one session."""
         first = next((i for i, spec in enumerate(self._specs) if spec.is_training_only), len(self._specs))
         try:
             counted = apply_wrappers(self._bare, self._specs[:first], training=training)

@@ -221,7 +221,6 @@ class Hub:
             self._loop.call_soon_threadsafe(self._answer, actions)
 
     def on_released(self, slots: Sequence[int]) -> None:
-        """Take back slots."""
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._take_back, slots)
 
@@ -250,12 +249,10 @@ class Hub:
                 connection.abort()
 
     def status(self) -> dict[str, Any]:
-        """Return the public status."""
         source = self.settings.status
         return {"sessions": self.num_sessions, **({} if source is None else source())}
 
     def metrics(self) -> dict[str, float]:
-        """Return counts of connections and requests."""
         return {
             "rlx/connections_count": float(len(self.connections)),
             "rlx/requests_total": float(self.requests),

@@ -136,7 +136,6 @@ class Poller:
         return True
 
     def close(self) -> None:
-        """Stop reading."""
         self._connections.clear()
         if self._epoll is not None:
             self._loop.remove_reader(self._epoll.fileno())

@@ -189,7 +189,6 @@ class Session:
         self._wait(state, reward)
 
     def _wait(self, state: Any, reward: float) -> None:
-        """Ask for an action."""
         event, hub = self._event, self._hub
         event.state, event.reward = state, reward
         self.is_waiting = True

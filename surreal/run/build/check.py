@@ -93,7 +93,6 @@ def check_names(config: Config) -> None:
 
 
 def _check_units(config: Config, learner: type[Learner], replay: type[Replay[Any]]) -> None:
-    """Check that the learner accepts the replay's batches."""
     if replay.hands_out not in learner.takes:
         problem = (
             f"is {config.replay.class_path!r}, which hands out {replay.hands_out}, but learner.class, "

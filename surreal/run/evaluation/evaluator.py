@@ -57,7 +57,6 @@ class EvaluationSlot:
 
     @property
     def is_finished(self) -> bool:
-        """Whether all of its episodes were played."""
         return len(self.scores) == len(self.seeds)
 
     @property
@@ -65,7 +64,6 @@ class EvaluationSlot:
         return self.player not in self._acted
 
     def next_episode(self) -> None:
-        """Begin the next episode."""
         while True:
             self.length = 0
             self._acted.clear()
@@ -214,7 +212,6 @@ class Evaluator:
         return scores
 
     def close(self) -> None:
-        """Close the environments."""
         for env in self._envs:
             env.close()
 

@@ -100,7 +100,6 @@ def _fork(channel: socket.socket) -> bool:
 
 
 def _run(request: dict[str, Any]) -> int:
-    """Run the requested module in this process."""
     module, arguments = str(request["module"]), [str(argument) for argument in request["arguments"]]
     _redirect(os.devnull, os.O_RDONLY, 0)
     for descriptor in (1, 2):

@@ -152,7 +152,6 @@ class Launcher:
     # -- before ----------------------------------------------------------------------------------------------------
 
     def _begin(self, servers: RunServers) -> None:
-        """Record that the run begins or is resumed."""
         if self._options.resume and (words := go_back(self.config, self.folder.path)):
             # Only once: the next start resumes from the newest checkpoint.
             overrides = (*self._prepared.overrides, "checkpoint.restore=null")
@@ -166,7 +165,6 @@ class Launcher:
             self._say("the replay is empty: it is filled again before learning continues")
 
     def _register(self, servers: RunServers, claim: Claim) -> None:
-        """Claim the run and register its configuration."""
         if holder := claim.try_take():
             raise BusyError(
                 f"run {self.run!r} is alive: its launcher is {holder}; "

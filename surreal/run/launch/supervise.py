@@ -93,7 +93,6 @@ class Supervision:
         self.pids: set[int] = set()  #: of all that were ever started
 
     def start(self) -> None:
-        """Start all children."""
         self.log_dir.mkdir(parents=True, exist_ok=True)
         for child in self.children:
             self._start(child)
@@ -114,14 +113,12 @@ class Supervision:
         return None
 
     def ask_for_checkpoint(self) -> None:
-        """Ask the learner for a checkpoint."""
         for child in self.children:
             if child.role.leads and child.process is not None and child.process.poll() is None:
                 child.process.send_signal(CHECKPOINT_SIGNAL)
 
     @property
     def restarts(self) -> int:
-        """Restarts of all children so far."""
         return sum(child.restarts for child in self.children)
 
     def are_finished(self, meaning: NormalEnd) -> bool:
@@ -181,7 +178,6 @@ class Supervision:
         return problems
 
     def kill(self) -> None:
-        """Kill all children."""
         self._kill(self.children)
 
     def last_error(self, child: Child) -> str:

@@ -108,7 +108,6 @@ class GradientAgent:
 
     @property
     def version(self) -> int:
-        """Version of the parameters that act."""
         return self._actor.listener.version
 
     @property
@@ -135,7 +134,6 @@ class GradientAgent:
             self._replay.commit(self._learner.version)
 
     def metrics(self) -> dict[str, float]:
-        """Metrics of the agent and its learner."""
         actor = self._actor
         sources = (
             *(self._learner.metrics, self._replay.metrics, self._sender.metrics, self._buffer.metrics),

@@ -78,7 +78,6 @@ class GradientBuffer:
         return {"agent/gradient_wait_s_total": self._waited_s, "agent/gradient_timeouts_total": float(self._timeouts)}
 
     def _add(self, found: Sequence[Gradients]) -> None:
-        """Take the gradients of one loss."""
         for gradients in found:
             if gradients.group in self._collected:  # of a step before; what it left is not waited for
                 self._push()

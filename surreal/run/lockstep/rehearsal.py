@@ -77,7 +77,6 @@ class Rehearsal:
 
     @property
     def env_steps(self) -> int:
-        """Actions taken."""
         return self._loop.env_steps
 
     @property

@@ -72,7 +72,6 @@ class LockstepSession:
             self._learner.learner.check_learned()
 
     def counts(self) -> Counts:
-        """Counts of the run so far."""
         if self._learner is not None:
             self._counts = self._learner.counts()
         return self._counts

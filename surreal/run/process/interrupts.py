@@ -212,7 +212,6 @@ class Output:
         return self._stream.encoding
 
     def write(self, text: str) -> int:
-        """Write, or drop the text."""
         if not self.is_closed:
             try:
                 return self._write(text)
@@ -221,7 +220,6 @@ class Output:
         return len(text)
 
     def flush(self) -> None:
-        """Flush, or drop the buffer."""
         if not self.is_closed:
             try:
                 self._stream.flush()

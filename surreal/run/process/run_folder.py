@@ -68,7 +68,6 @@ class RunFolder:
         return self.path / CONFIG_NAME
 
     def require_new(self) -> None:
-        """Refuse a folder that holds a run."""
         if self.config_path.exists():
             raise ConfigError(
                 f"{self.path} holds a run already; --resume continues it, --run NAME or --run-dir DIR begins another",

@@ -114,7 +114,6 @@ class League:
         return found
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data."""
         return {"rating": self.rating, "games": self.games, "versions": [asdict(each) for each in self.versions]}
 
     def load_json(self, data: Mapping[str, Any]) -> None:

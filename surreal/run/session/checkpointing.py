@@ -50,7 +50,6 @@ class PrioritiesSaver:
             logger.warning("the replay begins with equal priorities: %s", error)
 
     def save_if_due(self) -> None:
-        """Save them, if it is time."""
         if time.monotonic() >= self._due_s:
             self.save()
 
@@ -124,7 +123,6 @@ class Checkpointing:
         self._last_updates = self.learner.updates
 
     def save(self) -> None:
-        """Write the whole state."""
         state = self.learner.state_dict()
         metadata = {
             "kind": "learner",
@@ -153,7 +151,6 @@ class Checkpointing:
             self._last_s = self.clock()
 
     def finish(self) -> None:
-        """Save the newest state."""
         if self.learner.updates > self._last_updates:
             self.save()
 
@@ -162,7 +159,6 @@ class Checkpointing:
         self.store.finish(self.config.checkpoint.upload_timeout_s)
 
     def metrics(self) -> dict[str, float]:
-        """Metrics of saved and uploaded checkpoints."""
         return self.store.metrics()
 
     def _take_over_counts(self, found: Checkpoint) -> None:

@@ -28,7 +28,6 @@ class ThreadedIntake:
         self._replay = replay
 
     def take_in(self) -> None:
-        """Start the threads."""
         self._replay.start_threads()
 
     def next_batch(self, timeout_s: float) -> Any:

@@ -101,7 +101,6 @@ class LearnerSession:
     # -- what other sessions replace ---------------------------------------------------------------------------------
 
     def make(self, model: Module, stack: ExitStack) -> tuple[Learner, BatchSource, BatchIntake]:
-        """Make the learner, the source of its batches, and the broadcaster of its parameters."""
         seed = int(self.process.rng().integers(2**31))
         replay: Replay[Any] = build_replay(self.config, self.process.replay, seed=seed)
         self._group = join_ranks(self.process, stack)
@@ -239,7 +238,6 @@ class LearnerSession:
         self.learner.check_learned()
 
     def counts(self) -> Counts:
-        """Counts of the run so far."""
         learner = self.learner
         return Counts(
             self.source.global_step,

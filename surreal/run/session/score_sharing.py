@@ -59,7 +59,6 @@ class ScoreSender:
         self._owes_best = False
 
     def send_newest(self, *, is_best: bool) -> None:
-        """Send the book's newest round."""
         entry: dict[str, bytes] = {"round": self._book.newest_lines.splitlines()[-1]}
         if self._is_elsewhere and len(self._book.newest_lines) <= _MAX_ROUND_BYTES:
             entry["lines"] = self._book.newest_lines

@@ -58,7 +58,6 @@ class RunReader:
         self._clients: dict[int, RedisClient] = {}  # of a cluster, by hash slot
 
     def read(self) -> RunView:
-        """Read the client's run."""
         return self._ask([self.client.run], lists=False)[self.client.run]
 
     def read_all(self) -> list[RunView]:

@@ -60,7 +60,6 @@ class RunView:
 
     @property
     def alive(self) -> list[Heartbeat]:
-        """The processes that are alive."""
         return [beat for beat in self.processes if beat.is_alive()]
 
     @property
@@ -72,7 +71,6 @@ class RunView:
 
     @property
     def last_warning(self) -> LastWarning | None:
-        """The newest warning of all processes."""
         found = [beat for beat in self.processes if beat.warning and math.isfinite(beat.warned)]
         newest = max(found, key=lambda beat: beat.warned, default=None)
         if newest is None:
@@ -188,7 +186,6 @@ class RunOutcome:
     best: dict[str, Any] | None = None  #: the best evaluation round
 
     def files(self) -> list[str]:
-        """List the files that the run left."""
         return [name for name in FILES if (self.folder / name).exists()]
 
     def last_words(self) -> list[str]:

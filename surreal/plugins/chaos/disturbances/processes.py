@@ -125,7 +125,6 @@ class Guard:
         self._tell("+", number, pid)
 
     def close(self, number: signal.Signals, pid: int) -> None:
-        """Cancel the signal."""
         if (number, pid) in self._open:
             self._tell("-", number, pid)
             del self._open[number, pid]

@@ -33,7 +33,6 @@ class Figure(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """Its kind for Prometheus."""
         return "counter" if self.name.endswith("_total") else "gauge"
 
     def read(self, now: RunView) -> float | None:
@@ -62,7 +61,6 @@ def _is_server(beat: Heartbeat) -> bool:
 
 
 def _values(now: RunView, metric: str) -> list[float]:
-    """Return a metric of all living processes that have it."""
     found = (beat.metrics.get(metric) for beat in now.alive)
     return [value for value in found if value is not None and math.isfinite(value)]
 

@@ -42,7 +42,6 @@ class RunCollector(Collector):
         self._lock = threading.Lock()
 
     def collect(self) -> Iterator[Metric]:
-        """Yield all metrics."""
         with self._lock:
             began_s = self._clock()
             found = self._read()

@@ -53,7 +53,6 @@ class LiveRun:
         self._parameters: RedisClient | None = None
 
     def look(self) -> Live:
-        """Read the run."""
         try:
             if self._config is None:
                 self._find_servers()
@@ -78,7 +77,6 @@ class LiveRun:
         return self._client.retry(lambda: registry.request_stop(self._client, reason), what="ask the run to stop")
 
     def close(self) -> None:
-        """Close all connections."""
         if self._replay is not None:
             self._replay.close()
         for client in (self._client, *self._others):

@@ -52,7 +52,6 @@ class Seldom(Generic[T]):
         self._asked = 0.0
 
     def get(self) -> T:
-        """Return the answer."""
         if self._answers and (self._clock() - self._asked < self._interval_s or self._lock.locked()):
             return self._answers[0]
         with self._lock:
@@ -102,7 +101,6 @@ class WatchedRun:
         self._settings = Seldom(self._read_settings, SETTINGS_INTERVAL_S)
 
     def recorded(self) -> Recorded:
-        """Return its curves."""
         if self.listed.folder is None:
             self.live()
         return self._recorded.get()
@@ -112,7 +110,6 @@ class WatchedRun:
         return self._live.get()
 
     def settings(self) -> Mapping[str, Any]:
-        """Return its settings, without secrets."""
         return self._settings.get()
 
     def stop(self, reason: str) -> bool:
@@ -124,7 +121,6 @@ class WatchedRun:
             return opened.stop(reason)
 
     def close(self) -> None:
-        """Close the connection to Redis."""
         with self._guard:
             if self._opened is not None:
                 self._opened.close()
@@ -206,7 +202,6 @@ class Runs:
         self._listed = Seldom(self._list, list_interval_s)
 
     def listed(self) -> dict[str, ListedRun]:
-        """Return all runs by their keys."""
         return self._listed.get()[0]
 
     def problem(self) -> str:
@@ -231,7 +226,6 @@ class Runs:
             return watched
 
     def close(self) -> None:
-        """Close all connections to Redis."""
         with self._lock:
             for watched in self._watched.values():
                 watched.close()

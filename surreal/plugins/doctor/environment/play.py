@@ -29,12 +29,10 @@ class Shown(NamedTuple):
 
     @property
     def is_reset(self) -> bool:
-        """Whether an episode began."""
         return self.reward is None
 
     @property
     def is_end(self) -> bool:
-        """Whether an episode ended."""
         return self.terminated or self.truncated
 
 

@@ -118,7 +118,6 @@ class _Reader:
         self.is_late = False
 
     def contents(self) -> Iterator[dict[str, Any]]:
-        """Yield the content of each line."""
         rest = b""
         while select.select([self._pipe], [], [], max(0.0, self.deadline_s - time.monotonic()))[0]:
             data = os.read(self._pipe.fileno(), 1 << 16)

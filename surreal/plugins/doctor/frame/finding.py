@@ -22,7 +22,6 @@ class Severity(IntEnum):
 
     @property
     def label(self) -> str:
-        """Its name in the output."""
         return self.name.lower()
 
 
@@ -37,11 +36,9 @@ class Finding:
     section: str = ""  #: set by the examination
 
     def in_section(self, section: str) -> Finding:
-        """Return a copy with its section."""
         return replace(self, section=section)
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain data."""
         return {
             "section": self.section,
             "severity": self.severity.label,
@@ -52,7 +49,6 @@ class Finding:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Finding:
-        """Restore a finding from `to_json`."""
         severity = Severity[str(data["severity"]).upper()]
         return cls(severity, data["text"], data["remedy"] or "", data["fault"] or "", data["section"])
 
@@ -76,6 +72,21 @@ class Fault:
     def found(self, text: str, remedy: str = "") -> Finding:
         """Make a finding of this fault; `text` has the value, and `remedy` replaces the fault's."""
         return Finding(self.severity, text, remedy or self.remedy, self.name)
+
+
+def error(name: str, cause: str, remedy: str) -> Fault:
+    """Define a fault that keeps a run from working."""
+    return Fault(name, Severity.ERROR, cause, remedy)
+
+
+def warning(name: str, cause: str, remedy: str) -> Fault:
+    """Define a fault with which a run works badly."""
+    return Fault(name, Severity.WARNING, cause, remedy)
+
+
+def hint(name: str, cause: str, remedy: str) -> Fault:
+    """Define a fault with which a run could work better."""
+    return Fault(name, Severity.HINT, cause, remedy)
 
 
 def ok(text: str) -> Finding:
@@ -105,27 +116,23 @@ def worst(findings: Iterable[Finding]) -> Severity:
     return max((finding.severity for finding in findings), default=Severity.OK)
 
 
-FAILED = Fault(
+FAILED = error(
     "check-failed",
-    Severity.ERROR,
     "A check raised an error, so its result is unknown.",
     "the sentence names the exception and its place",
 )
-HANGS = Fault(
+HANGS = error(
     "check-hangs",
-    Severity.ERROR,
     "A check exceeded its time limit: an environment, a model or a file system hangs.",
     "check the named call; an environment needs its own timeout when it waits for something",
 )
-DIED = Fault(
+DIED = error(
     "check-died",
-    Severity.ERROR,
     "The process that tries environment and model ended during a check.",
     "env.pool: subproc isolates an environment that crashes from the agent, env.on_error: restart makes it again",
 )
-NOT_DONE = Fault(
+NOT_DONE = hint(
     "check-not-done",
-    Severity.HINT,
     "Checks were skipped, because an earlier one failed.",
     "fix the errors above, and run doctor again",
 )

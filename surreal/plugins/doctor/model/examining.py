@@ -222,7 +222,6 @@ class OutputProbe:
         return len(self._inputs) >= _LEAST_ROWS and len(self._outputs) == 1
 
     def close(self) -> None:
-        """Stop watching."""
         self._handle.remove()
 
     def _look(self, model: nn.Module, inputs: Any, output: Any) -> None:

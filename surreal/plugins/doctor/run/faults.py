@@ -1,242 +1,201 @@
 """Every fault of a run in progress that the doctor knows."""
 
-from surreal.plugins.doctor.frame.finding import Fault, Severity
+from surreal.plugins.doctor.frame.finding import error, hint, warning
 
-_HINT, _WARNING, _ERROR = Severity.HINT, Severity.WARNING, Severity.ERROR
-
-OVER = Fault(
+OVER = hint(
     "run-over",
-    _HINT,
     "The run was asked to end, and none of its processes is alive: there is nothing to check.",
     "`surreal run --resume --run NAME` continues it",
 )
-FAILED = Fault(
+FAILED = error(
     "run-failed",
-    _ERROR,
     "The run ended with an error.",
     "logs/NAME.log in the run's folder has the traceback; then `surreal run --resume --run NAME` continues the run",
 )
-KILLED = Fault(
+KILLED = error(
     "run-killed",
-    _ERROR,
     "The run's launcher did not record its end: it was killed, or the machine went down.",
     "check the system's log (dmesg) for lack of memory; `surreal run --resume --run NAME` continues the run",
 )
-UNTRAINED = Fault(
+UNTRAINED = warning(
     "run-untrained",
-    _WARNING,
     "The run ended before its first update, so its policy is the initial one.",
     "raise run.max_env_steps or run.max_time_s, or lower replay.start_size",
 )
-UNREACHED = Fault(
+UNREACHED = hint(
     "goal-missed",
-    _HINT,
     "No round of the evaluation reached the run's goal.",
     "raise run.max_env_steps and resume the run, or compare the settings with those of a preset for a similar task",
 )
-COLLAPSED = Fault(
+COLLAPSED = warning(
     "policy-collapsed",
-    _WARNING,
     "The last policy is much worse than the best one.",
     "use eval/best.safetensors, the best policy; lower initial_learning_rate, or anneal it",
 )
-NO_LEARNER = Fault(
+NO_LEARNER = error(
     "learner-dead",
-    _ERROR,
     "The learner was killed, or lost its connection, and was not restarted. Agents wait for it.",
     "restart it with --resume: `surreal learner --run NAME --resume`; its last error is in logs/learner.log",
 )
-DEAD = Fault(
+DEAD = warning(
     "process-dead",
-    _WARNING,
     "A process was killed, or lost its connection, and was not restarted.",
     "restart it with the same --index; on machines without `surreal run`, use a process manager for that",
 )
-RESTARTS = Fault(
+RESTARTS = warning(
     "process-restarts",
-    _WARNING,
     "A process was started more than once in the last ten minutes.",
     "its log has the cause at the end; the system's log (dmesg) reports lack of memory",
 )
-HANGS = Fault(
+HANGS = error(
     "process-hangs",
-    _ERROR,
     "A loop of a process hangs; its watchdog names the call.",
     "check that call; run.on_hang: restart restarts such a process, env.pool: subproc isolates an environment",
 )
-STALLED = Fault(
+STALLED = error(
     "run-stalled",
-    _ERROR,
     "Processes are alive, but there was neither an env step nor an update for a while.",
     "check what they wait for, and whether _act and learn of your classes return",
 )
-LOGGED = Fault(
+LOGGED = warning(
     "errors-logged",
-    _WARNING,
     "Processes logged errors in the last minute.",
     "logs/NAME.log in the run's folder has them with their tracebacks",
 )
-STARVED = Fault(
+STARVED = hint(
     "learner-starved",
-    _HINT,
     "The learner waits for experience most of the time: the agents are the bottleneck.",
     "use more agents (agent.count, or `surreal agent` on other machines), or more steps from each (env.num_envs)",
 )
-AGENTS_WAIT = Fault(
+AGENTS_WAIT = hint(
     "agents-wait-for-credit",
-    _HINT,
     "Agents wait most of the time, because the learner has not yet sampled their experience often enough "
     "(replay.samples_per_insert): the learner is the bottleneck.",
     "use fewer agents (agent.count) at no loss, or let them act more: lower replay.samples_per_insert, or device: cuda",
 )
-SERVERS_WAITED_FOR = Fault(
+SERVERS_WAITED_FOR = hint(
     "agents-wait-for-servers",
-    _HINT,
     "Agents wait most of the time for the parameters after their gradients.",
     "use fewer agents (agent.count), more parameter_server.servers, or a smaller learner.num_gradients",
 )
-AGENTS_BLOCKED = Fault(
+AGENTS_BLOCKED = warning(
     "agents-wait-for-room",
-    _WARNING,
     "Agents wait most of the time, because the replay is full.",
     "raise Redis' maxmemory and replay.max_bytes, and check whether the learner evicts or commits",
 )
-WAITS_FOR_REDIS = Fault(
+WAITS_FOR_REDIS = warning(
     "waits-for-redis",
-    _WARNING,
     "A process waits for Redis, which does not answer it.",
     "check network and server from that process's machine: surreal doctor --only redis --redis ADDRESS",
 )
-WAITS_LONG = Fault(
+WAITS_LONG = hint(
     "waits-for-others",
-    _HINT,
     "A process waits for other processes of the run.",
     "the sentence names them; check whether they run",
 )
-STALE = Fault(
+STALE = warning(
     "parameters-stale",
-    _WARNING,
     "A process acts with parameters that are far behind the published ones.",
     "check its log and network: the listener cannot fetch them, or the process is stopped or overloaded",
 )
-LAG = Fault(
+LAG = hint(
     "policy-lag",
-    _HINT,
     "Experience is old when it arrives: its parameters were published more than 30 s earlier.",
     "lower sender.chunk_steps, sender.max_delay_s and broadcast.interval_updates",
 )
-TOO_OLD = Fault(
+TOO_OLD = warning(
     "trajectories-stale",
-    _WARNING,
     "The replay drops trajectories, because their parameters are too far behind.",
     "raise replay.args.max_version_lag or broadcast.interval_updates, or set agent.round_steps so that agents wait",
 )
-SPI = Fault(
+SPI = warning(
     "samples-per-insert-off",
-    _WARNING,
     "Samples and inserts differ by more than the limiter's band allows.",
     "if this continues, restart the learner; in a user's replay, see steps_per_sample",
 )
-UNUSED = Fault(
+UNUSED = hint(
     "experience-unused",
-    _HINT,
     "Most env steps are evicted before they are sampled.",
     "use fewer agents, larger batches, or replay.samples_per_insert: 4, which makes agents wait for the learner",
 )
-OVERUSED = Fault(
+OVERUSED = hint(
     "experience-overused",
-    _HINT,
     "Each env step is sampled hundreds of times, which overfits to few transitions.",
     "use more agents, or replay.samples_per_insert: 32, which makes the learner wait for them",
 )
-BOUND = Fault(
+BOUND = hint(
     "replay-bound-by-bytes",
-    _HINT,
     "The replay has reached replay.max_bytes at less than half of its capacity, so it is smaller than intended.",
     "raise replay.max_bytes (and redis.maxmemory), or sender.compression: lz4; or lower replay.capacity",
 )
-FILLS_UP = Fault(
+FILLS_UP = warning(
     "redis-fills-up",
-    _WARNING,
     "Redis will be full before the replay reaches its limit, because other keys use its memory.",
     "raise maxmemory, lower replay.max_bytes, or remove runs that are over: `surreal stop NAME --delete`",
 )
-DROPPED = Fault(
+DROPPED = warning(
     "steps-dropped",
-    _WARNING,
     "Agents drop experience because the replay does not accept it.",
     "set sender.on_full: wait (rlx.on_full for RLX servers), use fewer agents, or raise replay.max_bytes",
 )
-DROPPED_BY_RLX = Fault(
+DROPPED_BY_RLX = hint(
     "rlx-steps-dropped",
-    _HINT,
     "RLX servers drop experience that the replay does not accept (rlx.on_full: drop), so that no client waits.",
     "rlx.on_full: wait delays clients instead; a lower replay.samples_per_insert accepts more",
 )
-REFUSED = Fault(
+REFUSED = warning(
     "chunks-refused",
-    _WARNING,
     "The replay skips chunks that are damaged or contain impossible numbers.",
     "its log names the sender and the column; one cause is processes of different versions",
 )
-LOST_EPISODES = Fault(
+LOST_EPISODES = warning(
     "episodes-lost",
-    _WARNING,
     "Environments raise exceptions or return impossible numbers, so their episodes are cut.",
     "run surreal doctor --only environment with the run's configuration",
 )
-WORKERS = Fault(
+WORKERS = warning(
     "workers-restarted",
-    _WARNING,
     "Worker processes of environments end and are restarted.",
     "the agent's log has their exit codes; run surreal doctor --only environment with the run's configuration",
 )
-SKIPPED = Fault(
+SKIPPED = warning(
     "updates-skipped",
-    _WARNING,
     "Gradients are not finite, so updates are skipped.",
     "lower initial_learning_rate, clip gradients (gradients_norm_clipping), scale rewards and observations",
 )
-DIVERGED = Fault(
+DIVERGED = warning(
     "learner-went-back",
-    _WARNING,
     "The learner diverged, and went back to an earlier checkpoint.",
     "lower initial_learning_rate, clip gradients (gradients_norm_clipping), scale rewards and observations",
 )
-NOT_LOADED = Fault(
+NOT_LOADED = warning(
     "parameters-refused",
-    _WARNING,
     "A process refuses parameters that the learner publishes, and continues with old ones.",
     "its log has the reason: another model, or numbers that are not finite",
 )
-UPLOADS = Fault(
+UPLOADS = warning(
     "uploads-fail",
-    _WARNING,
     "Uploads to one of checkpoint.stores fail.",
     "check address and credentials; learning continues, but only the run's folder has the newest checkpoint",
 )
-SHARDS = Fault(
+SHARDS = warning(
     "shards-away",
-    _WARNING,
     "A server of the experience does not answer; its agents send to another one.",
     "restart it: it is used as soon as it is back",
 )
-TELEMETRY = Fault(
+TELEMETRY = hint(
     "telemetry-dropped",
-    _HINT,
     "Lines of logs and metrics were dropped, because Redis was away or too slow.",
     "set log_level: warning to write less",
 )
-PROCESS_CLOCK = Fault(
+PROCESS_CLOCK = warning(
     "process-clock-skew",
-    _WARNING,
     "The clock of a process's machine differs from the others by more than 5 s. Metrics are corrected for this, but "
     "logs and ages of files are not.",
     "set that machine's clock by NTP: timedatectl set-ntp true",
 )
-CLOCK_JUMPS = Fault(
+CLOCK_JUMPS = warning(
     "clock-jumps",
-    _WARNING,
     "A clock was set, or a machine slept, in the last minute, so times before and after are inconsistent.",
     "let NTP slew the clock instead of stepping it; do not suspend a virtual machine during a run",
 )

@@ -40,11 +40,9 @@ class FrameCutter:
 
     @property
     def pending(self) -> int:
-        """Bytes that are held."""
         return len(self._data) - self._position
 
     def add(self, data: bytes) -> None:
-        """Add bytes that came in."""
         self._data = self._data[self._position :] + data
         self._position = 0
 

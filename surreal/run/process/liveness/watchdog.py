@@ -47,7 +47,6 @@ class Watchdog:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Start watching."""
         self._looked_s = self.clock()
         self._thread = threading.Thread(target=self._loop, name="watchdog", daemon=True)
         self._thread.start()
@@ -57,7 +56,6 @@ class Watchdog:
         self._stop.set()
 
     def look(self) -> None:
-        """Look at all pulses once."""
         now = self.clock()
         # Time while the process was stopped or the machine slept does not count.
         passed_s, self._looked_s = min(now - self._looked_s, 2 * self._interval_s), now

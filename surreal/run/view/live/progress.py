@@ -144,7 +144,6 @@ class Display:
                 self._line("  ".join(known))
 
     def redraw(self) -> None:
-        """Redraw the picture now."""
         if self._live is not None:
             self._live.refresh()
 

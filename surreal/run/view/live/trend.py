@@ -54,7 +54,6 @@ class Curve:
 
     @property
     def points(self) -> tuple[float, ...]:
-        """All points, the newest last."""
         return (*self._points, *([mean(self._group)] if self._group else ()))
 
 
@@ -129,7 +128,6 @@ class RunLimits(NamedTuple):
 
     @classmethod
     def of(cls, config: Config) -> Self:
-        """The limits of a configuration."""
         run = config.run
         return cls(run.max_env_steps, config.learner.max_updates, run.max_time_s, run.stop_at_return)
 

@@ -15,6 +15,7 @@ from surreal.agent.slots import SlotMemory
 from surreal.base.ranges import PositiveInt, PositiveShare, checked
 from surreal.base.types import Obs
 from surreal.model import DeterministicActorCritic
+from surreal.model.norms import Norm
 
 #: Standard deviation for all rows, or [N, 1], one for each.
 Sigma = float | NDArray[np.float64]
@@ -84,7 +85,7 @@ class ParameterNoise:
     """A perturbed copy of an actor, whose noise adapts until actions differ by the requested amount.
 
     The noise is drawn again when an episode begins in any of the agent's environments, and lies on the newest
-    parameters in every turn. Layer norms keep their parameters: with `layer_norm`, noise on the others means the same
+    parameters in every turn. Norms keep their parameters: with `norm: layer`, noise on the others means the same
     in all layers.
 
     Attributes:
@@ -133,6 +134,6 @@ def _noisy_parameters(actor: nn.Module) -> list[Tensor]:
     return [
         parameter
         for module in actor.modules()
-        if not isinstance(module, nn.LayerNorm)
+        if not isinstance(module, Norm)
         for parameter in module.parameters(recurse=False)
     ]

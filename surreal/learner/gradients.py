@@ -31,6 +31,7 @@ from surreal.learner.stepping.graphs import Graphs
 from surreal.learner.stepping.optimizers import MODEL, Optimizer, OptimizerSettings
 from surreal.learner.stepping.ranks import Ranks
 from surreal.learner.stepping.stepper import LocalStepper, ParameterGroups, PartStepper, RankStepper, SendingStepper
+from surreal.model.norms import BatchRenorm
 
 logger = logging.getLogger(__name__)
 
@@ -239,7 +240,13 @@ class GradientLearner(Learner[ModelT, BatchT]):
         self._use(RankStepper(self._groups, ranks, self.model))
 
     def send_gradients(self, send: Callable[[Sequence[Gradients]], object]) -> None:
-        """Send the gradients of the model's parameters from now on, see `SendingStepper`."""
+        """Send the gradients of the model's parameters from now on, see `SendingStepper`.
+
+        Raises:
+            ValueError: the model counts batches in its norms, which parameter servers do not see.
+        """
+        if any(isinstance(module, BatchRenorm) for module in self.model.modules()):
+            raise ValueError("norm is batch, which parameter servers cannot count; use layer or rms")
         self._use(SendingStepper(self._groups, send, self.model))
 
     def own(self, names: Collection[str]) -> None:

@@ -36,14 +36,18 @@ class Dense(nn.Linear):
         num_inputs: size of the input's last axis.
         num_outputs: size of the output's last axis.
         generator: draws the initial values; None uses torch's global one.
+        has_bias: whether something is added to each output; before a batch norm, it would change nothing.
     """
 
-    def __init__(self, num_inputs: int, num_outputs: int, generator: torch.Generator | None = None) -> None:
-        super().__init__(num_inputs, num_outputs, device="meta")
+    def __init__(
+        self, num_inputs: int, num_outputs: int, generator: torch.Generator | None = None, *, has_bias: bool = True
+    ) -> None:
+        super().__init__(num_inputs, num_outputs, bias=has_bias, device="meta")
         allocate(self)
         bound = 1.0 / math.sqrt(num_inputs) if num_inputs > 0 else 0.0
         nn.init.uniform_(self.weight, -bound, bound, generator=generator)
-        nn.init.uniform_(self.bias, -bound, bound, generator=generator)
+        if has_bias:
+            nn.init.uniform_(self.bias, -bound, bound, generator=generator)
 
     def reset_parameters(self) -> None:
         """Nothing: the constructor draws the initial values, also of a layer without inputs."""

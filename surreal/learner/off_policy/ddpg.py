@@ -18,6 +18,7 @@ from surreal.base.types import Batch
 from surreal.learner.gradients import GradientLearner, one_graph
 from surreal.learner.losses import TargetNetwork, UpdateNoise, critic_loss, l2_penalty
 from surreal.model import DeterministicActorCritic
+from surreal.model.norms import batch_statistics
 from surreal.model.off_policy.critics import ContinuousCritics
 
 ACTOR, CRITIC = "actor", "critic"
@@ -106,7 +107,9 @@ class DDPGLearner(GradientLearner[DeterministicActorCritic, Batch]):
         found = {"td_error": error}
         if moves_actor:
             # Differentiated by the actor's parameters only: it climbs the critic, which is unchanged.
-            policy_loss = -critic.first(batch.obs, model.actor(batch.obs)).mean()
+            with batch_statistics(model.actor):
+                action = model.actor(batch.obs)
+            policy_loss = -critic.first(batch.obs, action).mean()
             self.step(policy_loss, ACTOR)
             found["policy_loss"] = policy_loss.detach()
             self.target.follow()
@@ -123,7 +126,8 @@ class DDPGLearner(GradientLearner[DeterministicActorCritic, Batch]):
         Returns:
             `(q, target)`, [critics, B] and [B] float32; the gradient flows through `q` only.
         """
-        q = self.model.critic(batch.obs, batch.action)
+        with batch_statistics(self.model.critic):
+            q = self.model.critic(batch.obs, batch.action)
         with torch.no_grad():
             target = cast(DeterministicActorCritic, self.target.network)
             action = self._smoothed(target.actor(batch.next_obs), generator)

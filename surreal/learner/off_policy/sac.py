@@ -23,6 +23,7 @@ from surreal.learner.gradients import GradientLearner, one_graph
 from surreal.learner.losses import TargetNetwork, UpdateNoise, critic_loss
 from surreal.learner.stepping.reports import normal_values
 from surreal.model import SoftModel
+from surreal.model.norms import batch_statistics
 from surreal.model.off_policy.critics import Critics
 
 ACTOR, CRITIC, TEMPERATURE = "actor", "critic", "temperature"
@@ -128,7 +129,8 @@ class SACLearner(GradientLearner[SoftModel, Batch]):
         q, target = self.estimate(batch, generator)
         loss = critic_loss(q, target, batch.extras.get("weight"))
         self.step(loss, CRITIC)
-        value, log_probability = model.expect(model.critic, batch.obs, generator, batch.extras.get("action_mask"))
+        with batch_statistics(model.actor):
+            value, log_probability = model.expect(model.critic, batch.obs, generator, batch.extras.get("action_mask"))
         # Differentiated by the actor's parameters only: it climbs the critic, which is unchanged.
         policy_loss = (temperature * log_probability - value).mean()
         self.step(policy_loss, ACTOR)
@@ -159,7 +161,8 @@ class SACLearner(GradientLearner[SoftModel, Batch]):
         Returns:
             `(q, target)`, [critics, B] and [B] float32; the gradient flows through `q` only.
         """
-        q = self.model.critic(batch.obs, batch.action)
+        with batch_statistics(self.model.critic):
+            q = self.model.critic(batch.obs, batch.action)
         with torch.no_grad():
             critic, legal = cast(Critics, self.target.network), batch.extras.get("next_action_mask")
             value, log_probability = self.model.expect(critic, batch.next_obs, generator, legal)

@@ -21,6 +21,7 @@ from surreal.model.filters import LIMIT, ObsFilter, RunningMoments
 from surreal.model.in_numpy.build import Build, NoFormError
 from surreal.model.in_numpy.policies import Floats
 from surreal.model.mlp import MLP, Dense
+from surreal.model.norms import BATCH_EPSILON, ROW_EPSILON, BatchRenorm, RowNorm
 from surreal.model.off_policy.q_function import NoisyDense
 from surreal.model.recurrent import DilatedLSTMCore, LSTMCore
 from surreal.model.torso import Torso, check_shape
@@ -83,7 +84,10 @@ def in_turn(steps: Iterable[Step]) -> Step:
 
 
 def _dense(build: Build, layer: Dense) -> Step:
-    weight, bias = build.view(layer, "weight"), build.view(layer, "bias")[:, None]
+    weight = build.view(layer, "weight")
+    if layer._parameters["bias"] is None:
+        return weight.dot
+    bias = build.view(layer, "bias")[:, None]
 
     def step(features: Floats) -> Floats:
         outputs: Floats = weight.dot(features)  # half as long as `@` for a small one
@@ -109,14 +113,28 @@ def _noisy_dense(build: Build, layer: NoisyDense) -> Step:
     return step
 
 
-def _layer_norm(build: Build, norm: nn.LayerNorm) -> Step:
-    weight, bias = build.view(norm, "weight")[:, None], build.view(norm, "bias")[:, None]
+def _row_norm(build: Build, norm: RowNorm) -> Step:
+    scale, shift = build.view(norm, "scale")[:, None], build.view(norm, "shift")[:, None]
 
     def step(features: Floats) -> Floats:
-        features -= features.mean(0)
-        features *= 1.0 / np.sqrt(np.square(features).mean(0) + np.float32(norm.eps))
-        features *= weight
-        features += bias
+        if norm.is_centered:
+            features -= features.mean(0)
+        features *= 1.0 / np.sqrt(np.square(features).mean(0) + np.float32(ROW_EPSILON))
+        features *= scale
+        features += shift
+        return features
+
+    return step
+
+
+def _batch_renorm(build: Build, norm: BatchRenorm) -> Step:
+    scale, shift = build.view(norm, "scale"), build.view(norm, "shift")
+    mean, variance = build.view(norm, "mean"), build.view(norm, "variance")
+
+    def step(features: Floats) -> Floats:
+        factor = scale / np.sqrt(variance + np.float32(BATCH_EPSILON))
+        features *= factor[:, None]
+        features += (shift - mean * factor)[:, None]
         return features
 
     return step
@@ -205,13 +223,14 @@ def _dilated_lstm(build: Build, core: DilatedLSTMCore) -> CoreStep:
 
 
 LAYERS: Mapping[type, Callable[[Build, Any], Any]] = {
+    BatchRenorm: _batch_renorm,
     Dense: _dense,
     DilatedLSTMCore: _dilated_lstm,
     LSTMCore: _lstm,
     MLP: _mlp,
     NoisyDense: _noisy_dense,
     ObsFilter: _obs_filter,
+    RowNorm: _row_norm,
     Torso: _torso,
     nn.LSTMCell: _lstm_cell,
-    nn.LayerNorm: _layer_norm,
 }

@@ -19,6 +19,7 @@ from surreal.model.activations import ActivationName, read_activation
 from surreal.model.base import LazyModel, make_generator
 from surreal.model.conv import ConvStage, read_convolutions
 from surreal.model.heads import count_actions
+from surreal.model.norms import NormName, read_norm
 from surreal.model.off_policy.action_range import ActionRange
 from surreal.model.off_policy.actors import CategoricalActor, DeterministicActor, SquashedNormalActor
 from surreal.model.off_policy.critics import ContinuousCritics, Critics, DiscreteCritics
@@ -42,7 +43,9 @@ class OffPolicyActorCritic(LazyModel):
         image_axes: image axes of images of 3 axes: channels_first, channels_last, or auto, which tells from the shape.
         activation: after each dense layer: a name, or kaf, which learns its shape, with `{type: kaf, boundary, size,
             kernel, gamma}`; see `surreal.model.activations`.
-        layer_norm: normalize before each activation, in actor and critics (Ba et al. 2016, arXiv:1607.06450).
+        norm: normalizes before each activation, in actor and critics: layer, rms, or batch, with `{type: batch,
+            momentum, warm_up, r_limit, d_limit}` for batch renormalization; see `surreal.model.norms`.
+        layer_norm: the same as `norm: layer`.
         obs_spec: kind of the observations, if known.
         seed: seed of the initial parameters; None draws them from torch's global generator.
     """
@@ -61,12 +64,15 @@ class OffPolicyActorCritic(LazyModel):
         convolutions: str | Sequence[ConvStage | Mapping[str, Any]] | None = None,
         image_axes: ImageAxes = "auto",
         activation: ActivationName = "relu",
+        norm: NormName | None = None,
         layer_norm: bool = False,
         obs_spec: ObsSpec | None = None,
         seed: NonNegativeInt | None = None,
     ) -> None:
         super().__init__()
         read_activation(activation)
+        if layer_norm and norm is not None:
+            raise ValueError(f"norm is {norm!r} and layer_norm is true; use norm alone")
         self._read_space(action_space)
         self.hiddens = tuple(hiddens)
         self.critic_hiddens = self.hiddens if critic_hiddens is None else tuple(critic_hiddens)
@@ -75,7 +81,7 @@ class OffPolicyActorCritic(LazyModel):
             "convolutions": None if convolutions is None else read_convolutions(convolutions),
             "image_axes": image_axes,
             "activation": activation,
-            "layer_norm": layer_norm,
+            "norm": read_norm("layer" if layer_norm else norm),
         }
         self._seed = seed
         if obs_spec is not None:

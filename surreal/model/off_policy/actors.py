@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from surreal.model.activations import ActivationName, inputs_per_unit, make_acti
 from surreal.model.conv import ConvStage
 from surreal.model.distributions import Categorical, Distribution
 from surreal.model.mlp import Dense
+from surreal.model.norms import BatchNormSettings, NormKind, make_norm
 from surreal.model.off_policy.action_range import ActionRange, SquashedNormal
 from surreal.model.torso import ImageAxes, Torso
 
@@ -31,7 +33,7 @@ class ActorBody(nn.Module):
         convolutions: see `Torso`.
         image_axes: see `Torso`.
         activation: after each hidden layer.
-        layer_norm: normalize the hidden layers' outputs before the activation (Ba et al. 2016, arXiv:1607.06450).
+        norm: normalizes the hidden layers' outputs before the activation; see `surreal.model.norms`.
         generator: draws the initial values; None uses torch's global one.
     """
 
@@ -44,15 +46,18 @@ class ActorBody(nn.Module):
         convolutions: Sequence[ConvStage] | None = None,
         image_axes: ImageAxes = "auto",
         activation: ActivationName = "relu",
-        layer_norm: bool = False,
+        norm: NormKind | None = None,
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
         self.torso = Torso(obs_spec, convolutions=convolutions, image_axes=image_axes, generator=generator)
         kind = read_activation(activation)
         sizes, inputs = (self.torso.num_features, *hiddens), inputs_per_unit(kind)
-        self.hidden = nn.ModuleList(Dense(sizes[i], sizes[i + 1] * inputs, generator) for i in range(len(hiddens)))
-        self.norms = nn.ModuleList(nn.LayerNorm(units * inputs) for units in hiddens) if layer_norm else None
+        self.hidden = nn.ModuleList(
+            Dense(before, after * inputs, generator, has_bias=not isinstance(norm, BatchNormSettings))
+            for before, after in pairwise(sizes)
+        )
+        self.norms = None if norm is None else nn.ModuleList(make_norm(norm, units * inputs) for units in hiddens)
         self._activations = [make_activation(kind, units) for units in hiddens]
         self.learned = nn.ModuleList(each for each in self._activations if isinstance(each, nn.Module))
         self.output = Dense(sizes[-1], num_outputs, generator)

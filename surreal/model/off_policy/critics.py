@@ -10,13 +10,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import layer_norm as normalize
 
 from surreal.base.pytorch import Module
 from surreal.base.specs import ObsSpec
 from surreal.base.types import Obs
 from surreal.model.activations import KAF, ActivationName, KafSettings, get_activation, inputs_per_unit, read_activation
 from surreal.model.conv import ConvStage
+from surreal.model.norms import BatchNormSettings, NormKind, make_norm, of_first
 from surreal.model.off_policy.action_range import ActionRange
 from surreal.model.torso import ImageAxes, Torso
 
@@ -28,7 +28,7 @@ class EnsembleDense(nn.Module):
         members: how many networks, >= 1.
         num_inputs: number of inputs of each.
         num_outputs: number of outputs of each.
-        layer_norm: normalize the outputs of each row, then scale and shift them (Ba et al. 2016, arXiv:1607.06450).
+        norm: normalizes the outputs; see `surreal.model.norms`. None: nothing does.
         generator: draws the initial values; None uses torch's global one.
     """
 
@@ -38,31 +38,27 @@ class EnsembleDense(nn.Module):
         num_inputs: int,
         num_outputs: int,
         *,
-        layer_norm: bool = False,
+        norm: NormKind | None = None,
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
         bound = 1.0 / math.sqrt(num_inputs) if num_inputs > 0 else 0.0
         self.weight = nn.Parameter(torch.empty(members, num_inputs, num_outputs))
-        self.bias = nn.Parameter(torch.empty(members, 1, num_outputs))
-        for parameter in (self.weight, self.bias):
-            nn.init.uniform_(parameter, -bound, bound, generator=generator)
-        self.scale: nn.Parameter | None = None
-        if layer_norm:
-            self.scale = nn.Parameter(torch.ones(members, 1, num_outputs))
-            self.shift = nn.Parameter(torch.zeros(members, 1, num_outputs))
+        nn.init.uniform_(self.weight, -bound, bound, generator=generator)
+        self.bias: nn.Parameter | None = None
+        if not isinstance(norm, BatchNormSettings):  # before a batch norm, it would change nothing
+            self.bias = nn.Parameter(torch.empty(members, 1, num_outputs))
+            nn.init.uniform_(self.bias, -bound, bound, generator=generator)
+        self.norm = None if norm is None else make_norm(norm, num_outputs, members)
 
     def forward(self, features: Tensor, members: int | None = None) -> Tensor:
         """Compute [members, B, num_outputs] of all members, or of the first, from [members, B, num_inputs] float32."""
-        outputs = torch.baddbmm(_first(self.bias, members), features, _first(self.weight, members))
-        if self.scale is None:
-            return outputs
-        outputs = normalize(outputs, outputs.shape[-1:])
-        return torch.addcmul(_first(self.shift, members), outputs, _first(self.scale, members))
-
-
-def _first(parameter: Tensor, members: int | None) -> Tensor:
-    return parameter if members is None else parameter[:members]
+        weight = of_first(self.weight, members)
+        if self.bias is None:
+            outputs = torch.bmm(features, weight)
+        else:
+            outputs = torch.baddbmm(of_first(self.bias, members), features, weight)
+        return outputs if self.norm is None else self.norm.forward(outputs, members)
 
 
 class EnsembleMLP(nn.Module):
@@ -72,7 +68,7 @@ class EnsembleMLP(nn.Module):
         members: how many networks, >= 1.
         sizes: features of the input, then units of each layer; the last is the output.
         activation: between layers; see `surreal.model.activations`.
-        layer_norm: normalize before each activation; see `EnsembleDense`.
+        norm: normalizes before each activation; see `EnsembleDense`.
         generator: draws the initial values; None uses torch's global one.
     """
 
@@ -82,7 +78,7 @@ class EnsembleMLP(nn.Module):
         sizes: Sequence[int],
         *,
         activation: ActivationName = "relu",
-        layer_norm: bool = False,
+        norm: NormKind | None = None,
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
@@ -90,7 +86,7 @@ class EnsembleMLP(nn.Module):
         kind = read_activation(activation)
         *hidden, (before, after) = pairwise(sizes)
         self.hidden = nn.ModuleList(
-            EnsembleDense(members, inputs, units * inputs_per_unit(kind), layer_norm=layer_norm, generator=generator)
+            EnsembleDense(members, inputs, units * inputs_per_unit(kind), norm=norm, generator=generator)
             for inputs, units in hidden
         )
         self._activation = None if isinstance(kind, KafSettings) else get_activation(kind, in_place=True)
@@ -131,7 +127,7 @@ class Critics(Module):
         convolutions: see `Torso`.
         image_axes: see `Torso`.
         activation: after each hidden layer.
-        layer_norm: normalize before each activation.
+        norm: normalizes before each activation.
         generator: draws the initial values; None uses torch's global one.
     """
 
@@ -146,13 +142,13 @@ class Critics(Module):
         convolutions: Sequence[ConvStage] | None = None,
         image_axes: ImageAxes = "auto",
         activation: ActivationName = "relu",
-        layer_norm: bool = False,
+        norm: NormKind | None = None,
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
         self.torso = Torso(obs_spec, convolutions=convolutions, image_axes=image_axes, generator=generator)
         sizes = (self.torso.num_features + num_inputs, *hiddens, num_outputs)
-        self.dense = EnsembleMLP(count, sizes, activation=activation, layer_norm=layer_norm, generator=generator)
+        self.dense = EnsembleMLP(count, sizes, activation=activation, norm=norm, generator=generator)
 
     @abstractmethod
     def forward(self, obs: Obs, action: Tensor) -> Tensor:

@@ -51,6 +51,7 @@ __all__ = ["make_model", "mix", "play"]
 OBS = ObsSpec.from_obs(np.zeros(4, np.float32))
 BOX = spaces.Box(-1.0, 1.0, (2,))
 OPTIONS: dict[str, Any] = {"obs_spec": OBS, "seed": 0}
+BATCH_NORM = {"type": "batch", "warm_up": 3}
 TD3 = {"policy_delay": 2, "smoothing_sigma": 0.2}
 OFF_POLICY: dict[str, Callable[..., GradientLearner]] = {
     "dqn": lambda **options: DQNLearner(QFunction([8], action_space=2, **OPTIONS), **options),
@@ -68,6 +69,12 @@ OFF_POLICY: dict[str, Callable[..., GradientLearner]] = {
         DeterministicActorCritic([8], action_space=BOX, critics=2, **OPTIONS), **TD3, **options
     ),
     "sac": lambda **options: SACLearner(SoftActorCritic([8], action_space=BOX, **OPTIONS), **options),
+    "td3-batch-norm": lambda **options: DDPGLearner(
+        DeterministicActorCritic([8], action_space=BOX, norm=BATCH_NORM, **OPTIONS), **TD3, **options
+    ),
+    "sac-batch-norm": lambda **options: SACLearner(
+        SoftActorCritic([8], action_space=BOX, norm=BATCH_NORM, **OPTIONS), **options
+    ),
     "sac-discrete": lambda **options: SACLearner(
         DiscreteSoftActorCritic([8], action_space=spaces.Discrete(2), **OPTIONS), **options
     ),

@@ -63,6 +63,8 @@ MODELS: Mapping[str, Callable[[], Model]] = {
     "noisy quantiles, dueling": lambda: NoisyQuantileQFunction(action_space=4, num_quantiles=7, dueling=True),
     "deterministic": lambda: DeterministicActorCritic([32, 32], action_space=BOX),
     "deterministic, layer norm": lambda: DeterministicActorCritic([32, 32], action_space=BOX, layer_norm=True),
+    "deterministic, rms norm": lambda: DeterministicActorCritic([32, 32], action_space=BOX, norm="rms"),
+    "batch norm": lambda: SoftActorCritic([32, 32], action_space=BOX, norm="batch"),
     "squashed normal": lambda: SoftActorCritic([32, 32], action_space=BOX),
     "soft categorical": lambda: DiscreteSoftActorCritic([32, 32], action_space=FOUR),
     "large": lambda: SoftActorCritic([256, 256], action_space=BOX),

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from surreal.model.activations import ActivationName, inputs_per_unit, make_activation, read_activation
+from surreal.model.lengths import keep_length
 
 Layer = TypeVar("Layer", bound=nn.Module)
 
@@ -37,17 +38,27 @@ class Dense(nn.Linear):
         num_outputs: size of the output's last axis.
         generator: draws the initial values; None uses torch's global one.
         has_bias: whether something is added to each output; before a batch norm, it would change nothing.
+        is_unit: whether the weights of each output keep the length 1; there is no bias then.
     """
 
     def __init__(
-        self, num_inputs: int, num_outputs: int, generator: torch.Generator | None = None, *, has_bias: bool = True
+        self,
+        num_inputs: int,
+        num_outputs: int,
+        generator: torch.Generator | None = None,
+        *,
+        has_bias: bool = True,
+        is_unit: bool = False,
     ) -> None:
+        has_bias = has_bias and not is_unit
         super().__init__(num_inputs, num_outputs, bias=has_bias, device="meta")
         allocate(self)
         bound = 1.0 / math.sqrt(num_inputs) if num_inputs > 0 else 0.0
         nn.init.uniform_(self.weight, -bound, bound, generator=generator)
         if has_bias:
             nn.init.uniform_(self.bias, -bound, bound, generator=generator)
+        if is_unit:
+            keep_length(self.weight, 1)
 
     def reset_parameters(self) -> None:
         """Nothing: the constructor draws the initial values, also of a layer without inputs."""

@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 from torch.optim.rmsprop import rmsprop
 
+from surreal.model.lengths import kept_length, restore_length
+
 OPTIMIZERS = ("adam", "rmsprop", "rmsprop_tf")
 #: State of each in addition to the number of steps, one tensor of a parameter's shape each.
 _QUANTITIES = {"adam": ("exp_avg", "exp_avg_sq"), "rmsprop": ("square_avg",), "rmsprop_tf": ("square_avg",)}
@@ -69,6 +71,7 @@ class Optimizer:
     def __init__(self, parameters: Iterable[tuple[str, Tensor]], settings: OptimizerSettings) -> None:
         self._named = {name: tensor for name, tensor in parameters if tensor.requires_grad}
         self._parameters = list(self._named.values())
+        self._kept = {name: kept for name, tensor in self._named.items() if (kept := kept_length(tensor)) is not None}
         self._settings = settings
         self.learning_rate = settings.learning_rate
         self._state: dict[str, _State] = {}
@@ -89,8 +92,8 @@ class Optimizer:
 
     @property
     def kind(self) -> list[Any]:
-        """Name and settings, without the learning rate."""
-        return [self._settings.name.lower(), self._settings.decay, self._settings.epsilon]
+        """Name and settings, without the learning rate, and the parameters whose length is kept."""
+        return [self._settings.name.lower(), self._settings.decay, self._settings.epsilon, self._kept]
 
     def show_rate(self) -> None:
         """Copy the learning rate of the next step to where graphs read it."""
@@ -150,6 +153,8 @@ class Optimizer:
         states = [self._state_of(name) for name in names]
         with lock, torch.no_grad():
             self._step([self._named[name] for name in names], tensors, states, found_inf)
+            for name in self._kept.keys() & gradients.keys():
+                restore_length(self._named[name], *self._kept[name])
         return norm
 
     def apply_in_graph(self, gradients: Mapping[str, Tensor], *, max_norm: float | None) -> Tensor:
@@ -184,6 +189,8 @@ class Optimizer:
                     root = (square + epsilon).sqrt() if kind == "rmsprop_tf" else square.sqrt() + epsilon
                     change, new = gradient / root, (square,)
                 parameter.copy_(torch.where(is_finite, parameter - self._rate * change, parameter))
+                if name in self._kept:
+                    restore_length(parameter, *self._kept[name])
                 for quantity, value in zip(quantities, new, strict=True):
                     quantity.copy_(torch.where(is_finite, value, quantity))
         return norm

@@ -33,6 +33,7 @@ from surreal.model.off_policy.actors import (
     DeterministicActor,
     SquashedNormalActor,
 )
+from surreal.model.off_policy.blocks import ResidualBlocks
 from surreal.model.off_policy.q_function import NoisyQHead
 
 
@@ -103,8 +104,32 @@ def _range(build: Build, bounds: ActionRange) -> NumpyRange:
     return NumpyRange(*(build.view(bounds, name) for name in NumpyRange._fields))
 
 
+def _residual_blocks(build: Build, blocks: ResidualBlocks) -> Step:
+    act, is_flash = activation_of(blocks._activation), blocks.first_norm is not None
+    norms = [build.form(norm) for norm in blocks.norms]
+    inner: list[Step] = []
+    for i, (up, down) in enumerate(zip(blocks.up, blocks.down, strict=True)):
+        dense, back = build.form(up), build.form(down)
+        inner.append(
+            in_turn([dense, norms[2 * i], act, back, norms[2 * i + 1], act])
+            if is_flash
+            else in_turn([np.copy, norms[i], dense, act, back])
+        )
+    begin = [np.copy, build.form(blocks.first_norm)] if blocks.first_norm is not None else []
+    first, last = in_turn([*begin, build.form(blocks.first)]), build.form(blocks.last_norm)
+
+    def run(features: Floats) -> Floats:
+        features = first(features)
+        for step in inner:
+            features += step(features)
+        found: Floats = last(features)
+        return found
+
+    return run
+
+
 def _actor_body(build: Build, body: ActorBody) -> Callable[[Obs], Floats]:
-    steps: list[Step] = []
+    steps: list[Step] = [] if body.blocks is None else [build.form(body.blocks)]
     for i, (layer, activation) in enumerate(zip(body.hidden, body._activations, strict=True)):
         norm = [] if body.norms is None else [build.form(body.norms[i])]
         steps += [build.form(layer), *norm, activation_of(activation)]
@@ -139,6 +164,7 @@ HEADS: Mapping[type, Callable[[Build, Any], Any]] = {
     CategoricalActor: _categorical_actor,
     DeterministicActor: _deterministic_actor,
     NoisyQHead: _noisy_q_head,
+    ResidualBlocks: _residual_blocks,
     SquashedNormalActor: _squashed_normal_actor,
     heads.NormalHead: _normal_head,
     heads.PolicyHead: _policy_head,

@@ -22,6 +22,7 @@ from surreal.model.heads import count_actions
 from surreal.model.norms import NormName, read_norm
 from surreal.model.off_policy.action_range import ActionRange
 from surreal.model.off_policy.actors import CategoricalActor, DeterministicActor, SquashedNormalActor
+from surreal.model.off_policy.blocks import BlockKind, check_blocks
 from surreal.model.off_policy.critics import ContinuousCritics, Critics, DiscreteCritics
 from surreal.model.torso import ImageAxes
 
@@ -46,6 +47,10 @@ class OffPolicyActorCritic(LazyModel):
         norm: normalizes before each activation, in actor and critics: layer, rms, or batch, with `{type: batch,
             momentum, warm_up, r_limit, d_limit}` for batch renormalization; see `surreal.model.norms`.
         layer_norm: the same as `norm: layer`.
+        blocks: residual blocks in place of plain layers, one for each of `hiddens`, which are all equal: simba, or
+            flashsac; see `surreal.model.off_policy.blocks`. A block is four times as wide inside.
+        unit_weights: whether the weights of each hidden unit have length 1 after each step, without bias (XQC, with
+            `norm: batch`).
         obs_spec: kind of the observations, if known.
         seed: seed of the initial parameters; None draws them from torch's global generator.
     """
@@ -66,6 +71,8 @@ class OffPolicyActorCritic(LazyModel):
         activation: ActivationName = "relu",
         norm: NormName | None = None,
         layer_norm: bool = False,
+        blocks: BlockKind | None = None,
+        unit_weights: bool = False,
         obs_spec: ObsSpec | None = None,
         seed: NonNegativeInt | None = None,
     ) -> None:
@@ -77,11 +84,18 @@ class OffPolicyActorCritic(LazyModel):
         self.hiddens = tuple(hiddens)
         self.critic_hiddens = self.hiddens if critic_hiddens is None else tuple(critic_hiddens)
         self.num_critics = critics
+        kind = read_norm("layer" if layer_norm else norm)
+        if unit_weights and (kind is None or blocks is not None):
+            raise ValueError("unit_weights is true; it needs norm, and plain layers (blocks: null)")
+        for sizes in (self.hiddens, self.critic_hiddens):
+            check_blocks(blocks, sizes, read_activation(activation), kind)
         self._options = {
             "convolutions": None if convolutions is None else read_convolutions(convolutions),
             "image_axes": image_axes,
             "activation": activation,
-            "norm": read_norm("layer" if layer_norm else norm),
+            "norm": kind,
+            "blocks": blocks,
+            "unit_weights": unit_weights,
         }
         self._seed = seed
         if obs_spec is not None:

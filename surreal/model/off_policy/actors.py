@@ -17,6 +17,7 @@ from surreal.model.distributions import Categorical, Distribution
 from surreal.model.mlp import Dense
 from surreal.model.norms import BatchNormSettings, NormKind, make_norm
 from surreal.model.off_policy.action_range import ActionRange, SquashedNormal
+from surreal.model.off_policy.blocks import BlockKind, ResidualBlocks
 from surreal.model.torso import ImageAxes, Torso
 
 #: Bounds of the logarithm of a squashed normal's standard deviation: values outside are cut (arXiv:1801.01290).
@@ -34,6 +35,8 @@ class ActorBody(nn.Module):
         image_axes: see `Torso`.
         activation: after each hidden layer.
         norm: normalizes the hidden layers' outputs before the activation; see `surreal.model.norms`.
+        blocks: see `ResidualBlocks`; None: plain layers.
+        unit_weights: whether the weights of each hidden unit keep the length 1.
         generator: draws the initial values; None uses torch's global one.
     """
 
@@ -47,24 +50,34 @@ class ActorBody(nn.Module):
         image_axes: ImageAxes = "auto",
         activation: ActivationName = "relu",
         norm: NormKind | None = None,
+        blocks: BlockKind | None = None,
+        unit_weights: bool = False,
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
         self.torso = Torso(obs_spec, convolutions=convolutions, image_axes=image_axes, generator=generator)
         kind = read_activation(activation)
+        self.blocks: ResidualBlocks | None = None
+        last = hiddens[-1] if hiddens else self.torso.num_features
+        if blocks is not None:
+            self.blocks = ResidualBlocks(blocks, self.torso.num_features, hiddens, str(kind), norm, generator=generator)
+            hiddens, norm = (), None
         sizes, inputs = (self.torso.num_features, *hiddens), inputs_per_unit(kind)
+        has_bias = not isinstance(norm, BatchNormSettings)
         self.hidden = nn.ModuleList(
-            Dense(before, after * inputs, generator, has_bias=not isinstance(norm, BatchNormSettings))
+            Dense(before, after * inputs, generator, has_bias=has_bias, is_unit=unit_weights)
             for before, after in pairwise(sizes)
         )
         self.norms = None if norm is None else nn.ModuleList(make_norm(norm, units * inputs) for units in hiddens)
         self._activations = [make_activation(kind, units) for units in hiddens]
         self.learned = nn.ModuleList(each for each in self._activations if isinstance(each, nn.Module))
-        self.output = Dense(sizes[-1], num_outputs, generator)
+        self.output = Dense(last, num_outputs, generator)
 
     def forward(self, obs: Obs) -> Tensor:
         """Compute [..., num_outputs] float32 from [..., *obs_shape]."""
         features = self.torso.forward(obs)
+        if self.blocks is not None:
+            features = self.blocks.forward(features)
         for i, (layer, activation) in enumerate(zip(self.hidden, self._activations, strict=True)):
             features = layer.forward(features)
             if self.norms is not None:

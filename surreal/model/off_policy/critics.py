@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from itertools import pairwise
@@ -16,49 +15,11 @@ from surreal.base.specs import ObsSpec
 from surreal.base.types import Obs
 from surreal.model.activations import KAF, ActivationName, KafSettings, get_activation, inputs_per_unit, read_activation
 from surreal.model.conv import ConvStage
-from surreal.model.norms import BatchNormSettings, NormKind, make_norm, of_first
+from surreal.model.norms import NormKind
 from surreal.model.off_policy.action_range import ActionRange
+from surreal.model.off_policy.blocks import BlockKind, ResidualBlocks
+from surreal.model.off_policy.ensembles import EnsembleDense
 from surreal.model.torso import ImageAxes, Torso
-
-
-class EnsembleDense(nn.Module):
-    """One dense layer of each member, with torch's usual initial values.
-
-    Args:
-        members: how many networks, >= 1.
-        num_inputs: number of inputs of each.
-        num_outputs: number of outputs of each.
-        norm: normalizes the outputs; see `surreal.model.norms`. None: nothing does.
-        generator: draws the initial values; None uses torch's global one.
-    """
-
-    def __init__(
-        self,
-        members: int,
-        num_inputs: int,
-        num_outputs: int,
-        *,
-        norm: NormKind | None = None,
-        generator: torch.Generator | None = None,
-    ) -> None:
-        super().__init__()
-        bound = 1.0 / math.sqrt(num_inputs) if num_inputs > 0 else 0.0
-        self.weight = nn.Parameter(torch.empty(members, num_inputs, num_outputs))
-        nn.init.uniform_(self.weight, -bound, bound, generator=generator)
-        self.bias: nn.Parameter | None = None
-        if not isinstance(norm, BatchNormSettings):  # before a batch norm, it would change nothing
-            self.bias = nn.Parameter(torch.empty(members, 1, num_outputs))
-            nn.init.uniform_(self.bias, -bound, bound, generator=generator)
-        self.norm = None if norm is None else make_norm(norm, num_outputs, members)
-
-    def forward(self, features: Tensor, members: int | None = None) -> Tensor:
-        """Compute [members, B, num_outputs] of all members, or of the first, from [members, B, num_inputs] float32."""
-        weight = of_first(self.weight, members)
-        if self.bias is None:
-            outputs = torch.bmm(features, weight)
-        else:
-            outputs = torch.baddbmm(of_first(self.bias, members), features, weight)
-        return outputs if self.norm is None else self.norm.forward(outputs, members)
 
 
 class EnsembleMLP(nn.Module):
@@ -69,6 +30,8 @@ class EnsembleMLP(nn.Module):
         sizes: features of the input, then units of each layer; the last is the output.
         activation: between layers; see `surreal.model.activations`.
         norm: normalizes before each activation; see `EnsembleDense`.
+        blocks: see `ResidualBlocks`; None: plain layers.
+        unit_weights: whether the hidden layers are `is_unit`, see `EnsembleDense`.
         generator: draws the initial values; None uses torch's global one.
     """
 
@@ -79,14 +42,22 @@ class EnsembleMLP(nn.Module):
         *,
         activation: ActivationName = "relu",
         norm: NormKind | None = None,
+        blocks: BlockKind | None = None,
+        unit_weights: bool = False,
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
         self.members = members
         kind = read_activation(activation)
         *hidden, (before, after) = pairwise(sizes)
+        self.blocks: ResidualBlocks | None = None
+        if blocks is not None:
+            hidden = []
+            self.blocks = ResidualBlocks(blocks, sizes[0], sizes[1:-1], str(kind), norm, members, generator)
         self.hidden = nn.ModuleList(
-            EnsembleDense(members, inputs, units * inputs_per_unit(kind), norm=norm, generator=generator)
+            EnsembleDense(
+                members, inputs, units * inputs_per_unit(kind), norm=norm, is_unit=unit_weights, generator=generator
+            )
             for inputs, units in hidden
         )
         self._activation = None if isinstance(kind, KafSettings) else get_activation(kind, in_place=True)
@@ -105,6 +76,8 @@ class EnsembleMLP(nn.Module):
         """
         count = self.members if members is None else members
         outputs = features.expand(count, *features.shape)
+        if self.blocks is not None:
+            outputs = self.blocks.forward(outputs, members)
         for i, layer in enumerate(self.hidden):
             outputs = layer.forward(outputs, members)
             if self._activation is None:
@@ -128,6 +101,8 @@ class Critics(Module):
         image_axes: see `Torso`.
         activation: after each hidden layer.
         norm: normalizes before each activation.
+        blocks: see `ResidualBlocks`; None: plain layers.
+        unit_weights: whether the weights of each hidden unit keep the length 1.
         generator: draws the initial values; None uses torch's global one.
     """
 
@@ -143,12 +118,15 @@ class Critics(Module):
         image_axes: ImageAxes = "auto",
         activation: ActivationName = "relu",
         norm: NormKind | None = None,
+        blocks: BlockKind | None = None,
+        unit_weights: bool = False,
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
         self.torso = Torso(obs_spec, convolutions=convolutions, image_axes=image_axes, generator=generator)
         sizes = (self.torso.num_features + num_inputs, *hiddens, num_outputs)
-        self.dense = EnsembleMLP(count, sizes, activation=activation, norm=norm, generator=generator)
+        options: dict[str, Any] = {"norm": norm, "blocks": blocks, "unit_weights": unit_weights}
+        self.dense = EnsembleMLP(count, sizes, activation=activation, **options, generator=generator)
 
     @abstractmethod
     def forward(self, obs: Obs, action: Tensor) -> Tensor:

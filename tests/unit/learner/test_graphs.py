@@ -75,6 +75,12 @@ OFF_POLICY: dict[str, Callable[..., GradientLearner]] = {
     "sac-batch-norm": lambda **options: SACLearner(
         SoftActorCritic([8], action_space=BOX, norm=BATCH_NORM, **OPTIONS), **options
     ),
+    "sac-simba": lambda **options: SACLearner(
+        SoftActorCritic([8, 8], action_space=BOX, blocks="simba", **OPTIONS), **options
+    ),
+    "sac-flashsac": lambda **options: SACLearner(
+        SoftActorCritic([8], action_space=BOX, blocks="flashsac", norm=BATCH_NORM, **OPTIONS), **options
+    ),
     "sac-discrete": lambda **options: SACLearner(
         DiscreteSoftActorCritic([8], action_space=spaces.Discrete(2), **OPTIONS), **options
     ),

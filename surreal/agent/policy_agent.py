@@ -16,7 +16,7 @@ from surreal.agent.forward import reads_arrays
 from surreal.agent.q_agent import EpsilonGreedy
 from surreal.agent.sampler import Sampler
 from surreal.base.pytorch import Module, to_array
-from surreal.base.ranges import NonNegativeInt, ShareBelowOne, checked
+from surreal.base.ranges import NonNegativeInt, PositiveInt, ShareBelowOne, checked
 from surreal.base.specs import ObsSpec
 from surreal.base.types import Obs
 from surreal.model import PolicyValue
@@ -114,6 +114,7 @@ class SamplingAgent(Agent):
         model: gives the distribution.
         action_space: Discrete from 0, or a Box with finite bounds.
         random_steps: env steps of the run in which rows that explore take uniformly random actions.
+        noise_hold_steps: see `Sampler`; raising it explores what needs several steps in one direction.
         rng: draws the actions; None seeds one from the operating system.
     """
 
@@ -124,12 +125,13 @@ class SamplingAgent(Agent):
         *,
         action_space: gymnasium.Space[Any],
         random_steps: NonNegativeInt = 0,
+        noise_hold_steps: PositiveInt = 1,
         rng: np.random.Generator | None = None,
         obs_spec: ObsSpec | None = None,
     ) -> None:
         super().__init__(model, obs_spec=obs_spec)
         rng = np.random.default_rng() if rng is None else rng
-        self.sampler: Sampler = Sampler(rng)
+        self.sampler: Sampler = Sampler(rng, noise_hold_steps=noise_hold_steps)
         self._start = RandomStart(action_space, random_steps, rng)
 
     @reads_arrays

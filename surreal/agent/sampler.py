@@ -10,10 +10,10 @@ import torch
 from numpy.typing import NDArray
 
 from surreal.agent.slots import SlotMemory
-from surreal.base.ranges import ShareBelowOne, checked
-from surreal.model import Distribution
+from surreal.base.ranges import PositiveInt, ShareBelowOne, checked
+from surreal.model import Distribution, SquashedNormal
 from surreal.model.distributions import Normal
-from surreal.model.in_numpy import NumpyNormal, NumpyPolicy
+from surreal.model.in_numpy import NumpyNormal, NumpyPolicy, NumpySquashedNormal
 
 
 class Sampler:
@@ -24,13 +24,25 @@ class Sampler:
         noise_correlation: correlation of the samples of a normal policy from one step of an episode to the next. Each
             sample alone has the policy's distribution, but successive ones stay on the same side of the mean for longer
             (Hollenstein et al. 2024, arXiv:2312.11091). 0: independent samples.
+        noise_hold_steps: largest number of steps of an episode for which the noise of a normal policy, squashed or not,
+            stays the same. Each number k up to it is drawn with a probability in proportion to 1 / k^2 (FlashSAC,
+            arXiv:2604.04539). 1: each step has its own.
+
+    Raises:
+        ValueError: noise is both correlated and held.
     """
 
     @checked
-    def __init__(self, rng: np.random.Generator, *, noise_correlation: ShareBelowOne = 0.0) -> None:
+    def __init__(
+        self, rng: np.random.Generator, *, noise_correlation: ShareBelowOne = 0.0, noise_hold_steps: PositiveInt = 1
+    ) -> None:
         self._seed = int(rng.integers(2**63))
         self._generator: torch.Generator | None = None
+        if noise_correlation and noise_hold_steps > 1:
+            raise ValueError(f"noise_hold_steps is {noise_hold_steps}, but noise_correlation is set; use one of them")
         self._correlation = noise_correlation
+        self._hold_steps = noise_hold_steps
+        self._steps_left: SlotMemory | None = None
         self._noise: SlotMemory | None = None
 
     def seed(self, seed: int) -> None:
@@ -59,16 +71,20 @@ class Sampler:
             [N, *action_shape] tensor, or array of a `NumpyPolicy`.
 
         Raises:
-            ValueError: samples should be correlated, but actions are not those of a normal policy.
+            ValueError: noise should be correlated or held, but actions are not those of a normal policy.
         """
         count = np.count_nonzero(explore)  # a fifth of the time that `any` and `all` take each
         if not count:
             return policy.mode()
         if self._generator is None:
             self._generator = torch.Generator(device).manual_seed(self._seed)
-        action: Any = (
-            self._correlated(policy, device, slots, is_first) if self._correlation else policy.sample(self._generator)
-        )
+        action: Any
+        if self._correlation:
+            action = self._correlated(policy, device, slots, is_first)
+        elif self._hold_steps > 1:
+            action = self._held(policy, device, slots, is_first)
+        else:
+            action = policy.sample(self._generator)
         if count < len(explore):
             action[~explore] = policy.mode()[~explore]
         return action
@@ -91,4 +107,27 @@ class Sampler:
             begins = torch.from_numpy(is_first)
             noise[begins] = fresh[begins]
         self._noise.put(slots, noise)
+        return policy.at(noise)
+
+    def _held(
+        self,
+        policy: Distribution | NumpyPolicy,
+        device: torch.device,
+        slots: NDArray[np.int64],
+        is_first: NDArray[np.bool_],
+    ) -> Any:
+        if not isinstance(policy, Normal | NumpyNormal | SquashedNormal | NumpySquashedNormal):
+            raise ValueError(f"noise_hold_steps is set, but the policy is a {type(policy).__name__} and not normal")
+        normal = policy.normal if isinstance(policy, SquashedNormal | NumpySquashedNormal) else policy
+        fresh = torch.empty(normal.mean.shape, device=device).normal_(generator=self._generator)
+        weights = torch.arange(1, self._hold_steps + 1, device=device, dtype=torch.float32) ** -2.0
+        drawn = 1.0 + torch.multinomial(weights, len(fresh), replacement=True, generator=self._generator)
+        if self._noise is None or self._steps_left is None:
+            self._noise = SlotMemory(tuple(fresh.shape[1:]), fresh.device)
+            self._steps_left = SlotMemory((), fresh.device)
+        left = self._steps_left.take(slots, is_first)
+        is_new = left == 0.0
+        noise = torch.where(is_new.unsqueeze(-1), fresh, self._noise.take(slots, is_first))
+        self._noise.put(slots, noise)
+        self._steps_left.put(slots, torch.where(is_new, drawn, left) - 1.0)
         return policy.at(noise)

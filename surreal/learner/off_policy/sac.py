@@ -22,7 +22,7 @@ from surreal.base.types import Batch
 from surreal.learner.gradients import GradientLearner, one_graph
 from surreal.learner.losses import TargetNetwork, UpdateNoise, critic_loss
 from surreal.learner.stepping.reports import normal_values
-from surreal.model import SoftModel
+from surreal.model import SoftActorCritic, SoftModel
 from surreal.model.norms import batch_statistics
 from surreal.model.off_policy.critics import Critics
 
@@ -61,6 +61,9 @@ class SACLearner(GradientLearner[SoftModel, Batch]):
         target_entropy: target of the policy's entropy, in nats, of actions scaled to [-1, 1]; raising it keeps the
             policy more random. None: minus the number of an action's components, or 0.98 log(n) for n discrete actions,
             which many tasks need lower.
+        target_sigma: standard deviation whose normal distribution has the target entropy, for each component of an
+            action scaled to [-1, 1], in place of `target_entropy`: n / 2 * log(2 pi e sigma^2) nats for n components
+            (FlashSAC, arXiv:2604.04539, with 0.15); raising it keeps the policy more random.
         target_update_tau: share by which the target critics move to the critics in each update; raising it makes them
             follow faster.
         seed: seed of the actions drawn.
@@ -80,6 +83,7 @@ class SACLearner(GradientLearner[SoftModel, Batch]):
         learn_temperature: bool = True,
         temperature_learning_rate: Positive | None = None,
         target_entropy: float | None = None,
+        target_sigma: Positive | None = None,
         target_update_tau: PositiveShare = 0.005,
         gradients_norm_clipping: Positive | None = None,
         seed: NonNegativeInt = 0,
@@ -100,6 +104,12 @@ class SACLearner(GradientLearner[SoftModel, Batch]):
         self._rates = rates
         self._initial_temperature = temperature
         self._learns_temperature = learn_temperature
+        if target_sigma is not None:
+            if target_entropy is not None or not isinstance(model, SoftActorCritic):
+                raise ValueError(
+                    f"target_sigma is {target_sigma}; it needs a SoftActorCritic, and takes the place of target_entropy"
+                )
+            target_entropy = 0.5 * model.bounds.num_components * math.log(2.0 * math.pi * math.e * target_sigma**2)
         self.target_entropy = model.target_entropy if target_entropy is None else target_entropy
         self._tau = target_update_tau
         self._noise = UpdateNoise(seed, self.device)

@@ -8,6 +8,6 @@ measures both passes and takes the faster one (`surreal.agent.forward`); learner
 """
 
 from surreal.model.in_numpy.forward import NumpyPass
-from surreal.model.in_numpy.policies import NumpyCategorical, NumpyNormal, NumpyPolicy
+from surreal.model.in_numpy.policies import NumpyCategorical, NumpyNormal, NumpyPolicy, NumpySquashedNormal
 
-__all__ = ["NumpyCategorical", "NumpyNormal", "NumpyPass", "NumpyPolicy"]
+__all__ = ["NumpyCategorical", "NumpyNormal", "NumpyPass", "NumpyPolicy", "NumpySquashedNormal"]

@@ -205,5 +205,9 @@ class NumpySquashedNormal(NumpyPolicy):
     def sample(self, generator: torch.Generator | None = None) -> Floats:
         return self.bounds.squash(self.normal.sample(generator))
 
+    def at(self, noise: Tensor) -> Floats:
+        """Return the actions at `noise` [N, n] standard deviations from the mean before tanh."""
+        return self.bounds.squash(self.normal.at(noise))
+
     def mode(self) -> Floats:
         return self.bounds.squash(self.normal.mean)

@@ -98,6 +98,10 @@ class SquashedNormal(Distribution):
     def sample(self, generator: torch.Generator | None = None) -> Tensor:
         return self.bounds.clip(self.bounds.to_env(self.normal.sample(generator).tanh_()))
 
+    def at(self, noise: Tensor) -> Tensor:
+        """Return the actions at `noise` [..., n] standard deviations from the mean before tanh."""
+        return self.bounds.clip(self.bounds.to_env(self.normal.at(noise).tanh()))
+
     def draw(self, generator: torch.Generator | None = None) -> Drawn:
         """Draw an action for each step by the reparameterization u = mean + sigma * noise: gradients flow through it.
 

@@ -6,7 +6,7 @@ With width d, and each block 4 d wide inside:
                 (Lee et al. 2024, arXiv:2410.09754)
     flashsac    x = dense(batch norm(x)); of each block x += act(batch norm(dense(act(batch norm(dense(x))))));
                 then RMS norm. Dense layers have no bias. After each step of the optimizer, the weights of each unit
-                have length 1, and the scales of each norm length sqrt(units) (FlashSAC, 2026).
+                have length 1, and the scales of each norm length sqrt(units) (FlashSAC, arXiv:2604.04539).
 """
 
 from __future__ import annotations

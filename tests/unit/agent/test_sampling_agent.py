@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from surreal.agent import SamplingAgent
 from surreal.base.specs import ObsSpec
 from surreal.model import DiscreteSoftActorCritic, SoftActorCritic
+from surreal.model.in_numpy.forward import NumpyPass
 
 OBS = ObsSpec.from_obs(np.zeros(3, np.float32))
 BOX = spaces.Box(np.array([-1, 0], np.float32), np.array([3, 20], np.float32))
@@ -75,3 +76,20 @@ def test_sample_mode_draws_every_action_and_neither_counts_nor_takes_random_ones
     agent.set_mode("sample")
     np.testing.assert_array_equal(act(agent, explore=False), act(training))
     assert agent.steps == 0
+
+
+def test_held_noise_is_the_same_in_numpy_and_in_torch() -> None:
+    found = []
+    for is_numpy in (False, True):
+        agent = made(noise_hold_steps=16)
+        policy: object = agent.model(torch.zeros(400, 3))
+        if is_numpy:
+            in_numpy = NumpyPass.of(agent.model)
+            assert in_numpy is not None
+            policy, _ = in_numpy(np.zeros((400, 3), np.float32))
+        yes, slots = np.ones(400, np.bool_), np.arange(400)
+        for is_first in (yes, ~yes, ~yes):
+            with torch.inference_mode():
+                action = agent.sampler.choose(policy, yes, torch.device("cpu"), slots, is_first)  # type: ignore[arg-type]
+        found.append(np.asarray(action))
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-4, atol=1e-4)

@@ -200,3 +200,12 @@ def test_settings_out_of_range_are_refused_at_once(options: dict[str, Any], mess
 def test_another_model_is_refused_at_once() -> None:
     with pytest.raises(ValueError, match="the model is a DeterministicActorCritic; it must be a SoftActorCritic"):
         SACLearner(DeterministicActorCritic(action_space=BOX))
+
+
+def test_a_target_sigma_is_the_entropy_of_the_normal_distribution_with_it() -> None:
+    learner = made(target_sigma=0.15)
+    components = learner.model.bounds.num_components
+    normal = torch.distributions.Normal(torch.zeros(components), 0.15)
+    assert learner.target_entropy == pytest.approx(float(normal.entropy().sum()), rel=1e-5)
+    with pytest.raises(ValueError, match=r"target_sigma is 0\.15; it needs a SoftActorCritic"):
+        made(target_sigma=0.15, target_entropy=-1.0)

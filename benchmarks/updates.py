@@ -1,6 +1,7 @@
 """Compare updates as one compiled graph with the same updates in eager mode, and with those of Stable-Baselines3.
 
     python -m benchmarks.updates [NAME ...] [--rounds N] [--seconds S] [--without-peer]
+    python -m benchmarks.updates --widths 32 64 128 256     # SAC's networks by width, in eager mode
 
 All are on one thread, with batches of 256 random rows: 4 numbers and 2 actions, or 17 numbers and 6 real actions. An
 update of PPO has ten epochs of eight minibatches.
@@ -9,6 +10,7 @@ update of PPO has ten epochs of eight minibatches.
 from __future__ import annotations
 
 import argparse
+import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -86,6 +88,17 @@ CASES = {
 }
 
 
+#: Networks of SAC whose updates are compared by width.
+NETWORKS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "layer norm": {"norm": "layer"},
+    "batch norm (CrossQ)": {"norm": "batch"},
+    "batch norm, unit weights (XQC)": {"norm": "batch", "unit_weights": True},
+    "simba": {"blocks": "simba"},
+    "flashsac": {"blocks": "flashsac"},
+}
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     """Compare, learner by learner."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -93,8 +106,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=1.0, help="of each measurement")
     parser.add_argument("--without-peer", action="store_true")
+    parser.add_argument("--widths", type=int, nargs="+", help="widths of two layers or blocks, in place of NAME")
     asked = parser.parse_args(argv)
     torch.set_num_threads(1)
+    if asked.widths:
+        compare_widths(asked.widths, asked.rounds, asked.seconds)
+        return
     python: Any = "not asked for" if asked.without_peer else peers.find_python(peers.SB3)
     for name, case in CASES.items():
         if not asked.names or any(part.lower() in name.lower() for part in asked.names):
@@ -132,6 +149,26 @@ def compare(name: str, case: Case, python: Any, rounds: int, seconds: float) -> 
     if peer is not None:
         report(f"update over Stable-Baselines3, {name}", "updates/s", found["compiled"], found["peer"], aim=None)
         peer.close()
+
+
+def compare_widths(widths: Sequence[int], rounds: int, seconds: float) -> None:
+    """Print a table of updates/s, medians over rounds in which all take turns."""
+    batch, measures = make_batch("real"), dict[str, Callable[[], float]]()
+    for network, options in NETWORKS.items():
+        for width in widths:
+            model = SoftActorCritic((width, width), action_space=_BOX, obs_spec=_MANY, seed=0, **options)
+            learner = SACLearner(model, compile=False, metrics_interval=1000)
+            began_s = time.perf_counter()
+            for i in range(5):
+                learner.optimize(i, batch)
+            updates = max(5, int(seconds * 5 / (time.perf_counter() - began_s)))
+            measures[f"{network}, {width}"] = partial(rate, learner, batch, updates)
+    found = rotate(measures, rounds)
+    print(f"| network | {' | '.join(f'2 x {width}' for width in widths)} |")
+    print(f"|---|{'---|' * len(widths)}")
+    for network in NETWORKS:
+        rates = [statistics.median(found[f"{network}, {width}"]) for width in widths]
+        print(f"| {network} | {' | '.join(f'{each:.0f}' for each in rates)} |")
 
 
 def rate(learner: GradientLearner, batch: Any, updates: int) -> float:

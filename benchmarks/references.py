@@ -34,6 +34,7 @@ REFERENCES = {
     "pendulum-ddpg": Reference(-152, 20_000),
     "pendulum-td3": Reference(-152, 20_000),
     "pendulum-sac": Reference(-157, 20_000),
+    "pendulum-simba": Reference(-157, 20_000),  # SAC's, whose networks it changes
     "lunarlander-dqn": Reference(154, 100_000),
     # The mean of four runs of Stable-Baselines3 2.9.2 with the Zoo's settings on version 3: 10, 41, 13 and 76.
     "lunarlander-a2c": Reference(35, 200_000),

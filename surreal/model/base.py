@@ -146,6 +146,7 @@ class ComposedModel(LazyModel):
             shape.
         activation: activation after each dense layer: none, sigmoid, tanh, relu, relu6, elu, softmax, softplus; or kaf,
             which learns its shape, with `{type: kaf, boundary, size, kernel, gamma}`; see `surreal.model.activations`.
+        norm: normalization of each dense layer's outputs before the activation: layer, or rms. None: nothing does.
         use_lstm: whether an LSTM after the dense layers remembers earlier observations of the episode.
         lstm_size: units of the LSTM; more units remember more and compute longer.
         lstm_type: Basic, or Dilated: several states that are updated in turn, to remember for longer.
@@ -162,6 +163,7 @@ class ComposedModel(LazyModel):
         convolutions: str | Sequence[ConvStage | Mapping[str, Any]] | None = None,
         image_axes: ImageAxes = "auto",
         activation: ActivationName = "relu",
+        norm: Literal["layer", "rms"] | None = None,
         use_lstm: bool = False,
         lstm_size: PositiveInt = 64,
         lstm_type: Literal["Basic", "Dilated"] = "Basic",
@@ -175,6 +177,7 @@ class ComposedModel(LazyModel):
         self._convolutions = None if convolutions is None else read_convolutions(convolutions)
         self._image_axes = image_axes
         self._activation = activation
+        self._norm = norm
         self._lstm_size = lstm_size if use_lstm else None
         self._lstm_num_cores = lstm_num_cores if lstm_type == "Dilated" else None
         self._seed = seed
@@ -216,6 +219,7 @@ class ComposedModel(LazyModel):
             image_axes=self._image_axes,
             hiddens=self.hiddens,
             activation=self._activation,
+            norm=self._norm,
             generator=generator,
         )
         num_features = self.torso.num_features

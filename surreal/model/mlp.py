@@ -13,6 +13,7 @@ from torch.nn.functional import linear
 
 from surreal.model.activations import ActivationName, inputs_per_unit, make_activation, read_activation
 from surreal.model.lengths import keep_length
+from surreal.model.norms import NormKind, make_norm
 
 Layer = TypeVar("Layer", bound=nn.Module)
 
@@ -77,6 +78,7 @@ class MLP(nn.Module):
         activation: between layers; see `surreal.model.activations`.
         output_activation: after the last layer.
         generator: draws the initial values; None uses torch's global one.
+        norm: normalizes the outputs of each layer before its activation; see `surreal.model.norms`. None: nothing does.
     """
 
     def __init__(
@@ -85,6 +87,7 @@ class MLP(nn.Module):
         activation: ActivationName = "relu",
         output_activation: ActivationName = "none",
         generator: torch.Generator | None = None,
+        norm: NormKind | None = None,
     ) -> None:
         super().__init__()
         if len(sizes) < 2:
@@ -94,16 +97,22 @@ class MLP(nn.Module):
             Dense(before, after * inputs_per_unit(kind), generator)
             for (before, after), kind in zip(pairwise(sizes), kinds, strict=True)
         )
+        widths = [layer.out_features for layer in self.layers if isinstance(layer, Dense)]
+        norms = [None if norm is None else make_norm(norm, width) for width in widths]
+        self.norms = nn.ModuleList(each for each in norms if each is not None)
         activations = [make_activation(kind, units) for kind, units in zip(kinds, sizes[1:], strict=True)]
         self.learned = nn.ModuleList(each for each in activations if isinstance(each, nn.Module))
         # Layers are applied as functions, to the entries that every way of replacing a parameter replaces: calling them
         # would cost an agent a tenth of its forward pass.
-        self._steps = tuple((layer._parameters, each) for layer, each in zip(self.layers, activations, strict=True))
+        tensors = [layer._parameters for layer in self.layers]
+        self._steps = tuple(zip(tensors, norms, activations, strict=True))
 
     def forward(self, features: Tensor) -> Tensor:
         """Compute [..., sizes[-1]] from [..., sizes[0]] float32."""
-        for tensors, activation in self._steps:
+        for tensors, norm, activation in self._steps:
             features = linear(features, tensors["weight"], tensors["bias"])  # type: ignore[arg-type]
+            if norm is not None:
+                features = norm.forward(features)
             if activation is not None:
                 features = activation(features)
         return features

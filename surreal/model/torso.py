@@ -17,6 +17,7 @@ from surreal.base.types import Obs
 from surreal.model.activations import ActivationName
 from surreal.model.conv import ConvStage, ConvTorso, count_conv_features
 from surreal.model.mlp import MLP
+from surreal.model.norms import NormKind
 
 ImageAxes = Literal["auto", "channels_first", "channels_last"]
 #: Channels of gray and of RGB images.
@@ -39,6 +40,7 @@ class Torso(nn.Module):
         image_axes: channels_first, channels_last, or auto, which tells from the shape.
         hiddens: units of the dense layers, each >= 1; without any, the features are unchanged.
         activation: after each dense layer.
+        norm: normalizes the outputs of each dense layer before its activation; see `surreal.model.norms`.
         generator: draws the initial values; None uses torch's global one.
 
     Raises:
@@ -53,6 +55,7 @@ class Torso(nn.Module):
         image_axes: ImageAxes = "auto",
         hiddens: Sequence[int] = (),
         activation: ActivationName = "relu",
+        norm: NormKind | None = None,
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
@@ -74,7 +77,7 @@ class Torso(nn.Module):
                 num_features += math.prod(leaf.shape)
         self.dense: MLP | None = None
         if hiddens:
-            self.dense = MLP((num_features, *hiddens), activation, activation, generator=generator)
+            self.dense = MLP((num_features, *hiddens), activation, activation, generator=generator, norm=norm)
         self.num_features = hiddens[-1] if hiddens else num_features
         # The plain case has a short way: one array, no image.
         is_plain = obs_spec.is_array and not self._is_image[0]

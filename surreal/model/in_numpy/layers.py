@@ -141,8 +141,11 @@ def _batch_renorm(build: Build, norm: BatchRenorm) -> Step:
 
 
 def _mlp(build: Build, mlp: MLP) -> Step:
-    pairs = zip(mlp.layers, mlp._steps, strict=True)
-    return in_turn([step for layer, (_, act) in pairs for step in (build.form(layer), activation_of(act))])
+    steps: list[Step] = []
+    for layer, (_, norm, activation) in zip(mlp.layers, mlp._steps, strict=True):
+        norms = [] if norm is None else [build.form(norm)]
+        steps += [build.form(layer), *norms, activation_of(activation)]
+    return in_turn(steps)
 
 
 def _torso(build: Build, torso: Torso) -> Callable[[Obs], Floats]:

@@ -188,6 +188,8 @@ class NoisyQFunction(QFunction):
         **options: Any,
     ) -> None:
         get_activation(activation)
+        if (norm := options.get("norm")) is not None:
+            raise ValueError(f"norm is {norm!r}; noisy layers cannot have one, so leave it out")
         self._head_activation = activation
         self._noise_sigma = noise_sigma
         self._noisy_hiddens = tuple(hiddens)

@@ -47,6 +47,8 @@ MODELS: Mapping[str, Callable[[], Model]] = {
     "normal by state": lambda: ActorCritic(action_space=BOX, sigma="state", log_sigma=-0.5),
     "value apart": lambda: ActorCritic([16], action_space=FOUR, value_hiddens=[8, 8]),
     "filter": lambda: ActorCritic(action_space=FOUR, normalize_obs=True),
+    "layer norm": lambda: ActorCritic(action_space=FOUR, norm="layer", value_hiddens=[8]),
+    "q, rms norm": lambda: QFunction(action_space=4, norm="rms"),
     "lstm": lambda: ActorCritic(action_space=FOUR, use_lstm=True, lstm_size=6),
     "lstm apart": lambda: ActorCritic(action_space=FOUR, use_lstm=True, lstm_size=6, value_hiddens=[8]),
     "dilated lstm": lambda: ActorCritic(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -80,3 +81,14 @@ def test_writing_over_a_layers_output_changes_neither_values_nor_gradients(name:
     sums = (sum(gradient.sum() for gradient in gradients) for gradients in (found, expected))
     torch.testing.assert_close(*(torch.autograd.grad(each, mlp.layers[0].weight) for each in sums))
     assert torch.equal(x, given)
+
+
+@pytest.mark.parametrize("norm", ["layer", "rms"])
+def test_rows_are_normalized_before_each_activation(norm: Literal["layer", "rms"]) -> None:
+    mlp, features = MLP((3, 5, 4), output_activation="tanh", norm=norm), torch.randn(6, 3)
+    expected = features
+    for layer, activation in zip(mlp.layers, (torch.relu, torch.tanh), strict=True):
+        rows = torch.nn.functional.linear(expected, layer.weight, layer.bias)  # type: ignore[arg-type]
+        rows = rows - rows.mean(1, keepdim=True) if norm == "layer" else rows
+        expected = activation(rows / (rows.square().mean(1, keepdim=True) + 1e-5).sqrt())
+    torch.testing.assert_close(mlp(features), expected)

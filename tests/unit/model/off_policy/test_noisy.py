@@ -66,3 +66,8 @@ def test_noise_does_not_travel_with_the_parameters() -> None:
 def test_noise_of_no_size_is_refused() -> None:
     with pytest.raises(ValueError, match=r"noise_sigma is 0\.0"):
         NoisyQFunction(action_space=2, noise_sigma=0.0)
+
+
+def test_a_norm_of_noisy_layers_is_refused() -> None:
+    with pytest.raises(ValueError, match="norm is 'layer'; noisy layers cannot have one"):
+        NoisyQFunction(action_space=2, norm="layer")

@@ -35,6 +35,7 @@ REFERENCES = {
     "pendulum-td3": Reference(-152, 20_000),
     "pendulum-sac": Reference(-157, 20_000),
     "pendulum-simba": Reference(-157, 20_000),  # SAC's, whose networks it changes
+    "pendulum-tqc": Reference(-157, 20_000),  # SAC's, whose critics it changes
     "lunarlander-dqn": Reference(154, 100_000),
     # The mean of four runs of Stable-Baselines3 2.9.2 with the Zoo's settings on version 3: 10, 41, 13 and 76.
     "lunarlander-a2c": Reference(35, 200_000),
@@ -44,6 +45,7 @@ REFERENCES = {
     "lunarlander-continuous-ddpg": Reference(230, 300_000),
     "lunarlander-continuous-td3": Reference(207, 300_000),
     "lunarlander-continuous-sac": Reference(260, 500_000),
+    "lunarlander-continuous-tqc": Reference(278, 500_000),
     "bipedalwalker-a3c-lstm": Reference(300, 5_000_000),
     "bipedalwalker-ppo": Reference(288, 5_000_000),
     "bipedalwalker-td3": Reference(306, 1_000_000),
@@ -51,6 +53,7 @@ REFERENCES = {
     "halfcheetah-ppo": Reference(5819, 1_000_000),
     "halfcheetah-td3": Reference(9656, 1_000_000),
     "halfcheetah-sac": Reference(9535, 1_000_000),
+    "halfcheetah-tqc": Reference(12_090, 1_000_000),
     "hopper-ppo": Reference(2410, 1_000_000),
     "hopper-td3": Reference(3606, 1_000_000),
     "hopper-sac": Reference(2326, 1_000_000),

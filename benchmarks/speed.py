@@ -58,8 +58,7 @@ SBX, SB3 = "sbx-rl", "Stable-Baselines3"
 TABLES = {
     "learning": [
         *(_learning(preset, SB3) for preset in ("cartpole-ppo", "halfcheetah-ppo", "pendulum-sac", "halfcheetah-sac")),
-        *(_learning(preset, SBX) for preset in ("halfcheetah-sac", "cartpole-ppo", "cartpole-dqn")),
-        Row("TQC on HalfCheetah: sbx-rl", "halfcheetah-tqc over sbx-rl"),
+        *(_learning(preset, SBX) for preset in ("halfcheetah-sac", "cartpole-ppo", "cartpole-dqn", "halfcheetah-tqc")),
         *(_learning(preset, "Sample Factory") for preset in ("atari-vtrace", "atari-ppo")),
         _learning("atari-ppo", SB3),
         *map(_limit, ("atari-vtrace", "atari-ppo")),

@@ -69,6 +69,7 @@ def _sample_factory(epochs: int) -> Peer:
 
 
 _PONG_PPO = Peer("Stable-Baselines3", SB3, "sb3_atari_peer.py", (_ENVS,), threads=(2,))  # one is slower
+_SHORT_START = ("agent.args.random_steps=1000", "replay.start_size=1000", "replay.capacity=100_000")
 ROWS = {
     "cartpole-ppo": Row(60_000, 10_000, (), (_stable_baselines("cartpole-ppo"), _sbx("cartpole-ppo")), aim=1.5),
     "cartpole-dqn": Row(
@@ -76,12 +77,8 @@ ROWS = {
     ),
     "pendulum-sac": Row(6_000, 2_000, (), (_stable_baselines("pendulum-sac"),)),
     "halfcheetah-ppo": Row(12_288, 2_048, (), (_stable_baselines("halfcheetah-ppo"),)),
-    "halfcheetah-sac": Row(
-        3_000,
-        1_200,
-        ("agent.args.random_steps=1000", "replay.start_size=1000", "replay.capacity=100_000"),
-        (_stable_baselines("halfcheetah-sac"), _sbx("halfcheetah-sac")),
-    ),
+    "halfcheetah-sac": Row(3_000, 1_200, _SHORT_START, (_stable_baselines("halfcheetah-sac"), _sbx("halfcheetah-sac"))),
+    "halfcheetah-tqc": Row(3_000, 1_200, _SHORT_START, (_sbx("halfcheetah-tqc"),)),
     # Agents that fit two cores next to a learner; env.num_envs is the number of environments of each.
     "atari-vtrace": Row(16_000, 0, ("agent.count=1", f"env.num_envs={_ENVS}"), (_sample_factory(1),), epochs=1),
     "atari-ppo": Row(

@@ -83,6 +83,14 @@ def halfcheetah_sac(library: Any, seed: int) -> Any:
     return library.SAC("MlpPolicy", env, **settings, **pace, policy_kwargs=network, seed=seed, device="cpu")
 
 
+def halfcheetah_tqc(library: Any, seed: int) -> Any:
+    env = make_vec_env("HalfCheetah-v5", n_envs=4, seed=seed)
+    settings = {"batch_size": 256, "gamma": 0.99, "buffer_size": 1_000_000, "learning_starts": 1000, "tau": 0.005}
+    pace = {"train_freq": 1, "gradient_steps": 4, "learning_rate": 3e-4, "top_quantiles_to_drop_per_net": 2}
+    network = {"net_arch": [256, 256], "n_critics": 2, "n_quantiles": 25}
+    return library.TQC("MlpPolicy", env, **settings, **pace, policy_kwargs=network, seed=seed, device="cpu")
+
+
 class _UntilSolved(BaseCallback):
     """A callback that ends the training when the policy reaches the goal."""
 
@@ -128,6 +136,7 @@ _TRAINED = {
     "cartpole-dqn": (cartpole_dqn, 60_000),
     "pendulum-sac": (pendulum_sac, 20_000),
     "halfcheetah-sac": (halfcheetah_sac, 1_000_000),
+    "halfcheetah-tqc": (halfcheetah_tqc, 1_000_000),
 }
 
 

@@ -79,23 +79,37 @@ def chosen_q(q: Tensor, action: Tensor) -> Tensor:
 
 
 def critic_loss(q: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
-    """Mean over the batch of the squared error, summed over the critics: each learns as if it were alone.
+    """Mean over the batch of the squared error, summed over the critics.
 
     Args:
         q: [critics, B] float32; the gradient flows through it.
         target: [B] float32, without gradient, the same for all.
-        weight: [B] float32 importance weights, >= 0, or None for one everywhere.
+        weight: see `joint_loss`.
 
     Returns:
         Scalar float32.
     """
     check_rank(2, q=q)
     check_rank(1, target=target)
-    squares = (q - target).square().sum(0)
+    return joint_loss((q - target).square(), weight)
+
+
+def joint_loss(losses: Tensor, weight: Tensor | None = None) -> Tensor:
+    """Mean over the batch of losses, summed over the critics: each learns as if it were alone.
+
+    Args:
+        losses: [critics, B] float32; the gradient flows through it.
+        weight: [B] float32 importance weights, >= 0, or None for one everywhere.
+
+    Returns:
+        Scalar float32.
+    """
+    check_rank(2, losses=losses)
+    sums = losses.sum(0)
     if weight is None:
-        return squares.mean()
+        return sums.mean()
     check_rank(1, weight=weight)
-    return torch.dot(squares, weight) / len(weight)
+    return torch.dot(sums, weight) / len(weight)
 
 
 def l2_penalty(parameters: Iterable[tuple[str, Tensor]]) -> Tensor:

@@ -16,7 +16,7 @@ from surreal.base.contracts import ReplayView
 from surreal.base.ranges import NonNegative, NonNegativeInt, Positive, PositiveInt, PositiveShare, checked
 from surreal.base.types import Batch
 from surreal.learner.gradients import GradientLearner, one_graph
-from surreal.learner.losses import TargetNetwork, UpdateNoise, critic_loss, l2_penalty
+from surreal.learner.losses import TargetNetwork, UpdateNoise, joint_loss, l2_penalty
 from surreal.model import DeterministicActorCritic
 from surreal.model.norms import batch_statistics
 from surreal.model.off_policy.critics import ContinuousCritics
@@ -28,7 +28,7 @@ class DDPGLearner(GradientLearner[DeterministicActorCritic, Batch]):
     """Learns a deterministic policy, and the critics whose values it climbs, from transitions.
 
     Targets take the smallest value of all critics of the target network (clipped double Q-learning), if there are
-    several; the policy climbs the value of the first.
+    several; the policy climbs the value of the first. The model's `critic_output` says what critics learn of returns.
 
     Args:
         model: a `DeterministicActorCritic`.
@@ -98,12 +98,13 @@ class DDPGLearner(GradientLearner[DeterministicActorCritic, Batch]):
         """Update once; returns the absolute TD error [B], the actor's loss if it moves, and metrics if shown."""
         model = self.model
         critic = cast(ContinuousCritics, model.critic)
-        q, target = self.estimate(batch) if generator is None else self.estimate(batch, generator)
-        loss = critic_loss(q, target, batch.extras.get("weight"))
+        critic.output.follow(batch.reward, batch.discount)
+        outputs, target = self.estimate(batch) if generator is None else self.estimate(batch, generator)
+        loss = joint_loss(critic.output.losses(outputs, target), batch.extras.get("weight"))
         if self.l2_coeff > 0.0:
             loss = loss + self.l2_coeff * l2_penalty(critic.named_parameters())
         self.step(loss, CRITIC)
-        error = (target - q.detach()).abs().mean(0)
+        error = critic.output.errors(outputs, target).abs().mean(0)
         found = {"td_error": error}
         if moves_actor:
             # Differentiated by the actor's parameters only: it climbs the critic, which is unchanged.
@@ -114,6 +115,7 @@ class DDPGLearner(GradientLearner[DeterministicActorCritic, Batch]):
             found["policy_loss"] = policy_loss.detach()
             self.target.follow()
         if is_shown:
+            q = critic.output.forward(outputs)
             found |= {"loss": loss, "q_mean": q.mean(), "q_max": q.max(), "td_error_abs_mean": error.mean()}
         return found
 
@@ -124,15 +126,16 @@ class DDPGLearner(GradientLearner[DeterministicActorCritic, Batch]):
         """Estimate the value of the actions taken, and its target.
 
         Returns:
-            `(q, target)`, [critics, B] and [B] float32; the gradient flows through `q` only.
+            `(outputs, target)`, [critics, B, output.size] and [B, M] float32, see `ScalarOutput.target`; the gradient
+            flows through `outputs` only.
         """
         with batch_statistics(self.model.critic):
-            q = self.model.critic(batch.obs, batch.action)
+            outputs = self.model.critic.outputs(batch.obs, batch.action)
         with torch.no_grad():
             target = cast(DeterministicActorCritic, self.target.network)
             action = self._smoothed(target.actor(batch.next_obs), generator)
-            next_q = target.critic(batch.next_obs, action).amin(0)
-            return q, torch.addcmul(batch.reward, batch.discount, next_q)
+            following = target.critic.outputs(batch.next_obs, action)
+            return outputs, self.model.critic.output.target(following, batch.reward, batch.discount)
 
     def _smoothed(self, action: Tensor, generator: torch.Generator | None) -> Tensor:
         """Add clipped noise to the target policy's action, the same action for all critics (TD3, section 5.3)."""

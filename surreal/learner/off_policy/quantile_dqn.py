@@ -6,15 +6,15 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from surreal.base.contracts import ReplayView
-from surreal.base.pytorch import Module, check_rank
+from surreal.base.pytorch import Module
 from surreal.base.types import Batch
 from surreal.learner.gradients import one_graph
 from surreal.learner.losses import among_legal
 from surreal.learner.off_policy.dqn import DQNLearner
 from surreal.model import QuantileQFunction
+from surreal.model.off_policy.critic_outputs import quantile_huber_loss
 
 
 class QuantileDQNLearner(DQNLearner):
@@ -58,29 +58,6 @@ class QuantileDQNLearner(DQNLearner):
             choosing = online(batch.next_obs) if self.double else following.mean(-1)
             best = _chosen(following, among_legal(choosing, batch.extras.get("next_action_mask")).argmax(1))
             return quantiles, torch.addcmul(batch.reward[:, None], batch.discount[:, None], best)
-
-
-def quantile_huber_loss(quantiles: Tensor, target: Tensor, kappa: float = 1.0) -> Tensor:
-    """Quantile regression with Huber's loss in place of the absolute error (eq. 10).
-
-    The loss of a row is the sum over quantiles i of the mean over targets j of |tau_i - 1{u < 0}| L(u) / kappa, with
-    u = target_j - quantile_i, tau_i = (i + 0.5) / N, and L Huber's loss, quadratic up to kappa.
-
-    Args:
-        quantiles: [B, N] float32; the gradient flows through it.
-        target: [B, M] float32, without gradient.
-        kappa: > 0; raising it makes quantiles more like means.
-
-    Returns:
-        [B] float32.
-    """
-    check_rank(2, quantiles=quantiles, target=target)
-    error = target[:, None, :] - quantiles[:, :, None]
-    number = quantiles.shape[1]
-    tau = (torch.arange(number, device=quantiles.device, dtype=torch.float32) + 0.5) / number
-    scale = (tau[:, None] - (error.detach() < 0.0).to(torch.float32)).abs()
-    huber = functional.huber_loss(error, torch.zeros_like(error), reduction="none", delta=kappa)
-    return (scale * huber / kappa).mean(2).sum(1)
 
 
 def _chosen(quantiles: Tensor, action: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ from surreal.base.pytorch import Module
 from surreal.base.ranges import NonNegativeInt, Positive, PositiveShare, checked
 from surreal.base.types import Batch
 from surreal.learner.gradients import GradientLearner, one_graph
-from surreal.learner.losses import TargetNetwork, UpdateNoise, critic_loss
+from surreal.learner.losses import TargetNetwork, UpdateNoise, joint_loss
 from surreal.learner.stepping.reports import normal_values
 from surreal.model import SoftActorCritic, SoftModel
 from surreal.model.norms import batch_statistics
@@ -135,22 +135,25 @@ class SACLearner(GradientLearner[SoftModel, Batch]):
     def update_from(self, batch: Batch, generator: torch.Generator, is_shown: bool) -> dict[str, Tensor]:
         """Update once; returns the absolute TD error [B], and metrics if they are shown."""
         model = self.model
-        temperature = self.temperature.value
-        q, target = self.estimate(batch, generator)
-        loss = critic_loss(q, target, batch.extras.get("weight"))
+        output, temperature = model.critic.output, self.temperature.value
+        output.follow(batch.reward, batch.discount)
+        outputs, target = self.estimate(batch, generator)
+        loss = joint_loss(output.losses(outputs, target), batch.extras.get("weight"))
         self.step(loss, CRITIC)
+        legal = batch.extras.get("action_mask")
         with batch_statistics(model.actor):
-            value, log_probability = model.expect(model.critic, batch.obs, generator, batch.extras.get("action_mask"))
+            climbed, log_probability = model.expect(model.critic, batch.obs, generator, legal)
         # Differentiated by the actor's parameters only: it climbs the critic, which is unchanged.
-        policy_loss = (temperature * log_probability - value).mean()
+        policy_loss = (temperature * log_probability - output.climbed(climbed)).mean()
         self.step(policy_loss, ACTOR)
         entropy = -log_probability.detach().mean()
         if self._learns_temperature:
             self.step(self.temperature.log_value * (entropy - self.target_entropy), TEMPERATURE)
         self.target.follow()
-        error = (target - q.detach()).abs().mean(0)
+        error = output.errors(outputs, target).abs().mean(0)
         if not is_shown:
             return {"td_error": error}
+        q = output.forward(outputs)
         return {
             "td_error": error,
             "loss": loss,
@@ -169,12 +172,13 @@ class SACLearner(GradientLearner[SoftModel, Batch]):
         """Estimate the value of the actions taken, and its target.
 
         Returns:
-            `(q, target)`, [critics, B] and [B] float32; the gradient flows through `q` only.
+            `(outputs, target)`, [critics, B, output.size] and [B, M] float32, see `ScalarOutput.target`; the gradient
+            flows through `outputs` only.
         """
         with batch_statistics(self.model.critic):
-            q = self.model.critic(batch.obs, batch.action)
+            outputs = self.model.critic.outputs(batch.obs, batch.action)
         with torch.no_grad():
             critic, legal = cast(Critics, self.target.network), batch.extras.get("next_action_mask")
-            value, log_probability = self.model.expect(critic, batch.next_obs, generator, legal)
-            soft_value = value - self.temperature.value * log_probability
-            return q, torch.addcmul(batch.reward, batch.discount, soft_value)
+            following, log_probability = self.model.expect(critic, batch.next_obs, generator, legal)
+            cost = self.temperature.value * log_probability
+            return outputs, self.model.critic.output.target(following, batch.reward, batch.discount, cost)

@@ -23,6 +23,7 @@ from surreal.model.norms import NormName, read_norm
 from surreal.model.off_policy.action_range import ActionRange
 from surreal.model.off_policy.actors import CategoricalActor, DeterministicActor, SquashedNormalActor
 from surreal.model.off_policy.blocks import BlockKind, check_blocks
+from surreal.model.off_policy.critic_outputs import CriticOutputName, read_critic_output
 from surreal.model.off_policy.critics import ContinuousCritics, Critics, DiscreteCritics
 from surreal.model.torso import ImageAxes
 
@@ -39,6 +40,8 @@ class OffPolicyActorCritic(LazyModel):
         action_space: space of the actor's actions; a space that the class has no actor for is refused at once.
         critics: number of networks that value actions. Two, of which the smaller value counts, overestimate less.
         critic_hiddens: units of the critics' dense layers; None takes `hiddens`.
+        critic_output: what critics learn of returns: scalar, their mean; quantile, with `{type: quantile, quantiles,
+            dropped}`; or categorical, with `{type: categorical, bins}`; see `surreal.model.off_policy.critic_outputs`.
         convolutions: for images, before the dense layers: `nature`, `a3c`, `universe`, or a list; see
             `surreal.model.conv`. Actor and critics have their own. None takes images as vectors.
         image_axes: image axes of images of 3 axes: channels_first, channels_last, or auto, which tells from the shape.
@@ -66,6 +69,7 @@ class OffPolicyActorCritic(LazyModel):
         action_space: gymnasium.Space[Any],
         critics: PositiveInt = 2,
         critic_hiddens: Sequence[PositiveInt] | None = None,
+        critic_output: CriticOutputName = "scalar",
         convolutions: str | Sequence[ConvStage | Mapping[str, Any]] | None = None,
         image_axes: ImageAxes = "auto",
         activation: ActivationName = "relu",
@@ -80,6 +84,8 @@ class OffPolicyActorCritic(LazyModel):
         read_activation(activation)
         if layer_norm and norm is not None:
             raise ValueError(f"norm is {norm!r} and layer_norm is true; use norm alone")
+        read_critic_output(critic_output)
+        self.critic_output = critic_output
         self._read_space(action_space)
         self.hiddens = tuple(hiddens)
         self.critic_hiddens = self.hiddens if critic_hiddens is None else tuple(critic_hiddens)
@@ -110,9 +116,9 @@ class OffPolicyActorCritic(LazyModel):
     def _build(self, obs_spec: ObsSpec) -> None:
         options = {**self._options, "generator": make_generator(self._seed)}
         self.actor = self._make_actor(obs_spec, {**options, "hiddens": self.hiddens})
-        self.critic = self._make_critic(
-            obs_spec, {**options, "hiddens": self.critic_hiddens, "count": self.num_critics}
-        )
+        output = read_critic_output(self.critic_output)
+        own = {"hiddens": self.critic_hiddens, "count": self.num_critics, "output": output}
+        self.critic = self._make_critic(obs_spec, {**options, **own})
 
     @abstractmethod
     def _read_space(self, action_space: gymnasium.Space[Any]) -> None:
@@ -150,7 +156,7 @@ class DeterministicActorCritic(OffPolicyActorCritic):
 class Expectation(NamedTuple):
     """Expectations over a policy's actions."""
 
-    value: Tensor  #: [B] float32, by the smallest of the critics
+    outputs: Tensor  #: [critics, B, output.size] float32; one critic, the smallest, for discrete actions
     log_probability: Tensor  #: [B] float32
 
 
@@ -167,7 +173,7 @@ class SoftModel(OffPolicyActorCritic):
     def expect(
         self, critic: Critics, obs: Obs, generator: torch.Generator | None, legal: Tensor | None = None
     ) -> Expectation:
-        """Value the policy's current actions; gradients flow through value and log-probability.
+        """Value the policy's current actions; gradients flow through outputs and log-probability.
 
         Args:
             critic: made by this model, or a copy of it.
@@ -188,7 +194,7 @@ class SoftActorCritic(SoftModel):
         self, critic: Critics, obs: Obs, generator: torch.Generator | None, legal: Tensor | None = None
     ) -> Expectation:
         action, log_probability = self.actor(obs).draw(generator)
-        return Expectation(critic(obs, action).amin(0), log_probability + self._log_scale)
+        return Expectation(critic.outputs(obs, action), log_probability + self._log_scale)
 
     def _read_space(self, action_space: gymnasium.Space[Any]) -> None:
         self.bounds = ActionRange(action_space)
@@ -216,11 +222,13 @@ class DiscreteSoftActorCritic(SoftModel):
             policy = policy.masked(legal | ~legal.any(1, keepdim=True))
         probability = policy.logits.exp()
         value = (probability * cast(DiscreteCritics, critic).all_actions(obs).amin(0)).sum(1)
-        return Expectation(value, -policy.entropy())
+        return Expectation(value[None, :, None], -policy.entropy())
 
     def _read_space(self, action_space: gymnasium.Space[Any]) -> None:
         if not isinstance(action_space, spaces.Discrete):
             raise ValueError(f"actions are {action_space}; use Discrete, or SoftActorCritic for a Box")
+        if self.critic_output != "scalar":
+            raise ValueError(f"critic_output is {self.critic_output!r}; critics of discrete actions have scalar")
         self.num_actions = count_actions(action_space)
         self.target_entropy = 0.98 * math.log(self.num_actions)
 

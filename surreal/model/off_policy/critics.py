@@ -18,6 +18,7 @@ from surreal.model.conv import ConvStage
 from surreal.model.norms import NormKind
 from surreal.model.off_policy.action_range import ActionRange
 from surreal.model.off_policy.blocks import BlockKind, ResidualBlocks
+from surreal.model.off_policy.critic_outputs import ScalarOutput
 from surreal.model.off_policy.ensembles import EnsembleDense
 from surreal.model.torso import ImageAxes, Torso
 
@@ -94,7 +95,7 @@ class Critics(Module):
     Args:
         obs_spec: kind of one observation.
         num_inputs: number of inputs of the dense layers in addition to the observation's features.
-        num_outputs: number of outputs of each network.
+        num_values: number of values of each network.
         count: networks, >= 1.
         hiddens: units of the dense layers, each >= 1.
         convolutions: see `Torso`.
@@ -103,6 +104,7 @@ class Critics(Module):
         norm: normalizes before each activation.
         blocks: see `ResidualBlocks`; None: plain layers.
         unit_weights: whether the weights of each hidden unit keep the length 1.
+        output: what a value is computed from.
         generator: draws the initial values; None uses torch's global one.
     """
 
@@ -110,10 +112,11 @@ class Critics(Module):
         self,
         obs_spec: ObsSpec,
         num_inputs: int,
-        num_outputs: int,
+        num_values: int,
         *,
         count: int,
         hiddens: Sequence[int],
+        output: ScalarOutput | None = None,
         convolutions: Sequence[ConvStage] | None = None,
         image_axes: ImageAxes = "auto",
         activation: ActivationName = "relu",
@@ -124,7 +127,8 @@ class Critics(Module):
     ) -> None:
         super().__init__()
         self.torso = Torso(obs_spec, convolutions=convolutions, image_axes=image_axes, generator=generator)
-        sizes = (self.torso.num_features + num_inputs, *hiddens, num_outputs)
+        self.output = ScalarOutput() if output is None else output
+        sizes = (self.torso.num_features + num_inputs, *hiddens, num_values * self.output.size)
         options: dict[str, Any] = {"norm": norm, "blocks": blocks, "unit_weights": unit_weights}
         self.dense = EnsembleMLP(count, sizes, activation=activation, **options, generator=generator)
 
@@ -140,6 +144,10 @@ class Critics(Module):
             [count, B] float32.
         """
 
+    @abstractmethod
+    def outputs(self, obs: Obs, action: Tensor) -> Tensor:
+        """Compute what values are computed from, [count, B, output.size] float32, from the arguments of `forward`."""
+
 
 class ContinuousCritics(Critics):
     """Critics that read the action, scaled to [-1, 1], in addition to the observation.
@@ -154,15 +162,15 @@ class ContinuousCritics(Critics):
         self.bounds = bounds
 
     def forward(self, obs: Obs, action: Tensor) -> Tensor:
-        return self._values(obs, action, None)
+        return self.output.forward(self.outputs(obs, action))
+
+    def outputs(self, obs: Obs, action: Tensor, members: int | None = None) -> Tensor:
+        inputs = torch.cat((self.torso.forward(obs), self.bounds.to_scaled(action)), dim=-1)
+        return self.dense.forward(inputs, members)
 
     def first(self, obs: Obs, action: Tensor) -> Tensor:
         """Value actions by the first network alone, [B] float32: half of the work of two."""
-        return self._values(obs, action, 1).squeeze(0)
-
-    def _values(self, obs: Obs, action: Tensor, members: int | None) -> Tensor:
-        inputs = torch.cat((self.torso.forward(obs), self.bounds.to_scaled(action)), dim=-1)
-        return self.dense.forward(inputs, members).squeeze(-1)
+        return self.output.forward(self.outputs(obs, action, 1)).squeeze(0)
 
 
 class DiscreteCritics(Critics):
@@ -179,6 +187,9 @@ class DiscreteCritics(Critics):
     def forward(self, obs: Obs, action: Tensor) -> Tensor:
         values = self.all_actions(obs)
         return values.gather(2, action.expand(len(values), -1).unsqueeze(2)).squeeze(2)
+
+    def outputs(self, obs: Obs, action: Tensor) -> Tensor:
+        return self.forward(obs, action).unsqueeze(-1)
 
     def all_actions(self, obs: Obs) -> Tensor:
         """Value all actions, [count, B, num_actions] float32."""

@@ -53,6 +53,7 @@ BOX = spaces.Box(-1.0, 1.0, (2,))
 OPTIONS: dict[str, Any] = {"obs_spec": OBS, "seed": 0}
 BATCH_NORM = {"type": "batch", "warm_up": 3}
 TD3 = {"policy_delay": 2, "smoothing_sigma": 0.2}
+QUANTILES = {"type": "quantile", "quantiles": 5, "dropped": 1}
 OFF_POLICY: dict[str, Callable[..., GradientLearner]] = {
     "dqn": lambda **options: DQNLearner(QFunction([8], action_space=2, **OPTIONS), **options),
     "dqn-soft": lambda **options: DQNLearner(
@@ -80,6 +81,15 @@ OFF_POLICY: dict[str, Callable[..., GradientLearner]] = {
     ),
     "sac-flashsac": lambda **options: SACLearner(
         SoftActorCritic([8], action_space=BOX, blocks="flashsac", norm=BATCH_NORM, **OPTIONS), **options
+    ),
+    "tqc": lambda **options: SACLearner(
+        SoftActorCritic([8], action_space=BOX, critics=3, critic_output=QUANTILES, **OPTIONS), **options
+    ),
+    "sac-categorical": lambda **options: SACLearner(
+        SoftActorCritic([8], action_space=BOX, critic_output={"type": "categorical", "bins": 11}, **OPTIONS), **options
+    ),
+    "td3-quantile": lambda **options: DDPGLearner(
+        DeterministicActorCritic([8], action_space=BOX, critic_output=QUANTILES, **OPTIONS), **TD3, **options
     ),
     "sac-discrete": lambda **options: SACLearner(
         DiscreteSoftActorCritic([8], action_space=spaces.Discrete(2), **OPTIONS), **options

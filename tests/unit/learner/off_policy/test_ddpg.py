@@ -99,9 +99,9 @@ def test_smoothing_reaches_the_targets_of_both_critics(make_continuous: MakeBatc
     learner.optimize(0, batch)
     asked: list[Tensor] = []
     critic = learner.target.network.critic
-    forward = critic.forward
-    critic.forward = lambda obs, action: (asked.append(action), forward(obs, action))[1]
-    _, target = learner.estimate(batch)
+    forward, outputs = critic.forward, critic.outputs
+    critic.outputs = lambda obs, action: (asked.append(action), outputs(obs, action))[1]
+    target = learner.estimate(batch)[1].squeeze(1)
     (action,) = asked
     values = forward(batch.next_obs, action)
     torch.testing.assert_close(target, batch.reward + batch.discount * torch.minimum(values[0], values[1]))
@@ -114,14 +114,14 @@ def test_smoothing_reaches_the_targets_of_both_critics(make_continuous: MakeBatc
     assert (action <= torch.from_numpy(BOX.high)).all()
     # Both critics learn towards the one target.
     q, _ = learner.estimate(batch)
-    assert q.shape == (2, 256)
+    assert q.shape == (2, 256, 1)
 
 
 def test_the_smaller_of_two_values_counts(make_continuous: MakeBatch) -> None:
     batch = make_continuous()
     learner = made(critics=2)
     learner.optimize(0, batch)
-    _, target = learner.estimate(batch)
+    target = learner.estimate(batch)[1].squeeze(1)
     values = learner.target.network.critic(batch.next_obs, learner.target.network.actor(batch.next_obs))
     torch.testing.assert_close(target, batch.reward + batch.discount * values.amin(0))
     assert (values[0] < values[1]).any()
@@ -146,9 +146,9 @@ def test_a_terminal_state_is_not_bootstrapped_and_a_truncated_one_is(make_contin
     learner = made()
     learner.optimize(0, batch)
     ended = batch._replace(discount=torch.zeros(16))
-    torch.testing.assert_close(learner.estimate(ended)[1], batch.reward)
+    torch.testing.assert_close(learner.estimate(ended)[1].squeeze(1), batch.reward)
     cut = batch._replace(discount=torch.full((16,), 0.99))
-    assert (learner.estimate(cut)[1] != batch.reward).all()
+    assert (learner.estimate(cut)[1].squeeze(1) != batch.reward).all()
 
 
 def test_l2_keeps_the_critics_weights_smaller_and_leaves_the_actor(make_continuous: MakeBatch) -> None:
@@ -177,7 +177,7 @@ def test_priorities_are_the_mean_errors_of_the_critics(make_continuous: MakeBatc
     q, target = learner.estimate(batch)
     learner.replay = replay
     learner.optimize(1, batch)
-    np.testing.assert_allclose(replay.calls[0], (target - q).detach().abs().mean(0), rtol=1e-5)
+    np.testing.assert_allclose(replay.calls[0], (target - q).detach().abs().mean((0, 2)), rtol=1e-5)
 
 
 @pytest.mark.parametrize("options", [{}, {"critics": 2, **TD3}])

@@ -12,8 +12,8 @@ import torch
 
 from surreal.base.types import Batch
 from surreal.learner import QuantileDQNLearner
-from surreal.learner.off_policy.quantile_dqn import quantile_huber_loss
 from surreal.model import NoisyQFunction, NoisyQuantileQFunction, QFunction, QuantileQFunction
+from surreal.model.off_policy.critic_outputs import quantile_huber_loss
 from tests.unit.learner.off_policy.checks import assert_goes_on_bit_for_bit
 
 MakeBatch = Callable[..., Batch]

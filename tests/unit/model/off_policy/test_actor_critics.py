@@ -103,7 +103,8 @@ def test_a_copied_critic_is_a_target_of_its_own() -> None:
 def test_soft_expectation_is_the_smaller_value_of_a_drawn_action() -> None:
     model = made(SoftActorCritic)
     obs = torch.randn(6, 4)
-    value, log_probability = model.expect(model.critic, obs, torch.Generator().manual_seed(3))
+    outputs, log_probability = model.expect(model.critic, obs, torch.Generator().manual_seed(3))
+    value = model.critic.output.climbed(outputs)
     policy: SquashedNormal = model(obs)
     action, log_density = policy.draw(torch.Generator().manual_seed(3))
     torch.testing.assert_close(value, torch.minimum(*model.critic(obs, action)))
@@ -115,7 +116,8 @@ def test_soft_expectation_is_the_smaller_value_of_a_drawn_action() -> None:
 def test_discrete_expectation_is_a_sum_over_legal_actions() -> None:
     model = made(DiscreteSoftActorCritic, spaces.Discrete(3))
     obs, legal = torch.randn(2, 4), torch.tensor([[True, False, True], [False, False, False]])
-    value, log_probability = model.expect(model.critic, obs, None, legal)
+    outputs, log_probability = model.expect(model.critic, obs, None, legal)
+    value = outputs.squeeze()
     logits = model.actor.body(obs)
     for row, actions in enumerate(([0, 2], [0, 1, 2])):
         probability = logits[row, actions].softmax(0)

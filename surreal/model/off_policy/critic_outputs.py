@@ -1,4 +1,4 @@
-"""What the outputs of a critic say of an action: its value, or the distribution of its return.
+"""Outputs of critics: the value of an action, or the distribution of its return.
 
     output = read_critic_output({"type": "quantile", "quantiles": 25, "dropped": 2})
     target = output.target(next_outputs, reward, discount)      # of the target critics, without gradient

@@ -28,7 +28,8 @@ class DDPGLearner(GradientLearner[DeterministicActorCritic, Batch]):
     """Learns a deterministic policy, and the critics whose values it climbs, from transitions.
 
     Targets take the smallest value of all critics of the target network (clipped double Q-learning), if there are
-    several; the policy climbs the value of the first. The model's `critic_output` decides whether critics learn means or distributions.
+    several; the policy climbs the value of the first. The model's `critic_output`
+    decides whether critics learn means or distributions.
 
     Args:
         model: a `DeterministicActorCritic`.

@@ -547,7 +547,7 @@ def test_a_broadcast_that_failed_leaves_no_wait_for_the_next(
     for _ in range(2):
         with pytest.raises(StoppedError):
             late.broadcast()
-        assert late._wait.notice._began_s is None
+        assert late._wait.notice.began_s is None
     stop.clear()
     holder.close()
     assert late.broadcast() == 2

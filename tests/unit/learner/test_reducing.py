@@ -103,7 +103,7 @@ def test_ranks_that_do_not_do_the_same_number_of_steps_stay_equal(options: dict[
         learner = ppo(**options)
         learner.learn_with(rank)
         steps = [0]
-        learner.stepper.groups.show = lambda _: steps.__setitem__(0, steps[0] + 1)  # type: ignore[method-assign]
+        learner.skipped.note = lambda *_: steps.__setitem__(0, steps[0] + 1)  # type: ignore[method-assign]
         for i in range(3):
             learner.optimize(i, trajectories(10 * rank.rank + i, rows=16, share=0.9 if rank.rank else 0.5))
         return tensors_of(learner), steps[0]

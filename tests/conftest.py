@@ -101,6 +101,14 @@ def _seeded_draws(request: pytest.FixtureRequest) -> None:
     seed_draws(request.node.nodeid)
 
 
+@pytest.fixture(autouse=True)
+def _import_path() -> Iterator[None]:
+    """Forget folders that a test added to the import path: they may hold modules that another test names."""
+    before = [*sys.path]
+    yield
+    sys.path[:] = before
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _one_torch_thread() -> None:
     if "torch" in sys.modules:

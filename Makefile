@@ -11,6 +11,7 @@
 #   make chaos           100 kills over all roles in one run, with invariants checked: docs/reliability.md
 #   make attack          all hostile peers, and check and start every preset and template: docs/robustness.md
 #   make cluster [PRESET=n]  execute rendered Kubernetes manifests in namespaces, with failures: docs/cluster-tests.md
+#   make image           build the container image with docker, podman or buildah: docs/container.md
 #   make docs            write the pages that are generated from the code
 #   make site            build docs/ as a site with search and the API reference, in .cache/site
 #   make images          draw the pictures of the live view
@@ -33,7 +34,7 @@ STAMP := .venv/installed
 # The processes of a run share the cores, so more threads in each would only compete.
 export OMP_NUM_THREADS = 1
 
-.PHONY: demo test quick check bench bench-reverb bench-learning speed learn kills chaos attack cluster docs site images pictures wheel clean
+.PHONY: demo test quick check bench bench-reverb bench-learning speed learn kills chaos attack cluster image docs site images pictures wheel clean
 .DEFAULT_GOAL := test
 
 $(STAMP): setup.py constraints.txt
@@ -113,6 +114,9 @@ attack: $(STAMP)
 cluster: $(STAMP)
 	@mkdir -p .cache
 	SURREAL_TEST_CLUSTER=$(PRESET) $(PYTEST) -n0 tests/cluster $(PYTEST_ARGS)
+
+image:
+	sh scripts/build_image.sh
 
 docs: $(STAMP)
 	@mkdir -p .cache

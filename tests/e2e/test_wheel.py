@@ -94,7 +94,7 @@ def test_the_wheel_alone_trains_and_plays(wheel: Path, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_steps_of_the_dockerfile_make_what_an_image_has(tmp_path: Path) -> None:
     """No engine can pull its base image here, so its first stage is carried out in folders; packages are those here."""
-    source, prefix = tmp_path / "src", tmp_path / "surreal"
+    source, prefix, own = tmp_path / "src", tmp_path / "surreal", tmp_path / "own"
     source.mkdir()
     # There before the step that makes it, so that it finds the packages of the tests.
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", prefix], check=True)
@@ -115,13 +115,15 @@ def test_the_steps_of_the_dockerfile_make_what_an_image_has(tmp_path: Path) -> N
                 assert not is_ignored(ROOT / ".dockerignore", name)
                 copy(ROOT / name, source / (name if target == "./" else target))
         elif word == "RUN":
-            command = ["sh", "-c", value.replace("/opt/surreal", str(prefix))]
+            command = ["sh", "-c", value.replace("/opt/surreal", str(prefix)).replace("/own", str(own))]
             done = subprocess.run(command, cwd=source, env=environment, capture_output=True, text=True, timeout=600)
             assert done.returncode == 0, done.stdout + done.stderr
             ran.append(value)
         else:
             assert (word, value) == ("WORKDIR", "/src")
-    assert len(ran) == 1
+    assert len(ran) == 2
+    assert not [path for path in libraries.iterdir() if path.name.startswith("surreal")]
+    shutil.copytree(own, prefix, dirs_exist_ok=True)
 
     def run(*command: str) -> str:
         done = subprocess.run(

@@ -50,6 +50,8 @@ def test_an_image_runs_as_nobody_in_particular_and_says_how_it_is() -> None:
     assert [each.word for each in last].index("USER") > max(
         number for number, each in enumerate(last) if each.word in ("RUN", "COPY")
     )
+    assert words["LABEL"].count("org.opencontainers.image.") == 4
+    assert f"VERSION={__version__}" in [each.value for each in last if each.word == "ARG"]
     users = {template["spec"]["securityContext"]["runAsUser"] for _, template in pods(read_base())}
     assert {f"{user}:{user}" for user in users} == {words["USER"]}
     assert {each["image"] for _, each in containers(read_base())} == {f"surreal:{__version__}"}
@@ -58,9 +60,12 @@ def test_an_image_runs_as_nobody_in_particular_and_says_how_it_is() -> None:
 def test_what_an_image_is_made_of_is_pinned_and_given_to_the_builder() -> None:
     commands = [line for each in DOCKERFILE if each.word == "RUN" for line in each.value.split("&&")]
     installs = [line for line in commands if re.search(r"(pip|apt-get).* install ", line)]
-    assert len(installs) == 3
+    assert len(installs) == 4
     for line in installs:
-        assert "-c constraints.txt" in line or "redis-server=5:7" in line, line
+        assert any(word in line for word in ("-c constraints.txt", "--no-deps", "redis-server=5:7")), line
+    # An edit of the source leaves the layer with the dependencies as it is.
+    before, _, after = (ROOT / "Dockerfile").read_text().partition("COPY surreal surreal")
+    assert '".[$EXTRAS]"' in before and "--no-deps" in after
     sources = [word for each in copies() for word in shlex.split(each.value)[:-1]]
     assert sources and [name for name in sources if is_ignored(ROOT / ".dockerignore", name)] == []
     for secret in ("secrets/agent", ".git/config", ".venv/bin/python", "runs/x", "tests/conftest.py", ".env"):

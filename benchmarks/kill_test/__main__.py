@@ -5,7 +5,7 @@
     python -m benchmarks.kill_test surreal --tasks frames           a replay of 84 x 84 frames
     python -m benchmarks.kill_test --write                          only the table in docs/reliability.md
 
-Each row is a run of its own. It trains DQN (Sample Factory: APPO) with two workers until it has been learning for a
+Each row is a separate run. It trains DQN (Sample Factory: APPO) with two workers until it has been learning for a
 while, suffers one fault, and is watched until all processes are back and env steps and updates grow. A system that does
 not come back within a minute is started again, as a person would, with the files that it left.
 """
@@ -76,7 +76,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def measure(subject: Subject, python: Path | None, task: str, fault: Fault) -> dict[str, Any]:
-    """Run a system, cause the fault, and return what became of the run."""
+    """Run a system, cause the fault, and return the result."""
     with _disk() as folder:
         running = Running(subject.command(python, folder, task), folder, subject.is_restarted)
         try:

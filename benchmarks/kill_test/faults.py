@@ -31,7 +31,7 @@ def _kill(role: str) -> Callable[[Running], None]:
     def strike(running: Running) -> None:
         found = running.role(role)
         if not found:
-            raise NotApplicableError(f"no {role} of its own")
+            raise NotApplicableError(f"it has no separate {role}")
         if role == "worker" and found == running.role("learner"):
             raise NotApplicableError("the trainer steps the environments itself")
         found[-1].kill()

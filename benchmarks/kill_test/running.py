@@ -23,7 +23,7 @@ _STORES = ("redis-server", "gcs_server", "raylet")
 
 
 class Counts(NamedTuple):
-    """What processes did, summed over the living and the dead, and what the trainer itself counts."""
+    """The work of all processes, summed over the living and the dead, and what the trainer itself counts."""
 
     steps: int  #: env steps that environments made
     updates: int  #: gradient steps that learners made
@@ -36,7 +36,7 @@ class Counts(NamedTuple):
 
 @dataclass
 class Running:
-    """A system that trains in a process group of its own.
+    """A system that trains in a separate process group.
 
     Args:
         command: starts it, and continues what is in its folder.
@@ -95,7 +95,7 @@ class Running:
         found = []
         for pid, value in self._values(kind).items():
             with suppress(psutil.NoSuchProcess):
-                if value > 1:  # whoever only tries out an environment or an update has no role
+                if value > 1:  # processes that only try out an environment or an update have no role
                     found.append(self._seen.setdefault(pid, psutil.Process(pid)))
         return sorted(self._alive(found), key=lambda process: process.create_time())
 

@@ -49,7 +49,7 @@ class CountedCartPole(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     Args:
         frames: show the state as one 84 x 84 image (uint8) instead of four numbers.
-        keywords: what a peer passes besides; ignored.
+        keywords: further arguments that a peer passes; ignored.
     """
 
     def __init__(self, frames: bool = False, **keywords: Any) -> None:
@@ -78,7 +78,7 @@ class CountedCartPole(gymnasium.Wrapper[Any, Any, Any, Any]):
         if not self._frames:
             return state
         image = np.zeros((1, _SIZE, _SIZE), np.uint8)
-        # A row for each number: how far the bar reaches says how large it is.
+        # A row for each number: how far the bar reaches shows how large it is.
         for row, (value, scale) in enumerate(zip(state, (2.4, 3.0, 0.21, 3.0), strict=True)):
             reach = int(np.clip(0.5 + value / scale / 2, 0.0, 1.0) * (_SIZE - 1))
             image[0, row * 21 : (row + 1) * 21, : reach + 1] = 255

@@ -1,1 +1,1 @@
-"""What each system runs; each file is started in that system's own virtual environment."""
+"""The programs of the systems; each file is started in that system's virtual environment."""

@@ -44,7 +44,7 @@ class Counting(BaseCallback):
         return True
 
     def _save(self, model: DQN) -> None:
-        """As CheckpointCallback does: two files after each other, of which the newest pair is loaded."""
+        """Write two files after each other, as CheckpointCallback does; the newest pair is loaded."""
         new = self._folder / f"rl_model_{model.num_timesteps}_steps"
         new.mkdir(exist_ok=True)
         model.save(new / "model")

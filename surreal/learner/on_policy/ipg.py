@@ -103,9 +103,11 @@ class IPGLearner(ActorCriticLearner[ActorCritic]):
         seed: NonNegativeInt = 0,
         **options: Any,
     ) -> None:
-        super().__init__(model, replay, normalize_advantage=normalize_advantage, **options)
+        super().__init__(model, replay, normalize_advantage=normalize_advantage, seed=seed, **options)
         if not isinstance(model, ActorCritic) or model.state_shape is not None:
             raise ValueError(f"the model is a {type(model).__name__}; it must be an ActorCritic without use_lstm")
+        if self._icm is not None:
+            raise ValueError("icm is set; curiosity would reward fresh steps only, and not replayed ones: leave it out")
         self.interpolation_weight = interpolation_weight
         self.control_variate = control_variate
         self.gae_lambda = gae_lambda
@@ -116,7 +118,6 @@ class IPGLearner(ActorCriticLearner[ActorCritic]):
         self.critic_iterations = critic_iterations
         self.mini_batch = mini_batch
         self._tau = target_update_tau
-        self._seed = seed
         self._noise = UpdateNoise(seed, self.device)
 
     def build(self) -> None:

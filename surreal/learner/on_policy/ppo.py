@@ -74,7 +74,7 @@ class PPOLearner(ActorCriticLearner):
         vf_clipped_loss: whether to clip the value's loss as well, with the same range.
         gae_lambda: lambda of generalized advantages; raising it has more variance and less bias.
         l2_coeff: weight of the squares of the value's parameters; raising it keeps values smoother.
-        seed: seed of the order of minibatches.
+        seed: seed of the order of minibatches, and of the initial parameters of curiosity's networks.
     """
 
     takes_several_steps = True
@@ -99,7 +99,7 @@ class PPOLearner(ActorCriticLearner):
         seed: NonNegativeInt = 0,
         **options: Any,
     ) -> None:
-        super().__init__(model, replay, initial_learning_rate=initial_learning_rate, **options)
+        super().__init__(model, replay, initial_learning_rate=initial_learning_rate, seed=seed, **options)
         if clip_range is None and kl_target is None:
             raise ValueError("clip_range and kl_target are both null; one of them must hold the policy")
         if clip_range is None and (clip_range_end is not None or vf_clipped_loss):
@@ -123,7 +123,6 @@ class PPOLearner(ActorCriticLearner):
         self.vf_clipped_loss = vf_clipped_loss
         self.gae_lambda = gae_lambda
         self.l2_coeff = l2_coeff
-        self._seed = seed
 
     def build(self) -> None:
         super().build()

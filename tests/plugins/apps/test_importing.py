@@ -58,7 +58,7 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
     "dppo": {
         "batch_size": 200, "mini_batch": 50, "clip_e": 0.3, "lambda": 0.97, "entropy": 0.01, "l2_coeff": None,
         "policy_iterations": 4, "value_func_iterations": 6, "vf_clipped_loss": True, "schedule_step": "update",
-        **OPTIMIZER, "optimizer": {"epsilon": 1e-4}, **GRADIENTS, **ADVANTAGE,
+        "use_icm": True, "icm": {"nu": 0.1}, **OPTIMIZER, "optimizer": {"epsilon": 1e-4}, **GRADIENTS, **ADVANTAGE,
     },
     "ddpg": {
         "batch_size": 32, "buffer_size": 5000, "loop_size": 2, "actor_learning_rate": 1e-3,
@@ -161,6 +161,7 @@ def test_batches_of_steps_are_cut_into_trajectories(tmp_path: Path) -> None:
     config = load_config(tmp_path / "app.yaml")
     assert (config.learner.batch_size, config.agent.round_steps) == (2, 100)
     assert config.learner.args["epsilon"] == 1e-4
+    assert config.learner.args["icm"] == {"reward_scale": 0.1, "forward_share": 0.2, "learning_rate": 1e-3}
     assert config.model.args["value_hidden_sizes"] == [16, 8]
 
 

@@ -95,7 +95,7 @@ speed: $(STAMP)
 		$(BIN)/python -m benchmarks.updates; $(BIN)/python -m benchmarks.memory; } | $(BIN)/python -m benchmarks.speed
 
 learn: $(STAMP)
-	$(BIN)/python -m benchmarks.results $(PRESETS) --seeds $(SEEDS)
+	$(BIN)/python -m benchmarks.learn $(PRESETS) --seeds $(SEEDS)
 
 kills: $(STAMP)
 	@mkdir -p .cache

@@ -2,7 +2,7 @@
 
     with alone():                               # in a benchmark: waits for the benchmark that holds the lock
         main()
-    ended = run_between_benchmarks(command)     # in `make learn`
+    run_between_benchmarks(command, active)     # in `make learn`
 
 The kernel releases the lock when its holder ends in any way. Processes that were stopped continue then, and also when
 the process that stopped them is killed.
@@ -59,41 +59,42 @@ def find_benchmark() -> str:
         os.close(descriptor)
 
 
-class Pause(NamedTuple):
-    """Time in which a command was stopped, s since 1970."""
+class Span(NamedTuple):
+    """A stretch of time, s since 1970."""
 
     began_s: float
     ended_s: float
 
 
-class Ended(NamedTuple):
-    """A command that has ended."""
-
-    returncode: int
-    stdout: str
-    stderr: str
-    pauses: Sequence[Pause]
+def overlap_s(spans: Sequence[Span], began_s: float, ended_s: float) -> float:
+    """Return how much of the spans lies between two times, s."""
+    return sum(max(0.0, min(span.ended_s, ended_s) - max(span.began_s, began_s)) for span in spans)
 
 
-def paused_s(pauses: Sequence[Pause], began_s: float, ended_s: float) -> float:
-    """Return how long a command was stopped between two times, s."""
-    return sum(max(0.0, min(pause.ended_s, ended_s) - max(pause.began_s, began_s)) for pause in pauses)
+def run_between_benchmarks(command: Sequence[str], active: list[Span]) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end; while a benchmark holds the lock, it and all its descendants are stopped.
 
-
-def run_between_benchmarks(command: Sequence[str]) -> Ended:
-    """Run a command to its end; while a benchmark holds the lock, it and all its descendants are stopped."""
+    `active` gets the spans in which it was not, also if this process is interrupted.
+    """
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    pauses: list[Pause] = []
-    while True:
-        with suppress(subprocess.TimeoutExpired):
-            stdout, stderr = process.communicate(timeout=_POLL_INTERVAL_S)
-            return Ended(process.returncode, stdout, stderr, pauses)
-        if find_benchmark():
-            pauses.append(_pause(process.pid))
-
-
-def _pause(pid: int) -> Pause:
     began_s = time.time()
+    try:
+        while True:
+            with suppress(subprocess.TimeoutExpired):
+                stdout, stderr = process.communicate(timeout=_POLL_INTERVAL_S)
+                return subprocess.CompletedProcess(command, process.returncode, stdout, stderr)
+            if find_benchmark():
+                active.append(Span(began_s, time.time()))
+                _pause(process.pid)
+                began_s = time.time()
+    except KeyboardInterrupt:
+        process.wait()  # it got the signal, too, and ends in order
+        raise
+    finally:
+        active.append(Span(began_s, time.time()))
+
+
+def _pause(pid: int) -> None:
     # It continues the processes when its input ends, and therefore also if this process is killed.
     guard = subprocess.Popen(["sh", "-c", _CONTINUE], stdin=subprocess.PIPE, text=True, start_new_session=True)
     assert guard.stdin is not None
@@ -113,7 +114,6 @@ def _pause(pid: int) -> Pause:
             os.close(descriptor)
     finally:
         guard.communicate()
-    return Pause(began_s, time.time())
 
 
 def _tree(pid: int) -> list[psutil.Process]:

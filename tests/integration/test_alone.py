@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from benchmarks.alone import Ended, Pause, alone, find_benchmark, paused_s, run_between_benchmarks
+from benchmarks.alone import Span, alone, find_benchmark, overlap_s, run_between_benchmarks
 from surreal.distributed.telemetry.heartbeats import ALIVE_S
 
 ROOT = Path(__file__).parents[2]
@@ -29,7 +29,7 @@ with alone():
 _PAUSE = """
 import sys
 from benchmarks.alone import run_between_benchmarks
-run_between_benchmarks(sys.argv[1:])
+run_between_benchmarks(sys.argv[1:], [])
 """
 #: A process with a child in a session of its own, as the processes of a run are; both end with a file.
 _FAMILY = """
@@ -75,10 +75,11 @@ def start_python(program: str, *arguments: str) -> Iterator[subprocess.Popen[str
 
 
 @contextmanager
-def run_in_thread(*command: str) -> Iterator[list[Ended]]:
+def run_in_thread(*command: str) -> Iterator[list[tuple[subprocess.CompletedProcess[str], list[Span]]]]:
     """Run a command between benchmarks; the list has how it ended, after the block."""
-    found: list[Ended] = []
-    thread = threading.Thread(target=lambda: found.append(run_between_benchmarks(command)))
+    found: list[tuple[subprocess.CompletedProcess[str], list[Span]]] = []
+    active: list[Span] = []
+    thread = threading.Thread(target=lambda: found.append((run_between_benchmarks(command, active), active)))
     thread.start()
     yield found
     thread.join()
@@ -112,9 +113,9 @@ def test_long_run_is_stopped_with_all_its_processes_until_the_benchmark_is_kille
             wait_for(lambda: are_stopped(parent, child), "the stop")
             (tmp_path / "end").touch()
             benchmark.send_signal(signal.SIGKILL)
-    (ended,) = found
-    assert (ended.returncode, ended.stdout, len(ended.pauses)) == (0, "0\n", 1)
-    assert 0 < paused_s(ended.pauses, began_s, time.time()) < time.time() - began_s
+    ((ended, active),) = found
+    assert (ended.returncode, ended.stdout, len(active)) == (0, "0\n", 2)
+    assert 0 < overlap_s(active, began_s, time.time()) < time.time() - began_s
 
 
 def test_processes_continue_when_the_process_that_stopped_them_is_killed(tmp_path: Path) -> None:
@@ -128,10 +129,10 @@ def test_processes_continue_when_the_process_that_stopped_them_is_killed(tmp_pat
             wait_for(lambda: not psutil.pid_exists(child), "the child's end")
 
 
-def test_pauses_count_as_far_as_they_lie_in_the_measured_time() -> None:
-    pauses = [Pause(0.0, 2.0), Pause(5.0, 6.0), Pause(9.0, 20.0)]
-    assert paused_s(pauses, 1.0, 10.0) == 1.0 + 1.0 + 1.0
-    assert paused_s(pauses, 2.0, 5.0) == 0.0
+def test_spans_count_as_far_as_they_lie_in_the_measured_time() -> None:
+    spans = [Span(0.0, 2.0), Span(5.0, 6.0), Span(9.0, 20.0)]
+    assert overlap_s(spans, 1.0, 10.0) == 1.0 + 1.0 + 1.0
+    assert overlap_s(spans, 2.0, 5.0) == 0.0
 
 
 @pytest.mark.slow
@@ -147,10 +148,10 @@ def test_run_survives_a_stop_longer_than_heartbeats_claims_and_leases_last(tmp_p
             wait_for(lambda: are_stopped(*processes), "the stop")
             stopped_s = time.monotonic()
             wait_for(lambda: time.monotonic() - stopped_s > 1.2 * ALIVE_S, "the end of all heartbeats")
-    (ended,) = found
+    ((ended, active),) = found
     assert ended.returncode == 0, ended.stderr
     assert json.loads((run_dir / "result.json").read_text())["env_steps"] >= 15_000
     logs = "".join(path.read_text() for path in (run_dir / "logs").iterdir())
     assert "restart" not in logs, logs
-    (pause,) = ended.pauses
-    assert pause.ended_s - pause.began_s > 1.2 * ALIVE_S
+    before, after = active
+    assert after.began_s - before.ended_s > 1.2 * ALIVE_S

@@ -63,6 +63,7 @@ class Curve(NamedTuple):
     label: str
     band: Band
     runs: Sequence[Line] = ()  #: thin lines of the group's runs
+    is_reference: bool = False  #: a value to compare with, drawn gray and dashed
 
 
 class Histories:
@@ -111,11 +112,11 @@ def plot(histories: Histories, options: PlotOptions, path: Path, rng: np.random.
         if not curves:
             raise ConfigError(_missing(metric, histories, Axis(options.axis)), key="--metric")
         panels[metric] = curves
-    _write_picture(panels, options, path)
+    write_picture(panels, options, path)
     return [
         Drawn(metric, label, *(float(column[-1]) for column in (band.runs, band.x, band.middle, band.low, band.high)))
         for metric, curves in panels.items()
-        for label, band, _ in curves
+        for label, band, *_ in curves
     ]
 
 
@@ -137,7 +138,13 @@ def _missing(metric: str, histories: Histories, axis: Axis) -> str:
     return f"none of these runs has a metric {metric}{hint if names else ', nor any other yet'}"
 
 
-def _write_picture(panels: Mapping[str, Sequence[Curve]], options: PlotOptions, path: Path) -> None:
+def write_picture(panels: Mapping[str, Sequence[Curve]], options: PlotOptions, path: Path) -> None:
+    """Draw a panel for each metric into a file.
+
+    Raises:
+        ConfigError: matplotlib is not installed.
+        FolderError: the file cannot be written.
+    """
     try:
         from matplotlib import rc_context
         from matplotlib.figure import Figure
@@ -164,6 +171,8 @@ def _draw_panel(axes: Axes, curves: Sequence[Curve], is_log: bool) -> None:
     handles = []
     for number, curve in enumerate(curves):
         style: dict[str, Any] = {"color": color(number), "linestyle": _DASHES[number // len(COLORS) % len(_DASHES)]}
+        if curve.is_reference:
+            style = {"color": "0.4", "linestyle": "--"}
         for line in curve.runs:
             axes.plot(line.x, line.y, linewidth=0.7, alpha=0.4, **style)
         # A line needs two points.
@@ -176,5 +185,5 @@ def _draw_panel(axes: Axes, curves: Sequence[Curve], is_log: bool) -> None:
     if is_log:
         axes.set_yscale("log")
     # A label that begins with an underscore would be left out.
-    labels = [f"\N{ZERO WIDTH SPACE}{label}" if label.startswith("_") else label for label, _, _ in curves]
+    labels = [f"\N{ZERO WIDTH SPACE}{label}" if label.startswith("_") else label for label, *_ in curves]
     axes.legend(handles, labels, frameon=False, fontsize=9)

@@ -46,6 +46,7 @@ EXTRAS = {
     # Includes the particle environments, which are a separate package. Other families need more packages.
     "pettingzoo": ["pettingzoo>=1.25", "mpe2>=1.0"],
     "envpool": ["envpool>=1.2"],
+    "robotics": ["gymnasium-robotics>=1.4", "mujoco<4"],
     "vizdoom": ["vizdoom>=1.3"],
     "minigrid": ["minigrid>=3"],
     # dm-control 1.0.50 uses what MuJoCo 4 removed.
@@ -88,6 +89,7 @@ TESTED = (
     "plot",
     "profile",
     "prometheus",
+    "robotics",
     "s3",
     "sweep",
     "video",

@@ -43,6 +43,7 @@ __all__ = [
 # gymnasium's registry is how ids become environments, so it is filled on import, as gymnasium's own packages do.
 if "surreal/Bandit-v0" not in gymnasium.registry:
     gymnasium.register("surreal/Bandit-v0", entry_point="surreal.envs.examples:Bandit", reward_threshold=0.75)
+    gymnasium.register("surreal/BitFlip-v0", entry_point="surreal.envs.examples:BitFlip")
     for _name in ("CartPoleDict", "CartPoleNovel"):
         gymnasium.register(
             f"surreal/{_name}-v0",

@@ -22,6 +22,7 @@ from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import gymnasium
+import numpy as np
 from gymnasium import error as gym_error
 from gymnasium.envs.registration import EnvSpec, load_env_creator
 
@@ -46,6 +47,13 @@ _FAMILIES = (
     Family("box2d", ("box2d",)),
     Family("dm-control", ("dm_control", "shimmy"), ("dm_control/",), "shimmy"),
     Family("minigrid", ("MiniGrid", "minigrid", "BabyAI"), ("MiniGrid-", "BabyAI-"), "minigrid"),
+    # Before MuJoCo, which its entry points name too.
+    Family(
+        "robotics",
+        ("gymnasium_robotics",),
+        ("Fetch", "HandReach", "HandManipulate", "AntMaze", "PointMaze", "FrankaKitchen", "Adroit"),
+        "gymnasium_robotics",
+    ),
     Family("mujoco", ("mujoco",)),
     Family("vizdoom", ("vizdoom", "Vizdoom"), ("Vizdoom",), "vizdoom.gymnasium_wrapper"),
 )
@@ -113,7 +121,11 @@ def extra_of(env_id: str, what: object = "") -> str | None:
     except gym_error.Error:
         entry_point = ""
     text = f"{env_id} {entry_point} {what}".replace("Box2D", "box2d").replace("MuJoCo", "mujoco")
-    return next((family.extra for family in _FAMILIES if any(mark in text for mark in family.marks)), None)
+    return next((each.extra for each in _FAMILIES if text.startswith(each.starts) or _is_in(text, each.marks)), None)
+
+
+def _is_in(text: str, marks: Sequence[str]) -> bool:
+    return any(mark in text for mark in marks)
 
 
 def missing_package(env_id: str, what: object) -> EnvError | None:
@@ -152,6 +164,15 @@ def _load_family(env_id: str) -> None:
     if family.extra == "dm-control":
         _choose_renderer()
     importlib.import_module(family.package)
+    if family.extra == "robotics":
+        _compare_joint_types()
+
+
+def _compare_joint_types() -> None:
+    """Let joint types equal NumPy's integers, which gymnasium-robotics 1.4 relies on and newer MuJoCo does not do."""
+    joint_type = importlib.import_module("mujoco").mjtJoint
+    if joint_type.mjJNT_SLIDE != np.int32(joint_type.mjJNT_SLIDE):
+        joint_type.__eq__ = lambda one, other: int(one) == other
 
 
 def _choose_renderer() -> None:

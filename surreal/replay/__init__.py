@@ -11,6 +11,7 @@ store/           transitions and observations, in memory or in Redis
 
 from surreal.replay.base import Replay, UniformReplay
 from surreal.replay.fifo import FIFOReplay
+from surreal.replay.hindsight import HindsightReplay
 from surreal.replay.mixed import MixedReplay, MixedTrajectoryReplay
 from surreal.replay.prioritized import PrioritizedReplay
 from surreal.replay.sequences import PrioritizedSequenceReplay, SequenceReplay
@@ -18,6 +19,7 @@ from surreal.replay.trajectory_replay import TrajectoryReplay
 
 __all__ = [
     "FIFOReplay",
+    "HindsightReplay",
     "MixedReplay",
     "MixedTrajectoryReplay",
     "PrioritizedReplay",

@@ -30,6 +30,7 @@ OFF_POLICY = ("replay.start_size=40", "replay.capacity=100", "replay.samples_per
 #: Of each kind of algorithm: a preset, and what makes it small.
 KINDS: dict[str, tuple[str, ...]] = {
     "dqn": ("cartpole-per-dqn", *OFF_POLICY, "replay.args.importance_exponent_steps=100"),
+    "her": ("bitflip-her-dqn", *OFF_POLICY),
     "sac": ("pendulum-sac", *OFF_POLICY, "agent.args.random_steps=20"),
     "ppo-lstm": (
         "cartpole-ppo", "model.args.value_hidden_sizes=null", "model.args.use_lstm=true", "model.args.lstm_size=8",

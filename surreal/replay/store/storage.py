@@ -233,7 +233,7 @@ class TransitionStore:
     def request(self, indices: NDArray[np.int64], probability: NDArray[np.float64]) -> Request:
         """Request transitions [B], or [K, B] of several batches, which `collect` returns in the same order."""
         found = self.transitions.take_records(indices)
-        rows = self._observation_rows(found)
+        rows = self._observation_rows(found, indices)
         self.observations.ask(rows)
         version = found["version"].astype(np.int64)
         gathered = Gathered(
@@ -268,7 +268,7 @@ class TransitionStore:
         """Mark the transitions [B] whose observations are known to be gone from Redis."""
         return self.observations.are_gone(self.transitions.take("row", indices))
 
-    def _observation_rows(self, found: NDArray[np.void]) -> NDArray[np.int64]:
+    def _observation_rows(self, found: NDArray[np.void], indices: NDArray[np.int64]) -> NDArray[np.int64]:
         """Rows of the observations and of the next ones, [2, ...] or [2, ..., stack]; or [..., stack + 1]."""
         stack = self.contract.stack
         if self._shares_frames:

@@ -29,6 +29,7 @@ from surreal.replay.conflicts import ReplayPlan
 from surreal.replay.stream.limiter import Senders, default_tolerance
 from surreal.run.build.checkpoints import checkpoint_folders, scored_rounds
 from surreal.run.build.construct import Recipe, Setting, check, construct, refused, value_of
+from surreal.run.build.goals import GOAL_FUNCTIONS, goal_functions
 
 LEARNER = Recipe(
     "learner",
@@ -54,7 +55,7 @@ REPLAY: Recipe[Replay[Any]] = Recipe(
     "replay",
     Replay,
     1,
-    frozenset({"seed", "in_rounds", *(setting.argument for setting in _REPLAY_SETTINGS)}),
+    frozenset({"seed", "in_rounds", *GOAL_FUNCTIONS, *(setting.argument for setting in _REPLAY_SETTINGS)}),
     settings=_REPLAY_SETTINGS,
 )
 
@@ -113,6 +114,8 @@ def build_replay(config: Config, shards: ReplayShards, *, seed: int, rank: int =
         offered["samples_per_insert_tolerance"] = default_tolerance(ratio, samples, _senders(config))
     if config.replay.pin_memory is None:
         offered["pin_memory"] = config.device not in ("cpu", "mps") and torch.cuda.is_available()
+    if "compute_reward" in accepted_names(cls):
+        offered |= goal_functions(config)
     return construct(config, REPLAY, (shards,), offered)
 
 

@@ -85,7 +85,10 @@ class EvaluationSlot:
         if has_ended or self.length == self.max_steps:
             self.faults.clear()
             seed = self.seeds[len(self.scores)]
-            self.scores.append(EpisodeScore(self._return, self.length, seed, is_cut=not has_ended))
+            success = info.get("is_success", info.get("success"))  # the second name is of gymnasium-robotics' mazes
+            self.scores.append(
+                EpisodeScore(self._return, self.length, seed, not has_ended, None if success is None else bool(success))
+            )
             if not self.is_finished:
                 self.next_episode()
 

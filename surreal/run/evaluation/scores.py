@@ -20,6 +20,7 @@ class EpisodeScore(NamedTuple):
     length: int
     seed: int
     is_cut: bool = False  #: it did not end within the steps that an episode may take
+    is_success: bool | None = None  #: whether it reached its goal, as its last `info` says; None: it does not say
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,12 @@ class EvaluationRound:
     @property
     def mean_length(self) -> float:
         return float(np.mean([score.length for score in self.scores]))
+
+    @property
+    def success_ratio(self) -> float | None:
+        """Share of the episodes that reached their goals; None if their environment does not say."""
+        known = [score.is_success for score in self.scores if score.is_success is not None]
+        return float(np.mean(known)) if known else None
 
     @property
     def cut_episodes(self) -> int:

@@ -187,6 +187,7 @@ class EvaluationSession:
             "eval/episode_return_std": result.std_return,
             "eval/episode_length": result.mean_length,
             **({} if self.book.best_return is None else {"eval/episode_return_best": self.book.best_return}),
+            **({} if result.success_ratio is None else {"eval/success_ratio": result.success_ratio}),
             "eval/version": float(result.version),
             "eval/rounds_total": float(self.book.rounds),
             "eval/cut_episodes_count": float(result.cut_episodes),
@@ -196,8 +197,9 @@ class EvaluationSession:
         if result.problem:
             logger.error("round %d, version %d: %s", result.number, result.version, result.problem)
         logger.info(
-            "round %d: mean return %.1f +- %.1f over %d episodes, version %d%s",
-            result.number, result.mean_return, result.std_return, len(result.scores), result.version,
+            "round %d: mean return %.1f +- %.1f over %d episodes%s, version %d%s",
+            result.number, result.mean_return, result.std_return, len(result.scores),
+            "" if result.success_ratio is None else f", {result.success_ratio:.0%} successful", result.version,
             ", the best so far" if is_best else "",
         )  # fmt: skip
 

@@ -96,6 +96,7 @@ class RoundFile:
             "min_return": _plain(min(score.episode_return for score in result.scores)),
             "max_return": _plain(max(score.episode_return for score in result.scores)),
             "mean_length": result.mean_length,
+            **({} if result.success_ratio is None else {"success_ratio": result.success_ratio}),
             **({"problem": problem} if problem else {}),
         }
         is_better = self.best_return is None or result.mean_return > self.best_return
@@ -111,6 +112,7 @@ class RoundFile:
                 "length": score.length,
                 "seed": score.seed,
                 "is_cut": score.is_cut,
+                **({} if score.is_success is None else {"is_success": score.is_success}),
             }
             for score in result.scores
         ]

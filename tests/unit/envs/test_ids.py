@@ -112,6 +112,7 @@ def test_ways_of_drawing_are_known_without_making_anything(module: str) -> None:
         ("MiniGrid-Empty-5x5-v0", "minigrid"),
         ("BabyAI-GoToObj-v0", "minigrid"),
         ("dm_control/cartpole-balance-v0", "dm-control"),
+        ("FetchReach-v4", "robotics"),
         ("HalfCheetah-v5", "mujoco"),
         ("LunarLander-v3", "box2d"),
     ],

@@ -277,3 +277,31 @@ def test_round_statistics_match_numpy() -> None:
     assert EvaluationRound(0, 7, result.scores[:1]).standard_error == 0.0
     longer = result.extended([EpisodeScore(5.0, 3, 0)])
     assert (longer.number, longer.version, len(longer.scores)) == (0, 7, 5)
+
+
+class Judged(FixedLength):
+    """Says at each step whether its goal is reached, under a name; it is at the end of episodes of an even seed."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(3)
+        self.name = name
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        obs, reward, terminated, truncated, _ = super().step(action)
+        seed = self.seeds[-1]
+        assert seed is not None
+        return obs, reward, terminated, truncated, {self.name: np.float32((seed % 2 == 0) == terminated)}
+
+
+@pytest.mark.parametrize("name", ["is_success", "success"])
+def test_the_success_of_an_episode_is_that_of_its_last_step(name: str) -> None:
+    agent: Any = Recorder()
+    scores = Evaluator(agent, [Judged(name), Judged(name)], rng=np.random.default_rng(0)).play(20)
+    assert [score.is_success for score in scores] == [score.seed % 2 == 0 for score in scores]
+    share = sum(score.seed % 2 == 0 for score in scores) / 20
+    assert 0 < share < 1
+    assert EvaluationRound(0, 1, tuple(scores)).success_ratio == pytest.approx(share)
+
+
+def test_a_round_of_an_environment_without_goals_has_no_success_ratio() -> None:
+    assert EvaluationRound(0, 1, (EpisodeScore(1.0, 2, 3),)).success_ratio is None

@@ -1,0 +1,127 @@
+"""HindsightStore: transitions whose goals are replaced when they are gathered, Andrychowicz et al. 2017.
+
+A relabeled transition keeps its observations and its action. Its goal is what was achieved after a later step of its
+episode ("future" in the paper), and its reward, and whether the episode terminates, follow from the new goal:
+
+    goal     = achieved_goal after step j,      j uniform over t .. the episode's last known step
+    reward   = compute_reward(achieved_goal after step t, goal, {})
+    discount = gamma * (1 - compute_terminated(achieved_goal after step t, goal, {}))
+
+See arXiv:1707.01495, section 3. An environment without `compute_terminated` keeps the recorded end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surreal.base.errors import ContractError, UserCodeError, describe_method
+from surreal.distributed.experience.codec import Chunk, Contract
+from surreal.replay.store.rows import Observations
+from surreal.replay.store.storage import Gathered, Request, StoredChunk, TransitionStore
+from surreal.replay.trajectories.episodes import EpisodeIndex
+
+#: The function (achieved_goal [N, ...], desired_goal [N, ...], info) -> [N] of an environment with goals.
+GoalFunction = Callable[[NDArray[Any], NDArray[Any], dict[str, Any]], Any]
+
+ACHIEVED, DESIRED = "achieved_goal", "desired_goal"
+
+
+class HindsightStore(TransitionStore):
+    """One-step transitions, of which a share is relabeled.
+
+    Args:
+        contract: the stream's contract.
+        capacity: transitions expected to be alive.
+        gamma: discount factor of one step.
+        her_ratio: probability that a transition is relabeled.
+        compute_reward: rewards of goals.
+        compute_terminated: whether goals end their episodes; None: as recorded.
+        rng: source of the goals.
+        observations: the observation rows; None: mirrored here.
+
+    Raises:
+        ContractError: observations have no goals, or are stacks of frames.
+    """
+
+    def __init__(
+        self,
+        contract: Contract,
+        *,
+        capacity: int,
+        gamma: float,
+        her_ratio: float,
+        compute_reward: GoalFunction,
+        compute_terminated: GoalFunction | None,
+        rng: np.random.Generator,
+        observations: Observations | None = None,
+    ) -> None:
+        names = [leaf.name for leaf in contract.obs.leaves]
+        if ACHIEVED not in names or DESIRED not in names:
+            raise ContractError(
+                f"observations have {', '.join(name or 'one array' for name in names)}; hindsight needs a Dict with "
+                f"{ACHIEVED} and {DESIRED}, an array each"
+            )
+        if contract.stack > 1:
+            raise ContractError(f"observations are stacks of {contract.stack} frames; hindsight needs frame_stack 1")
+        super().__init__(contract, capacity=capacity, n_step=1, gamma=gamma, observations=observations)
+        self._achieved, self._desired = names.index(ACHIEVED), names.index(DESIRED)
+        self._her_ratio = her_ratio
+        self._compute_reward, self._compute_terminated = compute_reward, compute_terminated
+        self._rng = rng
+        self.episodes = EpisodeIndex(self.transitions.size)
+
+    def insert(self, chunk: Chunk) -> range:
+        numbers, own = super().insert(chunk), chunk.own
+        has_ended = chunk.columns["flags"][own] != 0
+        self.episodes.add(chunk.chunk_id, numbers.start, chunk.env_slot[own], chunk.step[own], has_ended)
+        return numbers
+
+    def evict(self, chunk: StoredChunk) -> None:
+        super().evict(chunk)
+        self.episodes.free_until(chunk.end)
+
+    def collect(self, request: Request) -> Gathered | None:
+        rows = request.rows
+        found = None if rows is None else self.observations.collect(rows)
+        if rows is None or found is None:
+            return None
+        gathered: Gathered = request.gathered
+        gathered.obs.extend(leaf[0] for leaf in found)
+        gathered.next_obs.extend(leaf[1] for leaf in found)
+        relabeled = rows[2] != rows[0]
+        if relabeled.any():
+            self._relabel(gathered, relabeled, found[self._achieved][2][relabeled])
+        return gathered
+
+    def _observation_rows(self, found: NDArray[np.void], indices: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Rows [3, ...]: of the observations, the next ones, and the goals; a transition's own if it keeps its goal."""
+        both = super()._observation_rows(found, indices)
+        later = self.transitions.take("row", self.episodes.draw_later(indices, self._rng)) + 1
+        is_relabeled = self._rng.random(indices.shape) < self._her_ratio
+        return np.concatenate((both, np.where(is_relabeled, later, both[0])[None]))
+
+    def _relabel(self, gathered: Gathered, relabeled: NDArray[np.bool_], goal: NDArray[Any]) -> None:
+        """Give the marked transitions other goals [N, *goal_shape]."""
+        gathered.obs[self._desired][relabeled] = goal
+        gathered.next_obs[self._desired][relabeled] = goal
+        achieved = gathered.next_obs[self._achieved][relabeled]
+        gathered.reward[relabeled] = self._rewards(achieved, goal)
+        if self._compute_terminated is not None:
+            is_over = np.asarray(self._compute_terminated(achieved, goal, {}))
+            if is_over.shape != (len(goal),):  # some only judge one goal at a time
+                judged = (self._compute_terminated(*pair, {}) for pair in zip(achieved, goal, strict=True))
+                is_over = np.fromiter(judged, np.bool_, len(goal))
+            gathered.discount[relabeled] = np.where(is_over, np.float32(0.0), np.float32(self.gamma))
+
+    def _rewards(self, achieved: NDArray[Any], goal: NDArray[Any]) -> NDArray[Any]:
+        reward = np.asarray(self._compute_reward(achieved, goal, {}))
+        if reward.shape != (len(goal),):
+            raise UserCodeError(
+                f"{describe_method(self._compute_reward)} gives shape {list(reward.shape)} for {len(goal)} goals "
+                f"{list(goal.shape)}; it must give one reward for each, [{len(goal)}]"
+            )
+        return reward

@@ -119,7 +119,7 @@ class BitFlip(gymnasium.Env[dict[str, NDArray[np.float32]], np.int64]):
     def compute_terminated(
         self, achieved_goal: NDArray[Any], desired_goal: NDArray[Any], info: Any
     ) -> NDArray[np.bool_]:
-        """Whether goals [..., n] are equal, [...]."""
+        """Compare goals [..., n]: [...] True where they are equal."""
         are_equal: NDArray[np.bool_] = np.all(achieved_goal == desired_goal, axis=-1)
         return are_equal
 

@@ -169,7 +169,7 @@ def _load_family(env_id: str) -> None:
 
 
 def _compare_joint_types() -> None:
-    """Let joint types equal NumPy's integers, which gymnasium-robotics 1.4 relies on and newer MuJoCo does not do."""
+    """Make joint types equal NumPy's integers, which gymnasium-robotics 1.4 relies on and newer MuJoCo does not do."""
     joint_type = importlib.import_module("mujoco").mjtJoint
     if joint_type.mjJNT_SLIDE != np.int32(joint_type.mjJNT_SLIDE):
         joint_type.__eq__ = lambda one, other: int(one) == other

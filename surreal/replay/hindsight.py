@@ -19,7 +19,7 @@ class HindsightReplay(UniformReplay):
     """Uniform over transitions, of which a share is relabeled with goals achieved later in their episodes (HER).
 
     Observations are a `Dict` with `achieved_goal` and `desired_goal`, as gymnasium-robotics has them. Nothing changes
-    in the stream: goals are drawn anew whenever a transition is sampled. Of episodes of more than 1,024 steps, a goal
+    in the stream: goals are drawn again whenever a transition is sampled. Of episodes of more than 1,024 steps, a goal
     comes from the same 1,024 steps. Andrychowicz et al. 2017, arXiv:1707.01495.
 
     Args:

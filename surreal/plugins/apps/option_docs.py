@@ -33,7 +33,7 @@ from surreal.run.build.acting import AGENT, MODEL
 from surreal.run.build.construct import Recipe
 from surreal.run.build.learning import LEARNER, REPLAY
 
-_ENV_IDS = ("surreal/Bandit-v0", "surreal/ViZDoom-v0", "surreal/DeepMindLab-v0")
+_ENV_IDS = ("surreal/Bandit-v0", "surreal/BitFlip-v0", "surreal/ViZDoom-v0", "surreal/DeepMindLab-v0")
 _PARTS: tuple[tuple[ModuleType, Recipe[Any]], ...] = (
     (surreal.model, MODEL),
     (surreal.agent, AGENT),

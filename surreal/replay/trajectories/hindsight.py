@@ -105,7 +105,7 @@ class HindsightStore(TransitionStore):
         return np.concatenate((both, np.where(is_relabeled, later, both[0])[None]))
 
     def _relabel(self, gathered: Gathered, relabeled: NDArray[np.bool_], goal: NDArray[Any]) -> None:
-        """Give the marked transitions other goals [N, *goal_shape]."""
+        """Replace the goals of the marked transitions by these, [N, *goal_shape]."""
         gathered.obs[self._desired][relabeled] = goal
         gathered.next_obs[self._desired][relabeled] = goal
         achieved = gathered.next_obs[self._achieved][relabeled]

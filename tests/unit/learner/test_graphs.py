@@ -49,6 +49,7 @@ from tests.unit.learner.on_policy.conftest import make_model, mix, play
 __all__ = ["make_model", "mix", "play"]
 
 OBS = ObsSpec.from_obs(np.zeros(4, np.float32))
+GOALS = ObsSpec.from_obs({"achieved_goal": np.zeros(2), "desired_goal": np.zeros(2)})
 BOX = spaces.Box(-1.0, 1.0, (2,))
 OPTIONS: dict[str, Any] = {"obs_spec": OBS, "seed": 0}
 BATCH_NORM = {"type": "batch", "warm_up": 3}
@@ -94,6 +95,7 @@ OFF_POLICY: dict[str, Callable[..., GradientLearner]] = {
     "sac-discrete": lambda **options: SACLearner(
         DiscreteSoftActorCritic([8], action_space=spaces.Discrete(2), **OPTIONS), **options
     ),
+    "sac-dict": lambda **options: SACLearner(SoftActorCritic([8], obs_spec=GOALS, action_space=BOX, seed=0), **options),
     "r2d2": lambda **options: R2D2Learner(
         QFunction([6], action_space=2, use_lstm=True, lstm_size=5, **OPTIONS), **options
     ),
@@ -145,6 +147,10 @@ def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(GraphCache, "begin", Interpreted)
 
 
+def as_goals(obs: Tensor) -> dict[str, Tensor]:
+    return {"achieved_goal": obs[:, :2].double(), "desired_goal": obs[:, 2:].double()}
+
+
 @pytest.fixture
 def make(make_batch: Any, make_trajectories: Any, make_model: Any, play: Any, mix: Any) -> Any:
     """Make a learner, and the batches of its updates."""
@@ -162,6 +168,8 @@ def make(make_batch: Any, make_trajectories: Any, make_model: Any, play: Any, mi
                 found = make_trajectories(seed, rows=5, columns=3)
                 return found._replace(initial_state={"state": torch.zeros(3, 2, 5)}, burn_in=1)
             found = make_batch(seed)
+            if name == "sac-dict":
+                found = found._replace(obs=as_goals(found.obs), next_obs=as_goals(found.next_obs))
             is_discrete = name.startswith(("dqn", "quantile")) or name == "sac-discrete"
             generator = torch.Generator().manual_seed(seed)
             return found if is_discrete else found._replace(action=torch.rand(16, 2, generator=generator) * 2.0 - 1.0)

@@ -47,7 +47,7 @@ class EpisodeIndex:
         has_ended: NDArray[np.bool_],
     ) -> None:
         """Take in the steps that a chunk owns; arguments as for `Lanes.add`."""
-        # Nothing is written before the ring's head from now on, so `base` bounds the places of this and all later steps.
+        # From now on, nothing is written before the ring's head, so `base` bounds the places of these and later steps.
         base, none = np.full(len(step), self._members.head), np.zeros(len(step), np.int64)
         self._steps.append({"base": base, "place": none, "end": none}, len(step))
         for run in self._lanes.add(chunk_id, first, env_ids, step, has_ended):

@@ -12,8 +12,9 @@ class Reference(NamedTuple):
     env_steps: int
 
 
-#: RL Baselines3 Zoo's table, in which LunarLander has version 2. The bandit's lies between its two best arms, which win
-#: 0.8 and 0.6: of 1000 pulls of the best, luck alone takes one run in 10,000 below it.
+#: RL Baselines3 Zoo's table, in which LunarLander has version 2, and Tianshou's, in which MuJoCo has version 3. The
+#: bandit's lies between its two best arms, which win 0.8 and 0.6: of 1000 pulls of the best, luck alone takes one run
+#: in 10,000 below it.
 REFERENCES = {
     "bandit-pg": Reference(0.75, 10_000),
     "cartpole-dqn": Reference(500, 50_000),
@@ -27,6 +28,8 @@ REFERENCES = {
     "acrobot-dqn": Reference(-77, 100_000),
     "acrobot-a2c": Reference(-83, 500_000),
     "acrobot-ppo": Reference(-74, 1_000_000),
+    "mountaincar-dqn": Reference(-101, 120_000),
+    "mountaincar-continuous-sac": Reference(94, 50_000),
     "pendulum-a2c": Reference(-163, 1_000_000),
     "pendulum-ppo": Reference(-172, 100_000),
     "pendulum-trpo": Reference(-175, 100_000),
@@ -57,6 +60,10 @@ REFERENCES = {
     "hopper-ppo": Reference(2410, 1_000_000),
     "hopper-td3": Reference(3606, 1_000_000),
     "hopper-sac": Reference(2326, 1_000_000),
+    "walker2d-sac": Reference(5007, 1_000_000),  # Tianshou's, as the next two
+    "ant-sac": Reference(5850, 1_000_000),
+    "humanoid-sac": Reference(5489, 1_000_000),
+    "atari-breakout-ppo": Reference(398, 10_000_000),
     "atari-dqn": Reference(20.6, 10_000_000),
     "atari-a2c": Reference(17.3, 10_000_000),
     "atari-ppo": Reference(21.0, 10_000_000),

@@ -38,6 +38,7 @@ REFERENCES = {
     "pendulum-td3": Reference(-152, 20_000),
     "pendulum-sac": Reference(-157, 20_000),
     "pendulum-simba": Reference(-157, 20_000),  # SAC's, whose networks it changes
+    "pendulum-crossq": Reference(-157, 20_000),  # SAC's, whose critics it changes
     "pendulum-tqc": Reference(-157, 20_000),  # SAC's, whose critics it changes
     "lunarlander-dqn": Reference(154, 100_000),
     # The mean of four runs of Stable-Baselines3 2.9.2 with the Zoo's settings on version 3: 10, 41, 13 and 76.
@@ -57,6 +58,7 @@ REFERENCES = {
     "halfcheetah-td3": Reference(9656, 1_000_000),
     "halfcheetah-sac": Reference(9535, 1_000_000),
     "halfcheetah-tqc": Reference(12_090, 1_000_000),
+    "halfcheetah-crossq": Reference(10_012, 300_000),  # its paper's, on version 4
     "hopper-ppo": Reference(2410, 1_000_000),
     "hopper-td3": Reference(3606, 1_000_000),
     "hopper-sac": Reference(2326, 1_000_000),

@@ -63,7 +63,8 @@ a run ends, not the highest that a preset can reach. The references are those of
 that they took. Those of LunarLander were measured on its version 2. For A2C, which scores much lower on version 3,
 Stable-Baselines3 was run there with these settings. Those of Walker2d, Ant and Humanoid are Tianshou's, on version 3.
 The Zoo has no R2D2 and no interpolated policy gradient. R2D2 is compared with Gymnasium's threshold for a solved
-CartPole, and interpolated policy gradient with PPO's reference.
+CartPole, and interpolated policy gradient with PPO's reference. The references of CrossQ, Simba, XQC and FlashSAC are
+their papers', on version 4.
 
 The last column gives the seeds that reached the reference, or the goal if there is none, confirmed one-sided at 95 %:
 the mean return of the fresh episodes, less 1.645 standard errors, is at least as high. `not confirmed` means that no

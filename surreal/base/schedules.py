@@ -6,6 +6,7 @@ it has no state, and a restarted process continues where it was.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
@@ -62,10 +63,24 @@ class LinearSchedule(Schedule):
             return self.start
         if progress >= 1.0:
             return self.end
-        return self.start + progress * (self.end - self.start)
+        return self.start + self._share(progress) * (self.end - self.start)
 
     def __repr__(self) -> str:
-        return f"LinearSchedule({self.start:g}, {self.end:g}, {self.steps}, begin={self.begin})"
+        return f"{type(self).__name__}({self.start:g}, {self.end:g}, {self.steps}, begin={self.begin})"
+
+    def _share(self, progress: float) -> float:
+        """Return the share of the change, 0 to 1, after a share of the steps."""
+        return progress
+
+
+class CosineSchedule(LinearSchedule):
+    """Half a period of a cosine from `start` to `end`, then constant (SGDR, arXiv:1608.03983, eq. 5).
+
+    It changes slowly at both ends. Its arguments are those of `LinearSchedule`.
+    """
+
+    def _share(self, progress: float) -> float:
+        return 0.5 * (1.0 - math.cos(math.pi * progress))
 
 
 class PiecewiseSchedule(Schedule):

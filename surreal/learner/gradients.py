@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from surreal.base.contracts import ReplayView, Stepper
 from surreal.base.errors import CheckpointError
 from surreal.base.ranges import NonNegative, Positive, PositiveInt, ShareBelowOne, checked
-from surreal.base.schedules import LinearSchedule
+from surreal.base.schedules import CosineSchedule, LinearSchedule
 from surreal.base.types import Gradients
 from surreal.base.values import checked_count
 from surreal.learner.base import BatchT, Learner, ModelT
@@ -82,13 +82,15 @@ class GradientLearner(Learner[ModelT, BatchT]):
         optimizer: adam, rmsprop, or rmsprop_tf: RMSProp whose mean of squares begins at one, with epsilon inside its
             root.
         initial_learning_rate: first learning rate; raising it learns faster until it becomes unstable.
-        learning_rate_end: last value of the linear schedule.
+        learning_rate_end: last value of the schedule of the learning rate.
         use_linear_schedule: whether to anneal the learning rate from `initial_learning_rate` to `learning_rate_end`.
+        use_cosine_schedule: the same along half a period of a cosine, which changes slowly at both ends.
         max_global_step: length of all schedules, in units of `schedule_step`; they stay at their ends afterward. None:
             run.max_env_steps, or learner.max_updates if updates count.
         schedule_step: unit of schedules: environment (env steps of the whole run) or update (updates of this learner).
         decay: decay of RMSProp's mean of squares; raising it averages over more updates.
         epsilon: epsilon of the optimizer; None takes the optimizer's default.
+        beta1: decay of Adam's mean of gradients; raising it averages over more updates.
         gradients_norm_clipping: largest global norm of a group's gradient; None: no clipping. Raising it lets rare
             large errors change the parameters more.
         compile: whether updates run as compiled graphs (`stepping/graphs.py`). auto compiles alongside the run, where
@@ -110,10 +112,12 @@ class GradientLearner(Learner[ModelT, BatchT]):
         initial_learning_rate: Positive = 1e-3,
         learning_rate_end: NonNegative = 0.0,
         use_linear_schedule: bool = False,
+        use_cosine_schedule: bool = False,
         max_global_step: int | None = None,
         schedule_step: Literal["environment", "update"] = "environment",
         decay: ShareBelowOne = 0.99,
         epsilon: Positive | None = None,
+        beta1: ShareBelowOne = 0.9,
         gradients_norm_clipping: Positive | None = 10.0,
         compile: bool | Literal["auto"] = "auto",  # noqa: A002 - the name of what torch calls it
         device: str = "cpu",
@@ -128,10 +132,14 @@ class GradientLearner(Learner[ModelT, BatchT]):
         self.max_global_step = max_global_step
         self._schedule_step = schedule_step
         rate = None
-        if use_linear_schedule:
-            rate = self.make_schedule("use_linear_schedule", initial_learning_rate, learning_rate_end)
+        if use_linear_schedule and use_cosine_schedule:
+            raise ValueError("use_linear_schedule and use_cosine_schedule are true; use one of them")
+        if use_linear_schedule or use_cosine_schedule:
+            option = "use_cosine_schedule" if use_cosine_schedule else "use_linear_schedule"
+            shape = CosineSchedule if use_cosine_schedule else LinearSchedule
+            rate = self.make_schedule(option, initial_learning_rate, learning_rate_end, shape)
         self._groups = ParameterGroups(
-            OptimizerSettings(optimizer, initial_learning_rate, decay, epsilon),
+            OptimizerSettings(optimizer, initial_learning_rate, decay, epsilon, beta1),
             max_norm=gradients_norm_clipping,
             lock=model.lock,
             schedule=rate,
@@ -144,19 +152,22 @@ class GradientLearner(Learner[ModelT, BatchT]):
         self.graphs = Graphs(self, self._groups) if compile is True else None
         self._may_compile = compile == "auto"
 
-    def make_schedule(self, option: str, start: float, end: float) -> Callable[[], float]:
+    def make_schedule(
+        self, option: str, start: float, end: float, shape: type[LinearSchedule] = LinearSchedule
+    ) -> Callable[[], float]:
         """Make a value that goes from `start` to `end` along `max_global_step`.
 
         Args:
             option: name of the option that needs the schedule.
             start: first value.
             end: last value.
+            shape: line between them.
 
         Raises:
             ValueError: the schedule has no end; names the setting that gives it one.
         """
         length = check_schedule(option, self.max_global_step, self._schedule_step)
-        schedule = LinearSchedule(start, end, length)
+        schedule = shape(start, end, length)
         return lambda: schedule(self.schedule_position)
 
     @property

@@ -17,6 +17,7 @@ from surreal.base.ranges import NonNegative, NonNegativeInt, Positive, PositiveI
 from surreal.base.types import Batch
 from surreal.learner.gradients import GradientLearner, one_graph
 from surreal.learner.losses import TargetNetwork, UpdateNoise, joint_loss, l2_penalty
+from surreal.learner.off_policy.joint import joint_outputs
 from surreal.model import DeterministicActorCritic
 from surreal.model.norms import batch_statistics
 from surreal.model.off_policy.critics import ContinuousCritics
@@ -37,9 +38,11 @@ class DDPGLearner(GradientLearner[DeterministicActorCritic, Batch]):
         critic_learning_rate: learning rate of the critics; None: `initial_learning_rate`, which is always the
             actor's.
         target_update_tau: share by which the target networks of actor and critics move in each step; raising it makes
-            them follow faster.
+            them follow faster. None: there are none, and actor and critics themselves give the targets (CrossQ).
         policy_delay: updates of the critics for each update of the actor and the targets; raising it lets the policy
             follow more accurate values.
+        joint_batch: whether the critics compute the actions taken and the next ones in one batch, so that batch norms
+            see both (CrossQ, arXiv:1902.05605).
         smoothing_sigma: standard deviation of the noise on the target policy's action, for actions scaled to [-1, 1];
             raising it smooths the values over more actions. 0: none.
         smoothing_clip: bound of that noise.
@@ -56,8 +59,9 @@ class DDPGLearner(GradientLearner[DeterministicActorCritic, Batch]):
         replay: ReplayView | None = None,
         *,
         critic_learning_rate: Positive | None = None,
-        target_update_tau: PositiveShare = 0.005,
+        target_update_tau: PositiveShare | None = 0.005,
         policy_delay: PositiveInt = 1,
+        joint_batch: bool = False,
         smoothing_sigma: NonNegative = 0.0,
         smoothing_clip: Positive = 0.5,
         l2_coeff: NonNegative = 0.0,
@@ -71,6 +75,8 @@ class DDPGLearner(GradientLearner[DeterministicActorCritic, Batch]):
         self._critic_learning_rate = critic_learning_rate
         self._tau = target_update_tau
         self.policy_delay = policy_delay
+        self.joint_batch = joint_batch
+        self.target: TargetNetwork | None = None
         self.smoothing_sigma = smoothing_sigma
         self.smoothing_clip = smoothing_clip
         self.l2_coeff = l2_coeff
@@ -81,8 +87,9 @@ class DDPGLearner(GradientLearner[DeterministicActorCritic, Batch]):
         model = self.model
         self.optimize_group(ACTOR, model.actor.named_parameters())
         self.optimize_group(CRITIC, model.critic.named_parameters(), learning_rate=self._critic_learning_rate)
-        self.target = TargetNetwork(model, tau=self._tau)
-        self.keep("target", self.target.network)
+        if self._tau is not None:
+            self.target = TargetNetwork(model, tau=self._tau)
+            self.keep("target", self.target.network)
 
     def learn(self, i: int, batch: Batch) -> Mapping[str, Tensor | float]:
         moves_actor = (self.updates + 1) % self.policy_delay == 0
@@ -114,7 +121,8 @@ class DDPGLearner(GradientLearner[DeterministicActorCritic, Batch]):
             policy_loss = -critic.first(batch.obs, action).mean()
             self.step(policy_loss, ACTOR)
             found["policy_loss"] = policy_loss.detach()
-            self.target.follow()
+            if self.target is not None:
+                self.target.follow()
         if is_shown:
             q = critic.output.forward(outputs)
             found |= {"loss": loss, "q_mean": q.mean(), "q_max": q.max(), "td_error_abs_mean": error.mean()}
@@ -130,13 +138,20 @@ class DDPGLearner(GradientLearner[DeterministicActorCritic, Batch]):
             `(outputs, target)`, [critics, B, output.size] and [B, M] float32, see `ScalarOutput.target`; the gradient
             flows through `outputs` only.
         """
-        with batch_statistics(self.model.critic):
-            outputs = self.model.critic.outputs(batch.obs, batch.action)
+        model = self.model
+        target = model if self.target is None else cast(DeterministicActorCritic, self.target.network)
         with torch.no_grad():
-            target = cast(DeterministicActorCritic, self.target.network)
             action = self._smoothed(target.actor(batch.next_obs), generator)
-            following = target.critic.outputs(batch.next_obs, action)
-            return outputs, self.model.critic.output.target(following, batch.reward, batch.discount)
+        if self.joint_batch:
+            own, theirs = cast(ContinuousCritics, model.critic), cast(ContinuousCritics, target.critic)
+            outputs, following = joint_outputs(own, theirs, batch, action)
+        else:
+            with batch_statistics(model.critic):
+                outputs = model.critic.outputs(batch.obs, batch.action)
+            with torch.no_grad():
+                following = target.critic.outputs(batch.next_obs, action)
+        with torch.no_grad():
+            return outputs, model.critic.output.target(following, batch.reward, batch.discount)
 
     def _smoothed(self, action: Tensor, generator: torch.Generator | None) -> Tensor:
         """Add clipped noise to the target policy's action, the same action for all critics (TD3, section 5.3)."""

@@ -17,14 +17,15 @@ from torch import Tensor, nn
 
 from surreal.base.contracts import ReplayView
 from surreal.base.pytorch import Module
-from surreal.base.ranges import NonNegativeInt, Positive, PositiveShare, checked
+from surreal.base.ranges import NonNegativeInt, Positive, PositiveInt, PositiveShare, checked
 from surreal.base.types import Batch
 from surreal.learner.gradients import GradientLearner, one_graph
 from surreal.learner.losses import TargetNetwork, UpdateNoise, joint_loss
+from surreal.learner.off_policy.joint import joint_outputs
 from surreal.learner.stepping.reports import normal_values
 from surreal.model import SoftActorCritic, SoftModel
 from surreal.model.norms import batch_statistics
-from surreal.model.off_policy.critics import Critics
+from surreal.model.off_policy.critics import ContinuousCritics, Critics
 
 ACTOR, CRITIC, TEMPERATURE = "actor", "critic", "temperature"
 
@@ -54,8 +55,8 @@ class SACLearner(GradientLearner[SoftModel, Batch]):
         replay: gives the batches; gets |TD error|, the mean over the critics, as priorities if it wants them.
         critic_learning_rate: learning rate of the critics; None: `initial_learning_rate`, which is always the
             actor's.
-        temperature: value of a nat of entropy, in units of reward; raising it explores more. If it is learned, this is
-            its initial value.
+        temperature: value of a nat of entropy, in units of reward, or of the critics' `output.unit`; raising it
+            explores more. If it is learned, this is its initial value.
         learn_temperature: whether to adjust it so that the policy's entropy is `target_entropy`.
         temperature_learning_rate: learning rate of the temperature; None: `initial_learning_rate`.
         target_entropy: target of the policy's entropy, in nats, of actions scaled to [-1, 1]; raising it keeps the
@@ -65,7 +66,11 @@ class SACLearner(GradientLearner[SoftModel, Batch]):
             action scaled to [-1, 1], in place of `target_entropy`: n / 2 * log(2 pi e sigma^2) nats for n components
             (FlashSAC, arXiv:2604.04539, with 0.15); raising it keeps the policy more random.
         target_update_tau: share by which the target critics move to the critics in each update; raising it makes them
-            follow faster.
+            follow faster. None: there are no target critics, and the critics themselves value next actions (CrossQ).
+        policy_delay: updates of the critics for each update of the actor and the temperature; raising it lets the
+            policy follow more accurate values.
+        joint_batch: whether the critics compute the actions taken and the next ones in one batch, so that batch norms
+            see both (CrossQ, arXiv:1902.05605); for a `SoftActorCritic`.
         seed: seed of the actions drawn.
     """
 
@@ -84,7 +89,9 @@ class SACLearner(GradientLearner[SoftModel, Batch]):
         temperature_learning_rate: Positive | None = None,
         target_entropy: float | None = None,
         target_sigma: Positive | None = None,
-        target_update_tau: PositiveShare = 0.005,
+        target_update_tau: PositiveShare | None = 0.005,
+        policy_delay: PositiveInt = 1,
+        joint_batch: bool = False,
         gradients_norm_clipping: Positive | None = None,
         seed: NonNegativeInt = 0,
         **options: Any,
@@ -111,15 +118,22 @@ class SACLearner(GradientLearner[SoftModel, Batch]):
                 )
             target_entropy = 0.5 * model.bounds.num_components * math.log(2.0 * math.pi * math.e * target_sigma**2)
         self.target_entropy = model.target_entropy if target_entropy is None else target_entropy
+        if joint_batch and not isinstance(model, SoftActorCritic):
+            raise ValueError("joint_batch is true; it needs a SoftActorCritic")
         self._tau = target_update_tau
+        self.policy_delay = policy_delay
+        self.joint_batch = joint_batch
+        self.target: TargetNetwork | None = None
         self._noise = UpdateNoise(seed, self.device)
+        self._policy_metrics = dict[str, Tensor]()  # of the last step of the actor
 
     def build(self) -> None:
         model, rates = self.model, self._rates
         self.optimize_group(ACTOR, model.actor.named_parameters())
         self.optimize_group(CRITIC, model.critic.named_parameters(), learning_rate=rates["critic_learning_rate"])
-        self.target = TargetNetwork(model.critic, tau=self._tau)
-        self.keep("target", self.target.network)
+        if self._tau is not None:
+            self.target = TargetNetwork(model.critic, tau=self._tau)
+            self.keep("target", self.target.network)
         self.temperature = Temperature(self._initial_temperature).to(self.device)
         self.keep(TEMPERATURE, self.temperature)
         if self._learns_temperature:
@@ -127,43 +141,46 @@ class SACLearner(GradientLearner[SoftModel, Batch]):
             self.optimize_group(TEMPERATURE, named, learning_rate=rates["temperature_learning_rate"])
 
     def learn(self, i: int, batch: Batch) -> Mapping[str, Tensor | float]:
-        found = dict(self.update_from(batch, self._noise.of(self.updates), self.is_metrics_due))
+        moves_actor = (self.updates + 1) % self.policy_delay == 0
+        found = dict(self.update_from(batch, self._noise.of(self.updates), moves_actor, self.is_metrics_due))
+        self._policy_metrics |= {name: found.pop(name) for name in ("policy_loss", "entropy") if name in found}
         self.send_priorities(batch, found.pop("td_error"))
-        return found
+        return found and {**found, **self._policy_metrics}
 
     @one_graph
-    def update_from(self, batch: Batch, generator: torch.Generator, is_shown: bool) -> dict[str, Tensor]:
-        """Update once; returns the absolute TD error [B], and metrics if they are shown."""
-        model = self.model
-        output, temperature = model.critic.output, self.temperature.value
+    def update_from(
+        self, batch: Batch, generator: torch.Generator, moves_actor: bool, is_shown: bool
+    ) -> dict[str, Tensor]:
+        """Update once; returns the absolute TD error [B], the actor's metrics if it moves, and others if shown."""
+        output = self.model.critic.output
         output.follow(batch.reward, batch.discount)
+        temperature = self.temperature.value * output.unit
         outputs, target = self.estimate(batch, generator)
         loss = joint_loss(output.losses(outputs, target), batch.extras.get("weight"))
         self.step(loss, CRITIC)
-        legal = batch.extras.get("action_mask")
+        error = output.errors(outputs, target).abs().mean(0)
+        found = {"td_error": error}
+        if moves_actor:
+            found |= self._improve_policy(batch, generator, temperature)
+        if self.target is not None:
+            self.target.follow()
+        if is_shown:
+            q = output.forward(outputs)
+            found |= {"loss": loss, "q_mean": q.mean(), "q_max": q.max(), "td_error_abs_mean": error.mean()}
+            found["temperature"] = temperature
+        return found
+
+    def _improve_policy(self, batch: Batch, generator: torch.Generator, temperature: Tensor) -> dict[str, Tensor]:
+        model = self.model
         with batch_statistics(model.actor):
-            climbed, log_probability = model.expect(model.critic, batch.obs, generator, legal)
+            climbed, log_probability = model.expect(model.critic, batch.obs, generator, batch.extras.get("action_mask"))
         # Differentiated by the actor's parameters only: it climbs the critic, which is unchanged.
-        policy_loss = (temperature * log_probability - output.climbed(climbed)).mean()
-        self.step(policy_loss, ACTOR)
+        loss = (temperature * log_probability - model.critic.output.climbed(climbed)).mean()
+        self.step(loss, ACTOR)
         entropy = -log_probability.detach().mean()
         if self._learns_temperature:
             self.step(self.temperature.log_value * (entropy - self.target_entropy), TEMPERATURE)
-        self.target.follow()
-        error = output.errors(outputs, target).abs().mean(0)
-        if not is_shown:
-            return {"td_error": error}
-        q = output.forward(outputs)
-        return {
-            "td_error": error,
-            "loss": loss,
-            "policy_loss": policy_loss,
-            "q_mean": q.mean(),
-            "q_max": q.max(),
-            "td_error_abs_mean": error.mean(),
-            "entropy": entropy,
-            "temperature": temperature,
-        }
+        return {"policy_loss": loss.detach(), "entropy": entropy}
 
     def policy_values(self, batch: Batch) -> Mapping[str, Tensor]:
         return normal_values(self.model.actor(batch.obs))
@@ -175,10 +192,19 @@ class SACLearner(GradientLearner[SoftModel, Batch]):
             `(outputs, target)`, [critics, B, output.size] and [B, M] float32, see `ScalarOutput.target`; the gradient
             flows through `outputs` only.
         """
-        with batch_statistics(self.model.critic):
-            outputs = self.model.critic.outputs(batch.obs, batch.action)
+        model, target = self.model, self.model.critic if self.target is None else self.target.network
+        output, critic = model.critic.output, cast(Critics, target)
+        if self.joint_batch:
+            with torch.no_grad():
+                action, log_probability = cast(SoftActorCritic, model).draw(batch.next_obs, generator)
+            own, theirs = cast(ContinuousCritics, model.critic), cast(ContinuousCritics, critic)
+            outputs, following = joint_outputs(own, theirs, batch, action)
+        else:
+            with batch_statistics(model.critic):
+                outputs = model.critic.outputs(batch.obs, batch.action)
+            with torch.no_grad():
+                legal = batch.extras.get("next_action_mask")
+                following, log_probability = model.expect(critic, batch.next_obs, generator, legal)
         with torch.no_grad():
-            critic, legal = cast(Critics, self.target.network), batch.extras.get("next_action_mask")
-            following, log_probability = self.model.expect(critic, batch.next_obs, generator, legal)
-            cost = self.temperature.value * log_probability
-            return outputs, self.model.critic.output.target(following, batch.reward, batch.discount, cost)
+            cost = self.temperature.value * output.unit * log_probability
+            return outputs, output.target(following, batch.reward, batch.discount, cost)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
@@ -19,7 +19,8 @@ OPTIMIZERS = ("adam", "rmsprop", "rmsprop_tf")
 _QUANTITIES = {"adam": ("exp_avg", "exp_avg_sq"), "rmsprop": ("square_avg",), "rmsprop_tf": ("square_avg",)}
 #: Default epsilon of each optimizer.
 _EPSILONS = {"adam": 1e-8, "rmsprop": 0.01, "rmsprop_tf": 1e-5}
-_BETAS = (0.9, 0.999)
+#: Decay of Adam's mean of squared gradients.
+_BETA2 = 0.999
 #: Keeps a division by a norm finite.
 _TINY = 1e-6
 #: Name of the group of parameters that is all of the model's, or all but a group with its own name.
@@ -37,12 +38,14 @@ class OptimizerSettings:
         decay: decay of RMSProp's running mean of squared gradients, in [0, 1); raising it averages over more updates.
         epsilon: added to the root of that mean, > 0; raising it shortens the steps of parameters with small gradients.
             None takes 1e-8 for Adam, 0.01 for RMSProp and 1e-5 for rmsprop_tf.
+        beta1: decay of Adam's mean of gradients, in [0, 1); raising it averages over more updates.
     """
 
     name: str = "adam"
     learning_rate: float = 1e-3
     decay: float = 0.99
     epsilon: float | None = None
+    beta1: float = 0.9
 
     def __post_init__(self) -> None:
         if self.name.lower() not in OPTIMIZERS:
@@ -80,7 +83,6 @@ class Optimizer:
         with torch.inference_mode(False):
             self._steps = torch.zeros(len(self._named), device=device)  # of each parameter
         self._step_of = dict(zip(self._named, self._steps.unbind(), strict=True))
-
         #: The learning rate where a graph reads it, a scalar.
         self._rate = torch.zeros((), device=self._parameters[0].device if self._parameters else None)
         self._shown_rate = 0.0
@@ -93,7 +95,7 @@ class Optimizer:
     @property
     def kind(self) -> list[Any]:
         """Name and settings, without the learning rate, and the parameters whose length is kept."""
-        return [self._settings.name.lower(), self._settings.decay, self._settings.epsilon, self._kept]
+        return [*astuple(replace(self._settings, name=self._settings.name.lower(), learning_rate=0.0)), self._kept]
 
     def show_rate(self) -> None:
         """Copy the learning rate of the next step to where graphs read it."""
@@ -169,7 +171,7 @@ class Optimizer:
         scale = 1.0 if max_norm is None else (max_norm / (norm + _TINY)).clamp(max=1.0)
         given, kind = self._settings.epsilon, self._settings.name.lower()
         epsilon = _EPSILONS[kind] if given is None else given
-        first, second = _BETAS
+        first, second = self._settings.beta1, _BETA2
         has_gradient = torch.tensor([name in gradients for name in self._named], device=self._steps.device)
         with torch.no_grad():
             self._steps.add_(has_gradient & is_finite.to(self._steps.device))
@@ -217,8 +219,8 @@ class Optimizer:
                     [],
                     [steps[i] for i in of_dtype],
                     lr=rate,
-                    beta1=_BETAS[0],
-                    beta2=_BETAS[1],
+                    beta1=self._settings.beta1,
+                    beta2=_BETA2,
                     weight_decay=0.0,
                     eps=epsilon,
                     amsgrad=False,

@@ -20,7 +20,7 @@ from surreal.model.base import LazyModel, make_generator
 from surreal.model.conv import ConvStage, read_convolutions
 from surreal.model.heads import count_actions
 from surreal.model.norms import NormName, read_norm
-from surreal.model.off_policy.action_range import ActionRange
+from surreal.model.off_policy.action_range import ActionRange, Drawn
 from surreal.model.off_policy.actors import CategoricalActor, DeterministicActor, SquashedNormalActor
 from surreal.model.off_policy.blocks import BlockKind, check_blocks
 from surreal.model.off_policy.critic_outputs import CriticOutputName, read_critic_output
@@ -193,8 +193,13 @@ class SoftActorCritic(SoftModel):
     def expect(
         self, critic: Critics, obs: Obs, generator: torch.Generator | None, legal: Tensor | None = None
     ) -> Expectation:
+        action, log_probability = self.draw(obs, generator)
+        return Expectation(critic.outputs(obs, action), log_probability)
+
+    def draw(self, obs: Obs, generator: torch.Generator | None) -> Drawn:
+        """Draw an action of the policy for each row; its log-probability is that of the action scaled to [-1, 1]."""
         action, log_probability = self.actor(obs).draw(generator)
-        return Expectation(critic.outputs(obs, action), log_probability + self._log_scale)
+        return Drawn(action, log_probability + self._log_scale)
 
     def _read_space(self, action_space: gymnasium.Space[Any]) -> None:
         self.bounds = ActionRange(action_space)

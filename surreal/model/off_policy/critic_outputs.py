@@ -33,6 +33,11 @@ class ScalarOutput(nn.Module):
 
     size = 1
 
+    @property
+    def unit(self) -> Tensor | float:
+        """Value of a temperature of 1, in units of reward."""
+        return 1.0
+
     def forward(self, outputs: Tensor) -> Tensor:
         """Compute values, [..., size] -> [...]."""
         return outputs.squeeze(-1)
@@ -109,7 +114,8 @@ class CategoricalOutput(ScalarOutput):
 
     Targets take the distribution of the critic with the smallest value, shift it, and project it onto the bins. Returns
     are divided by a bound that grows with the rewards, so that bins need no units: the mean absolute reward of a batch,
-    times 2 / (1 - discount), is the edge of the bins from then on, if it is larger than any before.
+    times 2 / (1 - discount), is the edge of the bins from then on, if it is larger than any before. Temperatures are in
+    fifths of it, so that they need no units either: FlashSAC (arXiv:2604.04539) has returns scaled to [-5, 5].
 
     Args:
         bins: number of bins; more are finer, and cost more.
@@ -124,6 +130,10 @@ class CategoricalOutput(ScalarOutput):
         self.size = bins
         self.register_buffer("edge", torch.full((), 1e-3))
         self.register_buffer("centers", torch.linspace(-1.0, 1.0, bins), persistent=False)
+
+    @property
+    def unit(self) -> Tensor:
+        return self.edge / 5.0
 
     def forward(self, outputs: Tensor) -> Tensor:
         return outputs.softmax(-1) @ self.centers * self.edge

@@ -78,8 +78,9 @@ def offline_overrides(config: Config, manifest: Manifest) -> list[str]:
             changes[f"replay.{name}"] = fitting(replayed[name], manifest.steps)
     if not _has_end(config):
         changes["learner.max_updates"] = _usual_updates(config)
-    if config.learner.args.get("use_linear_schedule"):
-        changes["learner.args.use_linear_schedule"] = "false"  # it follows env steps, and there are none
+    for option in ("use_linear_schedule", "use_cosine_schedule"):
+        if config.learner.args.get(option):
+            changes[f"learner.args.{option}"] = "false"  # it follows env steps, and there are none
     return [f"{key}={value}" for key, value in changes.items()]
 
 

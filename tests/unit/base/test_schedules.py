@@ -9,6 +9,7 @@ import pytest
 
 from surreal.base.schedules import (
     ConstantSchedule,
+    CosineSchedule,
     LinearSchedule,
     PerEnvSchedule,
     PiecewiseSchedule,
@@ -28,6 +29,15 @@ def test_linear_goes_from_start_to_end_and_stays(start: float, end: float) -> No
     for step in range(50, 151):
         assert schedule(step) == pytest.approx(start + (end - start) * (step - 50) / 100)
     assert [schedule(step) for step in (150, 151, 10**9)] == [end] * 3
+
+
+def test_cosine_is_slow_at_both_ends_and_stays() -> None:
+    schedule = CosineSchedule(3e-4, 1.5e-4, steps=100, begin=50)
+    for step in range(50, 151):
+        expected = 1.5e-4 + 0.5 * (3e-4 - 1.5e-4) * (1 + np.cos(np.pi * (step - 50) / 100))
+        assert schedule(step) == pytest.approx(expected)
+    assert [schedule(step) for step in (0, 50, 150, 10**9)] == [3e-4, 3e-4, 1.5e-4, 1.5e-4]
+    assert repr(schedule) == "CosineSchedule(0.0003, 0.00015, 100, begin=50)"
 
 
 def test_piecewise_interpolates_between_its_points() -> None:

@@ -101,6 +101,15 @@ def test_groups_with_learning_rates_of_their_own_are_annealed_in_proportion(make
     assert found == [(1.0, 4.0), (0.875, 3.5), (0.75, 3.0), (0.625, 2.5), (0.5, 2.0), (0.5, 2.0)]
 
 
+def test_learning_rates_can_follow_a_cosine(make_batch: MakeBatch) -> None:
+    schedule = {"use_cosine_schedule": True, "max_global_step": 4, "learning_rate_end": 0.5, "schedule_step": "update"}
+    learner = made(TwoRates, initial_learning_rate=1.0, metrics_interval=1, **schedule)
+    found = [learner.optimize(i, make_batch())["learning_rate_critic"] for i in range(6)]
+    assert found == pytest.approx([4.0, 3.0 + 0.5**0.5, 3.0, 3.0 - 0.5**0.5, 2.0, 2.0])
+    with pytest.raises(ValueError, match="use_linear_schedule and use_cosine_schedule are true"):
+        made(TwoRates, use_linear_schedule=True, **schedule)
+
+
 def test_a_parameter_that_the_loss_does_not_know_stays(make_batch: MakeBatch) -> None:
     learner = made()
     learner.optimize(0, make_batch())

@@ -74,14 +74,24 @@ OFF_POLICY: dict[str, Callable[..., GradientLearner]] = {
     "td3-batch-norm": lambda **options: DDPGLearner(
         DeterministicActorCritic([8], action_space=BOX, norm=BATCH_NORM, **OPTIONS), **TD3, **options
     ),
-    "sac-batch-norm": lambda **options: SACLearner(
-        SoftActorCritic([8], action_space=BOX, norm=BATCH_NORM, **OPTIONS), **options
+    "crossq": lambda **options: SACLearner(
+        SoftActorCritic([8], action_space=BOX, norm=BATCH_NORM, **OPTIONS),
+        target_update_tau=None,
+        joint_batch=True,
+        policy_delay=3,
+        beta1=0.5,
+        **options,
     ),
     "sac-simba": lambda **options: SACLearner(
         SoftActorCritic([8, 8], action_space=BOX, blocks="simba", **OPTIONS), **options
     ),
     "sac-flashsac": lambda **options: SACLearner(
-        SoftActorCritic([8], action_space=BOX, blocks="flashsac", norm=BATCH_NORM, **OPTIONS), **options
+        SoftActorCritic([8], action_space=BOX, blocks="flashsac", norm=BATCH_NORM, **OPTIONS),
+        joint_batch=True,
+        policy_delay=2,
+        use_cosine_schedule=True,
+        max_global_step=1000,
+        **options,
     ),
     "tqc": lambda **options: SACLearner(
         SoftActorCritic([8], action_space=BOX, critics=3, critic_output=QUANTILES, **OPTIONS), **options

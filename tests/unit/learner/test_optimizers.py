@@ -73,6 +73,27 @@ def test_steps_are_those_of_torchs_class(name: str, max_norm: float | None, dtyp
         torch.testing.assert_close(mine, other)
 
 
+def test_beta1_is_that_of_torchs_class_also_in_a_graph() -> None:
+    ours, theirs, recorded = MLP((3, 5, 2)), MLP((3, 5, 2)), MLP((3, 5, 2))
+    settings = OptimizerSettings("adam", 0.01, beta1=0.5)
+    for model in (theirs, recorded):
+        model.load_state_dict(ours.state_dict())
+    optimizer, in_graph = (Optimizer(model.named_parameters(), settings) for model in (ours, recorded))
+    reference = torch.optim.Adam(theirs.parameters(), lr=0.01, betas=(0.5, 0.999))
+    in_graph.show_rate()
+    for step in range(4):
+        gradients = gradients_of(ours, 1.0, step)
+        for parameter, gradient in zip(theirs.parameters(), gradients.values(), strict=True):
+            parameter.grad = gradient.clone()
+        in_graph.apply_in_graph({name: gradient.clone() for name, gradient in gradients.items()}, max_norm=None)
+        apply(optimizer, gradients)
+        reference.step()
+    for mine, graphs, other in zip(ours.parameters(), recorded.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(mine, other)
+        torch.testing.assert_close(graphs, other)
+    assert optimizer.kind != Optimizer(ours.named_parameters(), OptimizerSettings("adam", 0.01)).kind
+
+
 @pytest.mark.parametrize("name", THEIRS)
 def test_a_parameter_without_a_gradient_stays_and_has_its_first_step_later(name: str) -> None:
     model = MLP((3, 5, 2))

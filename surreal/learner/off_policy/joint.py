@@ -1,0 +1,47 @@
+"""Critics that see the actions taken and those that follow in one batch: CrossQ, Bhatt et al. 2024 (arXiv:1902.05605).
+
+Batch norms then normalize by the statistics of both, and count both. Without it, actions that follow are computed with
+running statistics of actions taken, which are differently distributed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from surreal.base.types import Batch, Obs
+from surreal.model.norms import batch_statistics
+from surreal.model.off_policy.critics import ContinuousCritics
+
+
+def joint_outputs(
+    critic: ContinuousCritics, target: ContinuousCritics, batch: Batch, next_action: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Compute the critics' outputs for the actions taken, and the target's for the next ones, from one batch of both.
+
+    Args:
+        critic: the critics that learn.
+        target: their target network, or the critics themselves, which then compute once.
+        batch: B transitions.
+        next_action: [B, n] of the policy, without gradient.
+
+    Returns:
+        Both outputs, [critics, B, output.size] float32; the gradient flows through the first only.
+    """
+    obs, action = _joined(batch.obs, batch.next_obs), torch.cat((batch.action, next_action))
+    with batch_statistics(critic):
+        outputs, following = critic.outputs(obs, action).chunk(2, 1)
+    if target is not critic:
+        with torch.no_grad(), batch_statistics(target):
+            following = target.outputs(obs, action).chunk(2, 1)[1]
+    return outputs, following.detach()
+
+
+def _joined(first: Obs, second: Obs) -> Obs:
+    if isinstance(first, Mapping):
+        return {key: _joined(child, second[key]) for key, child in first.items()}
+    if isinstance(first, tuple):
+        return tuple(_joined(*pair) for pair in zip(first, second, strict=True))
+    return torch.cat((first, second))

@@ -58,7 +58,11 @@ REFERENCES = {
     "halfcheetah-td3": Reference(9656, 1_000_000),
     "halfcheetah-sac": Reference(9535, 1_000_000),
     "halfcheetah-tqc": Reference(12_090, 1_000_000),
-    "halfcheetah-crossq": Reference(10_012, 300_000),  # its paper's, on version 4
+    "halfcheetah-crossq": Reference(10_012, 300_000),  # its paper's, on version 4, as the next four
+    "halfcheetah-xqc": Reference(10_622, 300_000),
+    "halfcheetah-simba": Reference(8593, 300_000),  # SAC's in those papers, whose networks it changes
+    "halfcheetah-flashsac": Reference(11_481, 300_000),
+    "hopper-flashsac": Reference(3674, 300_000),
     "hopper-ppo": Reference(2410, 1_000_000),
     "hopper-td3": Reference(3606, 1_000_000),
     "hopper-sac": Reference(2326, 1_000_000),

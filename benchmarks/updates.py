@@ -1,7 +1,7 @@
 """Compare updates as one compiled graph with the same updates in eager mode, and with those of Stable-Baselines3.
 
     python -m benchmarks.updates [NAME ...] [--rounds N] [--seconds S] [--without-peer]
-    python -m benchmarks.updates --widths 32 64 128 256     # SAC's networks by width, in eager mode
+    python -m benchmarks.updates --widths 32 64 128 256     # kinds of SAC by width, in eager mode
 
 All are on one thread, with batches of 256 random rows: 4 numbers and 2 actions, or 17 numbers and 6 real actions. An
 update of PPO has ten epochs of eight minibatches.
@@ -88,14 +88,19 @@ CASES = {
 }
 
 
-#: Networks of SAC whose updates are compared by width.
-NETWORKS: dict[str, dict[str, Any]] = {
-    "plain": {},
-    "layer norm": {"norm": "layer"},
-    "batch norm (CrossQ)": {"norm": "batch"},
-    "batch norm, unit weights (XQC)": {"norm": "batch", "unit_weights": True},
-    "simba": {"blocks": "simba"},
-    "flashsac": {"blocks": "flashsac"},
+_JOINT = {"joint_batch": True, "policy_delay": 3}
+_CROSSQ = {**_JOINT, "target_update_tau": None}
+#: Kinds of SAC whose updates are compared by width: options of the model, and of the learner.
+FAMILIES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "plain": ({}, {}),
+    "layer norm": ({"norm": "layer"}, {}),
+    "25 quantiles (TQC)": ({"critic_output": "quantile"}, {}),
+    "gSDE": ({"state_dependent_sigma": 0.05}, {}),
+    "batch norm": ({"norm": "batch"}, {}),
+    "CrossQ": ({"norm": "batch"}, _CROSSQ),
+    "XQC": ({"norm": "batch", "unit_weights": True, "critic_output": "categorical"}, _JOINT),
+    "Simba": ({"blocks": "simba", "normalize_obs": True}, {}),
+    "FlashSAC": ({"blocks": "flashsac", "critic_output": "categorical"}, {"joint_batch": True, "policy_delay": 2}),
 }
 
 
@@ -154,21 +159,21 @@ def compare(name: str, case: Case, python: Any, rounds: int, seconds: float) -> 
 def compare_widths(widths: Sequence[int], rounds: int, seconds: float) -> None:
     """Print a table of updates/s, medians over rounds in which all take turns."""
     batch, measures = make_batch("real"), dict[str, Callable[[], float]]()
-    for network, options in NETWORKS.items():
+    for family, (options, settings) in FAMILIES.items():
         for width in widths:
             model = SoftActorCritic((width, width), action_space=_BOX, obs_spec=_MANY, seed=0, **options)
-            learner = SACLearner(model, compile=False, metrics_interval=1000)
+            learner = SACLearner(model, compile=False, metrics_interval=1000, **settings)
             began_s = time.perf_counter()
             for i in range(5):
                 learner.optimize(i, batch)
             updates = max(5, int(seconds * 5 / (time.perf_counter() - began_s)))
-            measures[f"{network}, {width}"] = partial(rate, learner, batch, updates)
+            measures[f"{family}, {width}"] = partial(rate, learner, batch, updates)
     found = rotate(measures, rounds)
-    print(f"| network | {' | '.join(f'2 x {width}' for width in widths)} |")
+    print(f"| SAC | {' | '.join(f'2 x {width}' for width in widths)} |")
     print(f"|---|{'---|' * len(widths)}")
-    for network in NETWORKS:
-        rates = [statistics.median(found[f"{network}, {width}"]) for width in widths]
-        print(f"| {network} | {' | '.join(f'{each:.0f}' for each in rates)} |")
+    for family in FAMILIES:
+        rates = [statistics.median(found[f"{family}, {width}"]) for width in widths]
+        print(f"| {family} | {' | '.join(f'{each:.0f}' for each in rates)} |")
 
 
 def rate(learner: GradientLearner, batch: Any, updates: int) -> float:

@@ -118,7 +118,8 @@ class ParameterNoise:
         if is_new:
             self._noise = self._draw()
         torch._foreach_copy_(self._perturbed, torch._foreach_add(self._clean, self._noise, alpha=self.sigma))
-        perturbed: Tensor = self._actor.forward(obs)
+        obs_filter = self._model.obs_filter
+        perturbed: Tensor = self._actor.forward(obs if obs_filter is None else obs_filter.forward(obs))
         self._squares.append(((perturbed - actions) / self._model.bounds.half_range).square().mean())
         if len(self._squares) == _TURNS:
             found = math.sqrt(float(torch.stack(self._squares).mean()))

@@ -115,6 +115,7 @@ class SamplingAgent(Agent):
         action_space: Discrete from 0, or a Box with finite bounds.
         random_steps: env steps of the run in which rows that explore take uniformly random actions.
         noise_hold_steps: see `Sampler`; raising it explores what needs several steps in one direction.
+        noise_matrix_steps: see `Sampler`; for a policy with `state_dependent_sigma`.
         rng: draws the actions; None seeds one from the operating system.
     """
 
@@ -126,12 +127,13 @@ class SamplingAgent(Agent):
         action_space: gymnasium.Space[Any],
         random_steps: NonNegativeInt = 0,
         noise_hold_steps: PositiveInt = 1,
+        noise_matrix_steps: PositiveInt | None = None,
         rng: np.random.Generator | None = None,
         obs_spec: ObsSpec | None = None,
     ) -> None:
         super().__init__(model, obs_spec=obs_spec)
         rng = np.random.default_rng() if rng is None else rng
-        self.sampler: Sampler = Sampler(rng, noise_hold_steps=noise_hold_steps)
+        self.sampler: Sampler = Sampler(rng, noise_hold_steps=noise_hold_steps, noise_matrix_steps=noise_matrix_steps)
         self._start = RandomStart(action_space, random_steps, rng)
 
     @reads_arrays

@@ -14,6 +14,7 @@ from surreal.base.ranges import PositiveInt, ShareBelowOne, checked
 from surreal.model import Distribution, SquashedNormal
 from surreal.model.distributions import Normal
 from surreal.model.in_numpy import NumpyNormal, NumpyPolicy, NumpySquashedNormal
+from surreal.model.off_policy.action_range import StateDependentNormal
 
 
 class Sampler:
@@ -27,6 +28,8 @@ class Sampler:
         noise_hold_steps: largest number of steps of an episode for which the noise of a normal policy, squashed or not,
             stays the same. Each number k up to it is drawn with a probability in proportion to 1 / k^2 (FlashSAC,
             arXiv:2604.04539). 1: each step has its own.
+        noise_matrix_steps: steps of an episode after which a policy with noise that depends on the state (gSDE,
+            arXiv:2005.05719) gets another matrix; raising it explores more smoothly. None: a whole episode.
 
     Raises:
         ValueError: noise is both correlated and held.
@@ -34,7 +37,12 @@ class Sampler:
 
     @checked
     def __init__(
-        self, rng: np.random.Generator, *, noise_correlation: ShareBelowOne = 0.0, noise_hold_steps: PositiveInt = 1
+        self,
+        rng: np.random.Generator,
+        *,
+        noise_correlation: ShareBelowOne = 0.0,
+        noise_hold_steps: PositiveInt = 1,
+        noise_matrix_steps: PositiveInt | None = None,
     ) -> None:
         self._seed = int(rng.integers(2**63))
         self._generator: torch.Generator | None = None
@@ -42,6 +50,7 @@ class Sampler:
             raise ValueError(f"noise_hold_steps is {noise_hold_steps}, but noise_correlation is set; use one of them")
         self._correlation = noise_correlation
         self._hold_steps = noise_hold_steps
+        self._matrix_steps = noise_matrix_steps
         self._steps_left: SlotMemory | None = None
         self._noise: SlotMemory | None = None
 
@@ -83,6 +92,13 @@ class Sampler:
             action = self._correlated(policy, device, slots, is_first)
         elif self._hold_steps > 1:
             action = self._held(policy, device, slots, is_first)
+        elif isinstance(policy, StateDependentNormal):
+            action = policy.at(policy.noise(self._matrices(policy, slots, is_first)))
+        elif self._matrix_steps is not None:
+            raise ValueError(
+                f"noise_matrix_steps is {self._matrix_steps}, but the policy is a {type(policy).__name__}, whose noise "
+                "has no matrix; set state_dependent_sigma of a SoftActorCritic"
+            )
         else:
             action = policy.sample(self._generator)
         if count < len(explore):
@@ -122,12 +138,26 @@ class Sampler:
         fresh = torch.empty(normal.mean.shape, device=device).normal_(generator=self._generator)
         weights = torch.arange(1, self._hold_steps + 1, device=device, dtype=torch.float32) ** -2.0
         drawn = 1.0 + torch.multinomial(weights, len(fresh), replacement=True, generator=self._generator)
+        return policy.at(self._kept(fresh, drawn, slots, is_first))
+
+    def _matrices(
+        self, policy: StateDependentNormal, slots: NDArray[np.int64], is_first: NDArray[np.bool_]
+    ) -> torch.Tensor:
+        shape = (len(slots), *policy.log_sigma.shape)
+        fresh = torch.empty(shape, device=policy.log_sigma.device).normal_(generator=self._generator)
+        steps = fresh.new_full((len(slots),), math.inf if self._matrix_steps is None else self._matrix_steps)
+        return self._kept(fresh, steps, slots, is_first)
+
+    def _kept(
+        self, fresh: torch.Tensor, steps: torch.Tensor, slots: NDArray[np.int64], is_first: NDArray[np.bool_]
+    ) -> torch.Tensor:
+        """Return the noise that slots keep, [N, ...]; where its steps [N] are over, it is `fresh` for `steps` steps."""
         if self._noise is None or self._steps_left is None:
             self._noise = SlotMemory(tuple(fresh.shape[1:]), fresh.device)
             self._steps_left = SlotMemory((), fresh.device)
         left = self._steps_left.take(slots, is_first)
         is_new = left == 0.0
-        noise = torch.where(is_new.unsqueeze(-1), fresh, self._noise.take(slots, is_first))
+        noise = torch.where(is_new.view(-1, *[1] * (fresh.dim() - 1)), fresh, self._noise.take(slots, is_first))
         self._noise.put(slots, noise)
-        self._steps_left.put(slots, torch.where(is_new, drawn, left) - 1.0)
-        return policy.at(noise)
+        self._steps_left.put(slots, torch.where(is_new, steps, left) - 1.0)
+        return noise

@@ -43,7 +43,7 @@ class Model(Module, ABC):
     called with `state` and `is_first`, and returns its new state along with its output.
 
     Attributes:
-        obs_filter: normalizes observations; learners of trajectories count their batches in it.
+        obs_filter: normalizes observations; learners count their batches in it.
         return_filter: scales rewards for these learners, and counts their returns.
         value_hiddens: units of the dense layers of `value_network`, which gives the value of the state; None if the
             value shares the policy's network.

@@ -132,16 +132,16 @@ class ObsFilter(nn.Module):
         leaves = zip(tree.leaves(obs), self._is_real, strict=True)
         return self._spec.unflatten([normalise(leaf, next(moments)) if is_real else leaf for leaf, is_real in leaves])
 
-    def update(self, obs: Obs, is_step: Tensor) -> None:
+    def update(self, obs: Obs, is_step: Tensor | None = None) -> None:
         """Count the observations of steps in.
 
         Args:
-            obs: [T, B, *obs_shape], or nested dicts and tuples of them.
-            is_step: [T, B] bool; observations of other rows are not counted.
+            obs: [T, B, *obs_shape], or nested dicts and tuples of them; [B, *obs_shape] without `is_step`.
+            is_step: [T, B] bool; observations of other rows are not counted. None: all are.
         """
         real = [leaf for leaf, is_real in zip(tree.leaves(obs), self._is_real, strict=True) if is_real]
         for moments, leaf in zip(self.moments, real, strict=True):
-            cast(RunningMoments, moments).update(leaf[is_step])
+            cast(RunningMoments, moments).update(leaf if is_step is None else leaf[is_step])
 
 
 class ReturnFilter(nn.Module):

@@ -17,7 +17,7 @@ from surreal.base.ranges import NonNegative, NonNegativeInt, Positive, PositiveI
 from surreal.base.types import Batch
 from surreal.learner.gradients import GradientLearner, one_graph
 from surreal.learner.losses import TargetNetwork, UpdateNoise, joint_loss, l2_penalty
-from surreal.learner.off_policy.joint import joint_outputs
+from surreal.learner.off_policy.batches import joint_outputs, normalized
 from surreal.model import DeterministicActorCritic
 from surreal.model.norms import batch_statistics
 from surreal.model.off_policy.critics import ContinuousCritics
@@ -104,7 +104,7 @@ class DDPGLearner(GradientLearner[DeterministicActorCritic, Batch]):
         self, batch: Batch, generator: torch.Generator | None, moves_actor: bool, is_shown: bool
     ) -> dict[str, Tensor]:
         """Update once; returns the absolute TD error [B], the actor's loss if it moves, and metrics if shown."""
-        model = self.model
+        model, batch = self.model, normalized(self.model, batch)
         critic = cast(ContinuousCritics, model.critic)
         critic.output.follow(batch.reward, batch.discount)
         outputs, target = self.estimate(batch) if generator is None else self.estimate(batch, generator)
@@ -129,10 +129,10 @@ class DDPGLearner(GradientLearner[DeterministicActorCritic, Batch]):
         return found
 
     def policy_values(self, batch: Batch) -> Mapping[str, Tensor]:
-        return {"mu": self.model.actor(batch.obs)}
+        return {"mu": self.model.forward(batch.obs)}
 
     def estimate(self, batch: Batch, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
-        """Estimate the value of the actions taken, and its target.
+        """Estimate the value of the actions taken, and its target, from a batch that is `normalized`.
 
         Returns:
             `(outputs, target)`, [critics, B, output.size] and [B, M] float32, see `ScalarOutput.target`; the gradient

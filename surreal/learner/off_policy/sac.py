@@ -21,7 +21,7 @@ from surreal.base.ranges import NonNegativeInt, Positive, PositiveInt, PositiveS
 from surreal.base.types import Batch
 from surreal.learner.gradients import GradientLearner, one_graph
 from surreal.learner.losses import TargetNetwork, UpdateNoise, joint_loss
-from surreal.learner.off_policy.joint import joint_outputs
+from surreal.learner.off_policy.batches import joint_outputs, normalized
 from surreal.learner.stepping.reports import normal_values
 from surreal.model import SoftActorCritic, SoftModel
 from surreal.model.norms import batch_statistics
@@ -152,7 +152,7 @@ class SACLearner(GradientLearner[SoftModel, Batch]):
         self, batch: Batch, generator: torch.Generator, moves_actor: bool, is_shown: bool
     ) -> dict[str, Tensor]:
         """Update once; returns the absolute TD error [B], the actor's metrics if it moves, and others if shown."""
-        output = self.model.critic.output
+        batch, output = normalized(self.model, batch), self.model.critic.output
         output.follow(batch.reward, batch.discount)
         temperature = self.temperature.value * output.unit
         outputs, target = self.estimate(batch, generator)
@@ -183,10 +183,10 @@ class SACLearner(GradientLearner[SoftModel, Batch]):
         return {"policy_loss": loss.detach(), "entropy": entropy}
 
     def policy_values(self, batch: Batch) -> Mapping[str, Tensor]:
-        return normal_values(self.model.actor(batch.obs))
+        return normal_values(self.model.forward(batch.obs))
 
     def estimate(self, batch: Batch, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
-        """Estimate the value of the actions taken, and its target.
+        """Estimate the value of the actions taken, and its target, from a batch that is `normalized`.
 
         Returns:
             `(outputs, target)`, [critics, B, output.size] and [B, M] float32, see `ScalarOutput.target`; the gradient

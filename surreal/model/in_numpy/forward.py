@@ -138,7 +138,10 @@ def _apart(features: Forward, policy: Callable[[Floats], Any], value: Forward) -
 
 def _off_policy(build: Build, network: OffPolicyActorCritic) -> Forward:
     actor = build.form(network.actor)
-    return lambda obs, _: (actor(obs), None)
+    if network.obs_filter is None:
+        return lambda obs, _: (actor(obs), None)
+    normalise = build.form(network.obs_filter)
+    return lambda obs, _: (actor(normalise(obs)), None)
 
 
 _MODELS: Mapping[type, Callable[[Build, Any], Forward]] = {

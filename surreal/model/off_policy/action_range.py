@@ -140,3 +140,37 @@ class SquashedNormal(Distribution):
 
     def masked(self, action_mask: Tensor) -> Distribution:
         raise ValueError("actions are continuous, so there is nothing that an action mask could forbid")
+
+
+#: Added to variances that depend on the state, which features of 0 would make 0.
+_LEAST_VARIANCE = 1e-6
+
+
+class StateDependentNormal(SquashedNormal):
+    """A squashed normal whose noise is a matrix times features of the state: gSDE, Raffin et al. 2021.
+
+    Noise before tanh is z^T E, with features z and a matrix E [F, n] of entries from N(0, sigma_fa^2)
+    (arXiv:2005.05719). Given the state alone, its component a is normal with the variance sum_f z_f^2 sigma_fa^2, from
+    which log-probabilities follow.
+    Agents keep a matrix for some steps, so that equal states get equal noise; learners draw each row separately.
+
+    Args:
+        mean: [..., n] before tanh.
+        features: [..., F].
+        log_sigma: [F, n] logarithm of the standard deviation of the matrix's entries.
+        bounds: bounds of the actions.
+    """
+
+    def __init__(self, mean: Tensor, features: Tensor, log_sigma: Tensor, bounds: ActionRange) -> None:
+        variance = features.square() @ (2.0 * log_sigma).exp() + _LEAST_VARIANCE
+        super().__init__(mean, 0.5 * variance.log(), bounds)
+        self.features = features
+        self.log_sigma = log_sigma
+
+    def noise(self, matrices: Tensor) -> Tensor:
+        """Return the noise of matrices of standard normal numbers, [..., F, n], in standard deviations, [..., n]."""
+        drawn = (self.features.unsqueeze(-2) @ (matrices * self.log_sigma.exp())).squeeze(-2)
+        return drawn * (-self.normal.log_sigma).exp()
+
+    def __getitem__(self, index: Any) -> Self:
+        return type(self)(self.normal.mean[index], self.features[index], self.log_sigma, self.bounds)

@@ -12,16 +12,22 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from surreal.base.ranges import NonNegativeInt, PositiveInt, checked
+from surreal.base.ranges import NonNegativeInt, Positive, PositiveInt, checked
 from surreal.base.specs import ObsSpec
 from surreal.base.types import Obs
 from surreal.model.activations import ActivationName, read_activation
 from surreal.model.base import LazyModel, make_generator
 from surreal.model.conv import ConvStage, read_convolutions
+from surreal.model.filters import ObsFilter
 from surreal.model.heads import count_actions
 from surreal.model.norms import NormName, read_norm
 from surreal.model.off_policy.action_range import ActionRange, Drawn
-from surreal.model.off_policy.actors import CategoricalActor, DeterministicActor, SquashedNormalActor
+from surreal.model.off_policy.actors import (
+    CategoricalActor,
+    DeterministicActor,
+    SquashedNormalActor,
+    StateDependentActor,
+)
 from surreal.model.off_policy.blocks import BlockKind, check_blocks
 from surreal.model.off_policy.critic_outputs import CriticOutputName, read_critic_output
 from surreal.model.off_policy.critics import ContinuousCritics, Critics, DiscreteCritics
@@ -32,8 +38,8 @@ class OffPolicyActorCritic(LazyModel):
     """Base of actor-critics whose two parts share nothing. A subclass builds them for an action space.
 
     Attributes:
-        actor: the network that agents compute, once the model has its shape.
-        critic: part that only learners use.
+        actor: the network that agents compute, once the model has its shape; reads normalized observations.
+        critic: part that only learners use; reads normalized observations.
 
     Args:
         hiddens: units of the dense layers; more units fit more and compute longer.
@@ -52,6 +58,8 @@ class OffPolicyActorCritic(LazyModel):
         layer_norm: the same as `norm: layer`.
         blocks: residual blocks in place of plain layers, one for each of `hiddens`, which are all equal: simba, or
             flashsac; see `surreal.model.off_policy.blocks`. A block is four times as wide inside.
+        normalize_obs: whether to shift and scale real observations to mean 0 and deviation 1, by running statistics of
+            the batches that the learner has used.
         unit_weights: whether the weights of each hidden unit have length 1 after each step, without bias (XQC, with
             `norm: batch`).
         obs_spec: kind of the observations, if known.
@@ -77,6 +85,7 @@ class OffPolicyActorCritic(LazyModel):
         layer_norm: bool = False,
         blocks: BlockKind | None = None,
         unit_weights: bool = False,
+        normalize_obs: bool = False,
         obs_spec: ObsSpec | None = None,
         seed: NonNegativeInt | None = None,
     ) -> None:
@@ -103,6 +112,7 @@ class OffPolicyActorCritic(LazyModel):
             "blocks": blocks,
             "unit_weights": unit_weights,
         }
+        self._normalizes_obs = normalize_obs
         self._seed = seed
         if obs_spec is not None:
             self.materialize(obs_spec)
@@ -111,9 +121,11 @@ class OffPolicyActorCritic(LazyModel):
         """Compute the actor's output: actions, or a distribution over them."""
         if self.obs_spec is None:
             self._ensure_built(obs)
-        return self.actor.forward(obs)
+        return self.actor.forward(obs if self.obs_filter is None else self.obs_filter.forward(obs))
 
     def _build(self, obs_spec: ObsSpec) -> None:
+        if self._normalizes_obs:
+            self.obs_filter = ObsFilter(obs_spec)
         options = {**self._options, "generator": make_generator(self._seed)}
         self.actor = self._make_actor(obs_spec, {**options, "hiddens": self.hiddens})
         output = read_critic_output(self.critic_output)
@@ -188,7 +200,25 @@ class SoftActorCritic(SoftModel):
 
     Actions are a Box of one axis, float32, with finite bounds. What a policy does is one drawn action, and its
     log-probability is that of the action scaled to [-1, 1], so that the units of the environment do not matter.
+
+    Args:
+        hiddens: units of the dense layers; more units fit more and compute longer.
+        state_dependent_sigma: initial standard deviation of the entries of the matrix that turns the features of the
+            actor's last hidden layer into noise (gSDE, arXiv:2005.05719); raising it explores more. None: noise is
+            independent of the features, and the network gives its standard deviation.
+        options: those of `OffPolicyActorCritic`.
     """
+
+    @checked
+    def __init__(
+        self,
+        hiddens: Sequence[PositiveInt] = (256, 256),
+        *,
+        state_dependent_sigma: Positive | None = None,
+        **options: Any,
+    ) -> None:
+        self._sigma = state_dependent_sigma
+        super().__init__(hiddens, **options)
 
     def expect(
         self, critic: Critics, obs: Obs, generator: torch.Generator | None, legal: Tensor | None = None
@@ -207,6 +237,8 @@ class SoftActorCritic(SoftModel):
         self._log_scale = float(self.bounds.log_half_range.sum())
 
     def _make_actor(self, obs_spec: ObsSpec, options: Mapping[str, Any]) -> nn.Module:
+        if self._sigma is not None:
+            return StateDependentActor(obs_spec, self.bounds, log_sigma=math.log(self._sigma), **options)
         return SquashedNormalActor(obs_spec, self.bounds, **options)
 
     def _make_critic(self, obs_spec: ObsSpec, options: Mapping[str, Any]) -> Critics:

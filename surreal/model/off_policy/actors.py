@@ -16,7 +16,7 @@ from surreal.model.conv import ConvStage
 from surreal.model.distributions import Categorical, Distribution
 from surreal.model.mlp import Dense
 from surreal.model.norms import BatchNormSettings, NormKind, make_norm
-from surreal.model.off_policy.action_range import ActionRange, SquashedNormal
+from surreal.model.off_policy.action_range import ActionRange, SquashedNormal, StateDependentNormal
 from surreal.model.off_policy.blocks import BlockKind, ResidualBlocks
 from surreal.model.torso import ImageAxes, Torso
 
@@ -71,10 +71,16 @@ class ActorBody(nn.Module):
         self.norms = None if norm is None else nn.ModuleList(make_norm(norm, units * inputs) for units in hiddens)
         self._activations = [make_activation(kind, units) for units in hiddens]
         self.learned = nn.ModuleList(each for each in self._activations if isinstance(each, nn.Module))
+        self.num_features = last
         self.output = Dense(last, num_outputs, generator)
 
     def forward(self, obs: Obs) -> Tensor:
         """Compute [..., num_outputs] float32 from [..., *obs_shape]."""
+        outputs: Tensor = self.output.forward(self.features(obs))
+        return outputs
+
+    def features(self, obs: Obs) -> Tensor:
+        """Compute the inputs of the last layer, [..., num_features] float32."""
         features = self.torso.forward(obs)
         if self.blocks is not None:
             features = self.blocks.forward(features)
@@ -84,8 +90,7 @@ class ActorBody(nn.Module):
                 features = self.norms[i].forward(features)
             if activation is not None:
                 features = activation(features)
-        outputs: Tensor = self.output.forward(features)
-        return outputs
+        return features
 
 
 class DeterministicActor(nn.Module):
@@ -123,6 +128,28 @@ class SquashedNormalActor(nn.Module):
         """Return the distribution over actions [..., n]."""
         mean, log_sigma = self.body.forward(obs).chunk(2, dim=-1)
         return SquashedNormal(mean, log_sigma.clamp(MIN_LOG_SIGMA, MAX_LOG_SIGMA), self.bounds)
+
+
+class StateDependentActor(nn.Module):
+    """A `StateDependentNormal`: its noise is a linear function of the features of the last hidden layer.
+
+    Args:
+        obs_spec: kind of one observation.
+        bounds: bounds of the actions.
+        log_sigma: initial logarithm of the standard deviation of each entry of the noise matrix.
+    """
+
+    def __init__(self, obs_spec: ObsSpec, bounds: ActionRange, *, log_sigma: float, **options: Any) -> None:
+        super().__init__()
+        self.body = ActorBody(obs_spec, bounds.num_components, **options)
+        self.log_sigma = nn.Parameter(torch.full((self.body.num_features, bounds.num_components), log_sigma))
+        self.bounds = bounds
+
+    def forward(self, obs: Obs) -> StateDependentNormal:
+        """Return the distribution over actions [..., n]."""
+        features = self.body.features(obs)
+        log_sigma = self.log_sigma.clamp(MIN_LOG_SIGMA, MAX_LOG_SIGMA)
+        return StateDependentNormal(self.body.output.forward(features), features, log_sigma, self.bounds)
 
 
 class CategoricalActor(nn.Module):

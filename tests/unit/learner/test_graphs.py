@@ -65,12 +65,17 @@ OFF_POLICY: dict[str, Callable[..., GradientLearner]] = {
         QuantileQFunction([8], action_space=2, num_quantiles=5, **OPTIONS), target_update_period=3, **options
     ),
     "ddpg": lambda **options: DDPGLearner(
-        DeterministicActorCritic([8], action_space=BOX, **OPTIONS), gradients_norm_clipping=0.1, **options
+        DeterministicActorCritic([8], action_space=BOX, normalize_obs=True, **OPTIONS),
+        gradients_norm_clipping=0.1,
+        **options,
     ),
     "td3": lambda **options: DDPGLearner(
         DeterministicActorCritic([8], action_space=BOX, critics=2, **OPTIONS), **TD3, **options
     ),
     "sac": lambda **options: SACLearner(SoftActorCritic([8], action_space=BOX, **OPTIONS), **options),
+    "sac-gsde": lambda **options: SACLearner(
+        SoftActorCritic([8], action_space=BOX, state_dependent_sigma=0.1, **OPTIONS), **options
+    ),
     "td3-batch-norm": lambda **options: DDPGLearner(
         DeterministicActorCritic([8], action_space=BOX, norm=BATCH_NORM, **OPTIONS), **TD3, **options
     ),
@@ -83,7 +88,7 @@ OFF_POLICY: dict[str, Callable[..., GradientLearner]] = {
         **options,
     ),
     "sac-simba": lambda **options: SACLearner(
-        SoftActorCritic([8, 8], action_space=BOX, blocks="simba", **OPTIONS), **options
+        SoftActorCritic([8, 8], action_space=BOX, blocks="simba", normalize_obs=True, **OPTIONS), **options
     ),
     "sac-flashsac": lambda **options: SACLearner(
         SoftActorCritic([8], action_space=BOX, blocks="flashsac", norm=BATCH_NORM, **OPTIONS),

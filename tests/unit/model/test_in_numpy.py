@@ -70,6 +70,7 @@ MODELS: Mapping[str, Callable[[], Model]] = {
     "simba": lambda: SoftActorCritic([16, 16], action_space=BOX, blocks="simba"),
     "flashsac": lambda: DeterministicActorCritic([16, 16], action_space=BOX, blocks="flashsac"),
     "unit weights": lambda: SoftActorCritic([16, 16], action_space=BOX, norm="batch", unit_weights=True),
+    "normalized": lambda: SoftActorCritic([32, 32], action_space=BOX, normalize_obs=True),
     "squashed normal": lambda: SoftActorCritic([32, 32], action_space=BOX),
     "soft categorical": lambda: DiscreteSoftActorCritic([32, 32], action_space=FOUR),
     "large": lambda: SoftActorCritic([256, 256], action_space=BOX),

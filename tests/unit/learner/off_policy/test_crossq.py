@@ -13,7 +13,7 @@ from torch import Tensor
 from surreal.base.specs import ObsSpec
 from surreal.base.types import Batch
 from surreal.learner import DDPGLearner, SACLearner
-from surreal.learner.off_policy.joint import joint_outputs
+from surreal.learner.off_policy.batches import joint_outputs
 from surreal.model import DeterministicActorCritic, DiscreteSoftActorCritic, SoftActorCritic
 from surreal.model.norms import BATCH_EPSILON
 from tests.unit.learner.off_policy.checks import BOX, HALF, assert_goes_on_bit_for_bit

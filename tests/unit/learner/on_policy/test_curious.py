@@ -5,13 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from surreal.base.types import TrajectoryBatch
+from surreal.base.specs import ObsSpec
+from surreal.base.types import SampleInfo, TrajectoryBatch
 from surreal.learner import (
     A2CLearner,
     ActorCriticLearner,
@@ -21,6 +23,7 @@ from surreal.learner import (
     VTraceLearner,
 )
 from surreal.learner.on_policy.base import CURIOSITY
+from surreal.model import ActorCritic
 from surreal.model.curiosity import Dynamics
 from tests.unit.learner.off_policy.checks import assert_goes_on_bit_for_bit, tensors_of
 
@@ -121,6 +124,62 @@ def test_what_was_often_seen_is_worth_less_than_what_was_not(make_model: MakeMod
     after = [float(learner.foresee(batch).reward.mean()) for batch in (known, new)]
     assert after[0] < 0.5 * before[0]
     assert after[1] / before[1] > 4.0 * after[0] / before[0]
+
+
+class Lock:
+    """Environments at places 0 to 12: at each, one of three actions leads on, others lead to 0; 12 has reward."""
+
+    LAST, STEPS, COUNT = 12, 40, 16
+
+    def __init__(self) -> None:
+        self.right = torch.from_numpy(np.random.default_rng(5).integers(0, 3, self.LAST + 1))
+        self.generator = torch.Generator().manual_seed(1)
+        self.obs_spec = ObsSpec.from_obs(np.zeros(self.LAST + 1, np.float32))
+
+    @torch.no_grad()
+    def play(self, model: ActorCritic) -> TrajectoryBatch:
+        """Play one episode in each environment."""
+        at, seen = torch.zeros(self.COUNT, dtype=torch.int64), torch.eye(self.LAST + 1)
+        places, actions, log_probabilities = [at], [], []
+        for _ in range(self.STEPS):
+            policy, _ = model(seen[at])
+            action = policy.sample(self.generator)
+            at = torch.where(action == self.right[at], (at + 1).clamp(max=self.LAST), 0)
+            places.append(at)
+            actions.append(action)
+            log_probabilities.append(policy.log_probability(action))
+        place, shape = torch.stack(places), (self.STEPS, self.COUNT)
+        is_first, is_cut = torch.zeros(self.STEPS + 1, self.COUNT, dtype=torch.bool), torch.zeros(shape).bool()
+        is_first[0], is_cut[-1] = True, True
+        return TrajectoryBatch(
+            obs=seen[place],
+            action=torch.stack(actions),
+            reward=(place[1:] == self.LAST).float(),
+            discount=torch.full(shape, 0.97),
+            mask=torch.ones(shape),
+            is_first=is_first,
+            terminated=torch.zeros(shape).bool(),
+            truncated=is_cut,
+            version=torch.zeros(shape, dtype=torch.int64),
+            extras={"log_probability": torch.stack(log_probabilities)},
+            initial_state={},
+            sample_info=SampleInfo(*[np.zeros(self.COUNT, np.int64)] * 3),
+        )
+
+
+@pytest.mark.slow
+def test_curiosity_opens_a_lock_that_chance_does_not() -> None:
+    """Chance opens it in one of 500,000 tries, and there are 25,000."""
+    lock = Lock()
+    model = ActorCritic((32,), action_space=spaces.Discrete(3), obs_spec=lock.obs_spec, seed=1)
+    assert not any(lock.play(model).reward.any() for _ in range(60))
+    icm = {"reward_scale": 1.0, "learning_rate": 1e-2}
+    options: dict[str, Any] = {"policy_iterations": 4, "mini_batch": 160, "initial_learning_rate": 3e-3}
+    learner = PPOLearner(model, icm=icm, seed=1, **options)
+    for i in range(60):
+        batch = lock.play(model)
+        learner.optimize(i, batch)
+    assert float(batch.reward.sum(0).mean()) > 1.0
 
 
 @pytest.mark.parametrize("name", LEARNERS)

@@ -81,3 +81,10 @@ def test_steps_that_are_summed_are_refused_before_anything_is_made() -> None:
         check_names(config_of("replay.args.her_ratio=2"))
     with pytest.raises(ConfigError, match="compute_reward is set by other settings; leave it out"):
         check_names(config_of("replay.args.compute_reward=mine"))
+
+
+def test_a_task_of_gymnasium_robotics_is_made_and_judged() -> None:
+    pytest.importorskip("gymnasium_robotics")
+    functions = goal_functions(load_config("fetchreach-her-sac"))
+    near, far = np.zeros((2, 3)), np.array([[0.0, 0.04, 0.0], [0.0, 0.06, 0.0]])  # the task's threshold is 0.05 m
+    assert functions["compute_reward"](near, far, {}).tolist() == [0.0, -1.0]

@@ -19,6 +19,7 @@ from surreal.learner.on_policy.base import ActorCriticLearner
 from surreal.learner.on_policy.ipg import IPGLearner
 from surreal.learner.on_policy.policy_gradient import PolicyGradientLearner
 from surreal.learner.on_policy.ppo import PPOLearner
+from surreal.learner.on_policy.pqn import PQNLearner
 from surreal.learner.on_policy.trpo import TRPOLearner
 from surreal.learner.on_policy.vtrace import VTraceLearner
 from surreal.learner.remote import RemoteLearner
@@ -33,6 +34,7 @@ __all__ = [
     "IPGLearner",
     "Learner",
     "PPOLearner",
+    "PQNLearner",
     "PolicyGradientLearner",
     "QuantileDQNLearner",
     "R2D2Learner",

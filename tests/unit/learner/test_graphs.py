@@ -27,6 +27,7 @@ from surreal.learner import (
     IPGLearner,
     PolicyGradientLearner,
     PPOLearner,
+    PQNLearner,
     QuantileDQNLearner,
     R2D2Learner,
     SACLearner,
@@ -114,6 +115,12 @@ OFF_POLICY: dict[str, Callable[..., GradientLearner]] = {
     "r2d2": lambda **options: R2D2Learner(
         QFunction([6], action_space=2, use_lstm=True, lstm_size=5, **OPTIONS), **options
     ),
+    "pqn": lambda **options: PQNLearner(
+        QFunction([8], action_space=2, norm="layer", **OPTIONS), mini_batch=5, **options
+    ),
+    "pqn-lstm": lambda **options: PQNLearner(
+        QFunction([6], action_space=2, use_lstm=True, lstm_size=5, **OPTIONS), **options
+    ),
 }
 ON_POLICY: dict[str, tuple[type[GradientLearner], dict[str, Any], dict[str, Any]]] = {
     "pg": (PolicyGradientLearner, {}, {}),
@@ -179,9 +186,9 @@ def make(make_batch: Any, make_trajectories: Any, make_model: Any, play: Any, mi
         learner = OFF_POLICY[name](**options)
 
         def batch(seed: int) -> Any:
-            if name == "r2d2":
+            if name in ("r2d2", "pqn", "pqn-lstm"):
                 found = make_trajectories(seed, rows=5, columns=3)
-                return found._replace(initial_state={"state": torch.zeros(3, 2, 5)}, burn_in=1)
+                return found._replace(initial_state={"state": torch.zeros(3, 2, 5)}, burn_in=int(name == "r2d2"))
             found = make_batch(seed)
             if name == "sac-dict":
                 found = found._replace(obs=as_goals(found.obs), next_obs=as_goals(found.next_obs))

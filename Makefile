@@ -7,7 +7,8 @@
 #   make bench-reverb    compare with Reverb, which needs Python <= 3.11 and TensorFlow
 #   make bench-learning  compare with Stable-Baselines3, sbx-rl and Sample Factory: time to solve tasks, env steps/s
 #   make speed           quick rounds of these comparisons and of memory, and the tables of docs/speed.md
-#   make kills           kill server, agents and Redis 20 times in a run, which must still solve CartPole
+#   make kills           kill server, agents and Redis 20 times in a run, which must still solve CartPole; and writers,
+#                        readers and Redis of a DurableReplay 50 times
 #   make chaos           100 kills over all roles in one run, with invariants checked: docs/reliability.md
 #   make attack          all hostile peers, and check and start every preset and template: docs/robustness.md
 #   make cluster [PRESET=n]  execute rendered Kubernetes manifests in namespaces, with failures: docs/cluster-tests.md
@@ -100,6 +101,7 @@ learn: $(STAMP)
 kills: $(STAMP)
 	@mkdir -p .cache
 	SURREAL_TEST_KILLS=20 $(PYTEST) -n0 --timeout 1500 tests/e2e/test_gradients.py -k whoever $(PYTEST_ARGS)
+	SURREAL_TEST_KILLS=50 $(PYTEST) -n0 tests/e2e/test_durable_kills.py $(PYTEST_ARGS)
 
 chaos: $(STAMP)
 	@mkdir -p .cache

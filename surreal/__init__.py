@@ -44,7 +44,14 @@ if TYPE_CHECKING:
     from surreal.base.schedules import LinearSchedule
     from surreal.base.system.program import run_program
     from surreal.config import Config, load_config
-    from surreal.distributed import ExpSender, RedisClient, TorchBroadcaster, TorchListener, temporary_run
+    from surreal.distributed import (
+        DurableReplay,
+        ExpSender,
+        RedisClient,
+        TorchBroadcaster,
+        TorchListener,
+        temporary_run,
+    )
     from surreal.envs import Atari, Env, EpisodeMonitor, FrameStack, GymEnv, LocalEnvPool, Visualization, Wrapper
     from surreal.learner import DQNLearner, GradientLearner, Learner
     from surreal.model import ActorCritic, ConvQFunction, Model, QFunction
@@ -68,6 +75,7 @@ __all__ = [
     "Config",
     "ConvQFunction",
     "DQNLearner",
+    "DurableReplay",
     "Env",
     "EpisodeMonitor",
     "ExpSender",
@@ -109,7 +117,7 @@ _MODULES = {
     "api": ("Policy", "Result", "evaluate", "load", "train"),
     "agent": ("Agent", "AgentLoop", "PolicyAgent", "QAgent"),
     "config": ("Config", "load_config"),
-    "distributed": ("ExpSender", "RedisClient", "TorchBroadcaster", "TorchListener", "temporary_run"),
+    "distributed": ("DurableReplay", "ExpSender", "RedisClient", "TorchBroadcaster", "TorchListener", "temporary_run"),
     "envs": ("Atari", "Env", "EpisodeMonitor", "FrameStack", "GymEnv", "LocalEnvPool", "Visualization", "Wrapper"),
     "base.errors": ("SurrealError",),
     "learner": ("DQNLearner", "GradientLearner", "Learner"),

@@ -5,6 +5,7 @@ experience/    from an agent's steps to chunks in a stream, and from there to a 
 gradients/     from the agents that compute them to the parameter servers
 parameters/    published by one learner, followed by every agent
 calls.py       methods of the learner or parameter server, called by name
+durable/       DurableReplay, for programs that have their own trainer
 telemetry/     logs, metrics and heartbeats, into the run folder
 server/        the embedded redis-server
 
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from surreal.distributed.calls import CallServer, RemoteServer, remote
     from surreal.distributed.connection.client import RedisClient
+    from surreal.distributed.durable import DurableReplay
     from surreal.distributed.experience.sender import ExpSender
     from surreal.distributed.parameters.broadcaster import TorchBroadcaster
     from surreal.distributed.parameters.listener import TorchListener
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CallServer",
+    "DurableReplay",
     "EmbeddedRedis",
     "ExpSender",
     "RedisClient",
@@ -39,6 +42,7 @@ __all__ = [
 ]
 
 _MODULES = {
+    "DurableReplay": "durable",
     "CallServer": "calls",
     "RemoteServer": "calls",
     "remote": "calls",

@@ -63,6 +63,11 @@ def test_a_lift_learns_with_dict_observations_and_masks(example: Example) -> Non
     assert learned >= -5 > at_random  # the best has -3; an episode or two may stand still for long, hence no mean
 
 
+def test_a_trainer_learns_from_each_row_once_though_its_workers_are_killed(example: Example) -> None:
+    found = numbers("# kills; # rows put, # learned from, # left; #% right", example.run("durable_trainer"))
+    assert found[0] >= 1 and found[1:4] == [4800, 4800, 0] and found[4] > 80
+
+
 def test_sender_and_replay_work_alone_at_the_rate_of_the_limiter(example: Example) -> None:
     output = example.run("sender_and_replay", "--steps", "8000")
     (drawn,) = numbers("each step was drawn # times", output)

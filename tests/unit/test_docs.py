@@ -58,7 +58,7 @@ def test_the_page_of_sweeps_has_their_settings_and_examples() -> None:
 def test_the_page_of_examples_has_each_of_them_and_each_is_short() -> None:
     page = (ROOT / "docs" / "examples.md").read_text()
     programs = sorted((ROOT / "examples").glob("*.py"))
-    assert len(programs) == 10
+    assert len(programs) == 11
     for program in programs:
         text = program.read_text()
         assert len(text.splitlines()) <= 60, program.name
@@ -78,7 +78,7 @@ def test_every_metric_of_the_code_is_on_its_page_and_named_by_its_scheme() -> No
 def test_every_name_that_keys_py_makes_is_in_its_table() -> None:
     run, shard, policy = keys.RunKeys("R"), keys.ShardKeys("R", 0), keys.PolicyKeys("R", "P")
     made = [keys.RUNS, run.config, run.processes, run.log, run.stop, run.claim("NAME"), run.scores, run.best]
-    made += [run.ballast(1)]
+    made += [run.ballast(1), run.durable_stream, run.durable_meta]
     made += [
         shard.stream,
         shard.meta,

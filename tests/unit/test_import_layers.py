@@ -32,7 +32,11 @@ LAYERS: list[set[str]] = [
 ROOMS: dict[str, list[set[str]]] = {
     "agent": [{"forward", "slots"}, {"noise", "sampler"}, {"."}, {"exported"}],
     "config": [{"yaml_tree"}, {"schema"}, {"."}],
-    "distributed": [{"connection"}, {"calls", "experience", "gradients", "parameters", "telemetry", "server"}],
+    "distributed": [
+        {"connection"},
+        {"calls", "experience", "gradients", "parameters", "telemetry", "server"},
+        {"durable"},
+    ],
     "envs": [{"atari", "terminal", "window"}, {"wrappers", "examples"}, {"."}, {"players"}, {"plain", "pools"}],
     "learner": [{"stepping"}, {"."}, {"off_policy", "on_policy", "parameter_server"}],
     "run": [

@@ -1,0 +1,136 @@
+"""Rows as bytes: named columns of numbers, of one shape or of sequences whose lengths differ."""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surreal.base.errors import CodecError
+
+#: Columns by name: an array [B, ...], or a list of B sequences, arrays [L, ...] whose lengths L may differ.
+Rows = Mapping[str, Any]
+#: Checked columns: an array [B, ...], or for sequences an array of objects [B].
+Columns = dict[str, NDArray[Any]]
+
+#: CRC-32 of the rest, bytes of the header.
+_PREFIX = struct.Struct("<II")
+_KINDS = "biufc"
+
+
+def make_columns(rows: Rows) -> Columns:
+    """Check rows, and turn each column into an array.
+
+    Raises:
+        ValueError: no column, no row, columns of different lengths, or sequences that do not fit each other.
+        TypeError: a column holds something else than numbers.
+    """
+    columns = {str(name): _column(str(name), value) for name, value in rows.items()}
+    lengths = {name: len(column) for name, column in columns.items()}
+    if len(set(lengths.values())) != 1:
+        raise ValueError(f"rows need columns of one length; these have {lengths or 'none'}")
+    if not next(iter(lengths.values())):
+        raise ValueError("there are no rows")
+    return columns
+
+
+def _column(name: str, value: Any) -> NDArray[Any]:
+    if isinstance(value, Sequence) and len(value) and all(np.ndim(each) for each in value):
+        parts = [_numbers(name, each) for each in value]
+        if len({(part.dtype, part.shape[1:]) for part in parts}) > 1:
+            raise ValueError(f"the sequences of {name} may differ only in length")
+        return _objects(parts)
+    column = _numbers(name, value)
+    if not column.ndim:
+        raise ValueError(f"{name} is one number; a column has an entry for each row")
+    return column
+
+
+def _objects(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    column = np.empty(len(parts), object)
+    for i, part in enumerate(parts):  # at once, NumPy would try to stack them
+        column[i] = part
+    return column
+
+
+def _numbers(name: str, value: Any) -> NDArray[Any]:
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise ValueError(f"{name} is not an array: {error}") from error
+    if array.dtype.kind not in _KINDS:
+        raise TypeError(f"{name} has dtype {array.dtype}; rows hold numbers")
+    return np.ascontiguousarray(array) if array.ndim else array
+
+
+def pack(columns: Columns) -> bytes:
+    """Turn columns into bytes, with a checksum."""
+    header: list[list[Any]] = []
+    pieces = []
+    for name, column in columns.items():
+        if column.dtype == object:
+            flat = np.concatenate(column)
+            header.append([name, flat.dtype.str, list(flat.shape), [len(part) for part in column]])
+        else:
+            flat = column
+            header.append([name, flat.dtype.str, list(flat.shape), None])
+        pieces.append(flat.tobytes())
+    head = json.dumps(header).encode()
+    body = b"".join([head, *pieces])
+    return _PREFIX.pack(zlib.crc32(body), len(head)) + body
+
+
+def unpack(data: bytes) -> Columns:
+    """Read columns from bytes; arrays are views of them.
+
+    Raises:
+        CodecError: the bytes are damaged.
+    """
+    try:
+        checksum, length = _PREFIX.unpack_from(data)
+        body = memoryview(data)[_PREFIX.size :]
+        if zlib.crc32(body) != checksum:
+            raise CodecError("rows are damaged: their checksum is wrong")
+        columns, position = {}, length
+        for name, dtype, shape, lengths in json.loads(bytes(body[:length])):
+            flat = np.frombuffer(body, dtype, int(np.prod(shape)), position).reshape(shape)
+            position += flat.nbytes
+            columns[name] = flat if lengths is None else _split(flat, lengths)
+    except (struct.error, ValueError, TypeError) as error:
+        raise CodecError(f"rows are damaged: {error}") from error
+    return columns
+
+
+def _split(flat: NDArray[Any], lengths: Sequence[int]) -> NDArray[Any]:
+    return _objects(np.split(flat, np.cumsum(lengths)[:-1]))
+
+
+def join(parts: Sequence[Columns]) -> Columns:
+    """Put the rows of several columns after each other.
+
+    Raises:
+        ValueError: they have different columns, shapes or dtypes.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    first = parts[0]
+    for part in parts[1:]:
+        if _kinds(part) != _kinds(first):
+            raise ValueError(f"rows have different columns: {_kinds(part)} after {_kinds(first)}")
+    return {name: np.concatenate([part[name] for part in parts]) for name in first}
+
+
+def _kinds(columns: Columns) -> dict[str, str]:
+    """Describe the entries of each column: dtype, shape, and `*` for the length of a sequence."""
+    found = {}
+    for name, column in columns.items():
+        entry, shape = (
+            (column[0], ("*", *column[0].shape[1:])) if column.dtype == object else (column, column.shape[1:])
+        )
+        found[name] = f"{entry.dtype}{list(shape)}"
+    return found

@@ -1,12 +1,9 @@
-"""A plain PyTorch trainer on sequences of different lengths, whose workers are killed while it trains.
+"""A plain PyTorch trainer on sequences of bits, labeled "more ones than zeros", whose workers are killed meanwhile.
 
-    python examples/durable_trainer.py          each row is learned from once
-
-Workers put sequences of bits, labeled "more ones than zeros"; the trainer consumes them, and commits its progress.
+python examples/durable_trainer.py          each row is learned from once
 """
 
 import multiprocessing
-import sys
 
 import numpy as np
 import torch
@@ -30,34 +27,34 @@ def main() -> None:
     """Train while workers are killed."""
     embed, core, head = nn.Embedding(3, 16), nn.GRU(16, 32, batch_first=True), nn.Linear(32, 1)
     optimizer = torch.optim.Adam([*embed.parameters(), *core.parameters(), *head.parameters()], lr=1e-2)
+    start = multiprocessing.get_context("spawn").Process
     with DurableReplay("bits") as replay:
-        start = multiprocessing.get_context("spawn").Process
-        workers, learned, killed, right = {}, 0, 0, 0.0
-        while learned < WORKERS * PUTS * ROWS:
+        workers, left, killed, right = [start() for _ in range(WORKERS)], WORKERS * PUTS * ROWS, 0, 0.0
+        while left:
             for number in range(WORKERS):
-                if number not in workers or workers[number].exitcode not in (None, 0):
+                if not workers[number].is_alive() and workers[number].exitcode != 0:
                     workers[number] = start(target=work, args=(replay.address, number), daemon=True)
                     workers[number].start()
-            if learned > 500 * (killed + 1) and killed < KILLS:
+            if killed < KILLS and left < 4300 - 500 * killed:
                 workers[killed % WORKERS].kill()
                 killed += 1
-            if (batch := replay.consume(min(BATCH, WORKERS * PUTS * ROWS - learned), timeout_s=0.1)) is None:
+            if (batch := replay.consume(min(BATCH, left), timeout_s=0.1)) is None:
                 continue
-            lengths = torch.tensor([len(bits) for bits in batch["bits"]])
+            last = torch.tensor([len(bits) - 1 for bits in batch["bits"]])
             bits = nn.utils.rnn.pad_sequence([torch.tensor(bits) for bits in batch["bits"]], True, 2)
-            logits = head(core(embed(bits))[0][torch.arange(len(bits)), lengths - 1]).squeeze(-1)
-            label = torch.tensor(batch["label"]).float()
+            logits = head(core(embed(bits))[0][torch.arange(len(bits)), last]).squeeze(-1)
+            label = torch.tensor(batch["label"])
             optimizer.zero_grad()
-            nn.functional.binary_cross_entropy_with_logits(logits, label).backward()
+            nn.functional.soft_margin_loss(logits, 2.0 * label - 1.0).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
-            right, learned = (
-                0.9 * right + 0.1 * float(((logits > 0) == (label > 0.5)).float().mean()),
-                learned + batch.rows,
-            )
-            batch.commit(state=b"%d" % learned)
-        counts = replay.counts()
-    print(f"{killed} kills; {counts['put']} rows put, {learned} learned from, {counts['rows']} left; {right:.0%} right")
+            right = 0.9 * right + 0.1 * float(((logits > 0) == label).float().mean())
+            left -= batch.rows
+            batch.commit(state=b"%d rows left" % left)
+        rows = replay.counts()
+    print(
+        f"{killed} kills; {rows['put']} rows put, {rows['consumed']} consumed, {rows['rows']} left; {right:.0%} right"
+    )
 
 
 if __name__ == "__main__":
-    sys.exit(run_program("trainer", main))
+    raise SystemExit(run_program("trainer", main))

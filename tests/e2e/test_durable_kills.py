@@ -59,16 +59,16 @@ while True:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300 + 20 * KILLS)
-def test_every_row_is_consumed_once_whatever_is_killed(start_redis: Callable[..., Any]) -> None:
+def test_every_row_is_consumed_once_whatever_is_killed(start_redis: Callable[..., Any], tmp_path: Path) -> None:
     server = start_redis(appendonly=True)
     processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(name: str) -> None:
         kind, _, number = name.partition("-")
         program, size = (_WRITER, _ROWS) if kind == "writer" else (_READER, _BATCH)
-        processes[name] = subprocess.Popen(
-            [sys.executable, "-c", program, server.address, number, str(size)], cwd=ROOT, stderr=subprocess.PIPE
-        )
+        command = [sys.executable, "-c", program, server.address, number, str(size)]
+        with (tmp_path / f"{name}.log").open("ab") as log:
+            processes[name] = subprocess.Popen(command, cwd=ROOT, stderr=log)
 
     names = [f"writer-{i}" for i in range(_WRITERS)] + [f"reader-{i}" for i in range(_READERS)]
     try:
@@ -106,7 +106,7 @@ def _wait_for_progress(
     while True:
         for name, process in list(processes.items()):
             if process.poll() is not None:
-                assert name.startswith("reader"), process.communicate()[1]
+                assert name.startswith("reader"), f"{name} has ended"
                 start(name)
         now = replay.counts()
         if until_rows is not None and now["rows"] < until_rows:
@@ -121,7 +121,7 @@ def _end(processes: dict[str, subprocess.Popen[bytes]], kind: str) -> None:
     for name in [name for name in processes if name.startswith(kind)]:
         process = processes.pop(name)
         process.kill()
-        process.communicate()
+        process.wait()
 
 
 def _assert_once(replay: DurableReplay) -> None:

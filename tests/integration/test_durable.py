@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -187,6 +188,74 @@ def test_rows_that_are_evicted_while_a_reader_has_them_are_counted_once(open_rep
         assert each is not None
         each.commit()
     assert len(replay) == 0
+
+
+def test_a_part_of_an_entry_that_is_evicted_is_no_lost_lease(open_replay: Open) -> None:
+    replay = open_replay(capacity=20, when_full="evict")
+    replay.put(numbers(0, 20))
+    first, second = replay.consume(5), replay.consume(5)
+    assert first is not None and second is not None
+    first.commit()
+    replay.put(numbers(20, 40))
+    second.commit()
+    assert replay.counts() == {"rows": 20, "put": 40, "consumed": 10, "stale": 0}
+
+
+def test_commits_renew_the_lease_of_the_rows_that_a_reader_still_has(open_replay: Open) -> None:
+    replay = open_replay()
+    for begin in range(0, 30, 10):
+        replay.put(numbers(begin, begin + 10))
+    batch = replay.consume(10)
+    assert batch is not None
+
+    def idle_ms() -> dict[bytes, int]:
+        found = replay._client.redis.xpending_range(replay._stream, "readers", "-", "+", 10)
+        return {each["message_id"]: each["time_since_delivered"] for each in found}
+
+    deadline_s = time.monotonic() + 60
+    while min((before := idle_ms()).values()) < 500:
+        assert time.monotonic() < deadline_s
+    batch.commit()
+    after = idle_ms()
+    assert len(before) == 3 and len(after) == 2 and all(after[entry] < before[entry] for entry in after)
+
+
+def test_readers_that_begin_together_make_one_group(open_replay: Open) -> None:
+    for _ in range(20):
+        readers = [open_replay(reader=f"r{i}") for i in range(4)]
+        readers[0]._client.delete_run()
+        barrier, failed = threading.Barrier(4), []
+
+        def read(replay: DurableReplay, barrier: threading.Barrier = barrier, failed: list[str] = failed) -> None:
+            barrier.wait()
+            try:
+                replay.consume(1, timeout_s=0.0)
+            except Exception as error:
+                failed.append(repr(error))
+
+        threads = [threading.Thread(target=read, args=(replay,)) for replay in readers]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert failed == []
+
+
+def test_readers_make_room_in_a_redis_without_memory(start_redis: Callable[..., Any]) -> None:
+    server = start_redis(maxmemory="6mb")
+    with DurableReplay("full", address=server.address, wait_timeout_s=0.2) as replay:
+        put = 0
+        with pytest.raises(ReplayFullError, match="no memory left"):
+            while True:
+                replay.put(numbers(put, put + 100))
+                put += 100
+        last = 0
+        while (batch := replay.consume(70, timeout_s=0.5)) is not None:
+            assert batch["x"].tolist() == [*range(last, last + 70)]
+            batch.commit(b"%d" % last)
+            last += 70
+        assert last == put // 70 * 70 > 1000
+        assert replay.put(numbers(0, 100))
 
 
 def test_samples_are_uniform_and_follow_what_is_put_and_consumed(open_replay: Open) -> None:

@@ -15,6 +15,7 @@ import threading
 import time
 import uuid
 from collections import deque
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -94,7 +95,8 @@ class DurableReplay:
         self._life, self._steps, self._lock = uuid.uuid4().hex, 0, threading.Lock()
         self._entries: deque[tuple[bytes, int, int, int, Columns]] = deque()  # id, used, rows, version, columns
         self._open: deque[DurableBatch] = deque()
-        self._batches, self._resumes_from = 0, b"0"
+        self._batches, self._claims_from = 0, b"0"
+        self._resumes_from = b"0"  # id after which this reader's own entries are read; b"" once they were
         self._mirror, self._looked_s, self._rng = Mirror(), -1.0, np.random.default_rng(seed)
 
     def put(
@@ -128,7 +130,7 @@ class DurableReplay:
                 self._steps += 1
             name = self._life if writer is None else check_name(writer, "writer")
             number = self._steps if step is None else step
-            arguments = (name, number, count, self._capacity, int(self._evicts), version, pack(columns))
+            arguments = (name, number, count, self._capacity, int(self._evicts), version, _GROUP, pack(columns))
             return self._put(arguments) == b"ok"
 
     def _put(self, arguments: tuple[Any, ...]) -> bytes:
@@ -215,8 +217,10 @@ class DurableReplay:
             raise ContractError("batches are committed in the order in which they were taken; commit the one before")
         number = f"{self._life}-{self._batches}"
         arguments: list[Any] = [_GROUP, self._reader, number, int(state is not None), state or b"", batch.stale_rows]
+        arguments.append(len(batch.taken))
         for each in batch.taken:
             arguments += each
+        arguments += sorted(self._held() - {each.entry for each in batch.taken})
         answer = self._call("durable_commit", arguments, "commit a batch")
         if answer != b"ok":
             self._entries.clear()
@@ -240,12 +244,10 @@ class DurableReplay:
                     return found
             if found := _entries(self._ask("XREADGROUP", *arguments, "STREAMS", self._stream, ">")):
                 return found
-            lease = ("XAUTOCLAIM", self._stream, _GROUP, self._reader, int(self._lease_s * 1000), "0")
-            known = {entry for entry, *_ in self._entries} | {
-                each.entry for batch in self._open for each in batch.taken
-            }
-            left = [each for each in self._ask(*lease, "COUNT", _COUNT)[1] if each and each[1] and each[0] not in known]
-            if left:
+            lease = ("XAUTOCLAIM", self._stream, _GROUP, self._reader, int(self._lease_s * 1000), self._claims_from)
+            self._claims_from, claimed, *_ = self._ask(*lease, "COUNT", _COUNT)
+            held = self._held()
+            if left := [each for each in claimed if each and each[1] and each[0] not in held]:
                 return _pairs(left)
             waiting = ("XREADGROUP", *arguments, "BLOCK", _BLOCK_MS, "STREAMS", self._stream, ">")
             return _entries(self._ask(*waiting))
@@ -267,6 +269,10 @@ class DurableReplay:
                 )
         return bool(found)
 
+    def _held(self) -> set[bytes]:
+        """Return the entries that this reader has."""
+        return {entry for entry, *_ in self._entries} | {each.entry for batch in self._open for each in batch.taken}
+
     def _ask(self, *command: Any) -> Any:
         """Run a command of the group of readers, which is made with the first one."""
         try:
@@ -274,7 +280,8 @@ class DurableReplay:
         except ResponseError as error:
             if not str(error).startswith("NOGROUP"):
                 raise
-            self._client.execute("XGROUP", "CREATE", self._stream, _GROUP, "0", "MKSTREAM")
+            with suppress(ResponseError):  # another reader made it
+                self._client.execute("XGROUP", "CREATE", self._stream, _GROUP, "0", "MKSTREAM")
             return self._client.execute(*command)
 
     def sample(self, rows: PositiveInt, *, min_version: NonNegativeInt = 0) -> Columns:

@@ -2,7 +2,7 @@
 --
 -- KEYS  1 stream  2 meta (hash)
 -- ARGV  1 writer  2 number of these rows at the writer  3 rows  4 capacity, rows, or 0
---       5 '1' if the oldest rows make room  6 version  7 the rows, packed
+--       5 '1' if the oldest rows make room  6 version  7 group of the readers  8 the rows, packed
 -- Returns 'ok', 'duplicate' (the writer has stored this number before), or 'full'.
 local step = 'step:' .. ARGV[1]
 local last = tonumber(redis.call('HGET', KEYS[2], step) or '')
@@ -23,7 +23,11 @@ while capacity > 0 and rows > capacity do
   redis.call('HDEL', KEYS[2], used)
 end
 
-redis.call('XADD', KEYS[1], '*', 'n', ARGV[3], 'v', ARGV[6], 'd', ARGV[7])
+-- Made by the first rows: a reader could not make it while Redis has no memory.
+if redis.call('EXISTS', KEYS[1]) == 0 then
+  redis.call('XGROUP', 'CREATE', KEYS[1], ARGV[7], '0', 'MKSTREAM')
+end
+redis.call('XADD', KEYS[1], '*', 'n', ARGV[3], 'v', ARGV[6], 'd', ARGV[8])
 redis.call('HSET', KEYS[2], 'rows', rows, step, ARGV[2])
 redis.call('HINCRBY', KEYS[2], 'put', ARGV[3])
 return 'ok'

@@ -1,6 +1,6 @@
 """A plain PyTorch trainer on sequences of bits, labeled "more ones than zeros", whose workers are killed meanwhile.
 
-python examples/durable_trainer.py          each row is learned from once
+    python examples/durable_trainer.py          each row is learned from once
 
 At the end, no rows are missing or left.
 """

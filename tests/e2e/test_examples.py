@@ -34,7 +34,8 @@ class Example:
             program, *arguments, typed=typed, is_launcher=trains, **({} if trains else self.environment)
         )
         assert command.wait() == 0, command.output
-        assert self.workplace.processes() == []
+        # A process that only watches over others ends a moment later.
+        self.workplace.wait_for(lambda: self.workplace.processes() == [], "the end of all processes")
         assert "WARNING" not in command.output, command.output
         return command.output
 

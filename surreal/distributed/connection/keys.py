@@ -280,6 +280,7 @@ RUN_KINDS = (
     *(f"policy:*:{name}" for name in ("params", "part:*", "lease", "contract", "notice")),
     *(f"policy:*:{name}" for name in ("calls", "asked:*", "answer:*", "league", "games")),
     *("config", "claim:*", "processes", "log", "scores", "best", "stop", "ballast:*"),
+    *("durable:stream", "durable:meta"),
 )
 
 

@@ -33,6 +33,14 @@ SCRIPTS: Mapping[str, Table] = {
         "lease": "get pttl set unlink",
         "credit": "set",
     },
+    "durable_put": {
+        "durable:stream": "xrange xdel exists xgroup xadd",
+        "durable:meta": "hget hdel hset hincrby",
+    },
+    "durable_commit": {
+        "durable:stream": "xpending xrange xack xdel xclaim",
+        "durable:meta": "hget hdel hset hincrby",
+    },
     "call": {"policy:*:calls": "xlen xadd", "policy:*:asked:*": "exists set"},
     "claim": {"claim:*": "get pttl unlink set"},
     "swap": {"config": "get unlink set"},

@@ -62,7 +62,7 @@ def test_the_templates_name_alone_brings_an_environment_that_the_algorithm_suits
     [
         ("HalfCheetah-v5", "sac", "halfcheetah-sac"),  # a preset of its own
         ("Walker2d-v5", "ppo", "pendulum-ppo"),  # continuous actions
-        ("MountainCar-v0", "dqn", "cartpole-dqn"),  # a vector, and choices
+        ("MountainCar-v0", "ppo", "cartpole-ppo"),  # a vector, and choices
         ("ALE/Breakout-v5", "dqn", "atari-dqn"),
         ("ALE/Breakout-v5", "trpo", "image-trpo"),
     ],

@@ -15,6 +15,7 @@ import pytest
 
 from surreal import DurableReplay
 from surreal.base.errors import CodecError, ContractError, LeaseError, RedisUnavailableError, ReplayFullError
+from surreal.distributed.connection.retry import SpoiledKeyError
 
 Open = Callable[..., DurableReplay]
 
@@ -296,6 +297,17 @@ def test_damaged_and_foreign_rows_are_refused(open_replay: Open) -> None:
     damaged._client.execute("XADD", damaged._stream, "*", "n", 1, "v", 0, "d", b"not rows")
     with pytest.raises(CodecError, match="damaged"):
         damaged.consume(1)
+
+
+@pytest.mark.parametrize("key", ["durable_stream", "durable_meta"])
+def test_a_key_that_another_program_has_overwritten_is_reported(open_replay: Open, key: str) -> None:
+    replay = open_replay()
+    replay.put(numbers(0, 2))
+    replay._client.execute("SET", getattr(replay._client.run_keys, key), "text")
+    with pytest.raises(SpoiledKeyError, match="another client writes there"):
+        replay.put(numbers(2, 4))
+    with pytest.raises(SpoiledKeyError, match="another client writes there"):
+        replay.consume(1)
 
 
 def test_the_server_that_it_starts_keeps_acknowledged_rows(tmp_path: Path) -> None:

@@ -99,6 +99,8 @@ def test_a_file_that_redis_refused_in_part_is_told(redis: KeptRedis, caplog: pyt
     lines = redis.acl_file.read_text().splitlines()
     redis.acl_file.write_text("\n".join([WITHOUT_RIGHTS, *lines[1:]]) + "\n")
     redis.kill()
+    with redis.connect(ADMINISTRATOR) as client:  # otherwise, a write may wait for an earlier one to reach the disk
+        client.execute("CONFIG", "SET", "appendfsync", "always")
     with redis.connect("learner") as client:
         TorchBroadcaster(client, Net(), part_bytes=50).broadcast()
     redis.kill()

@@ -125,17 +125,11 @@ def test_each_role_is_in_it(role: str) -> None:
 
 
 def test_cartpole_is_solved_and_a_volume_resumes_it(volume: str) -> None:
-    run = [
-        "--read-only",
-        "--tmpfs=/tmp",
-        "--cap-drop=ALL",
-        "--security-opt=no-new-privileges",
-        f"--volume={volume}:/work:U",
-    ]
+    run = [*CAREFUL, f"--volume={volume}:/work:U"]
     settings = ["--set", "run.stop_at_return=475", "--seed", "0"]
-    printed = engine("run", "--rm", *run, IMAGE, "run", "cartpole-trpo", "--run-dir=runs/it", *settings)
-    assert "solved" in printed
+    engine("run", "--rm", *run, IMAGE, "run", "cartpole-trpo", "--run-dir=runs/it", *settings)
     result = json.loads(engine("run", "--rm", *run, "--entrypoint=cat", IMAGE, "runs/it/result.json"))
+    assert result["best"]["mean_return"] >= 475
     more = ["--set", f"run.max_env_steps={result['env_steps'] + 5000}", "--set", "run.stop_at_return=null"]
     engine("run", "--rm", *run, IMAGE, "run", "--resume", "--run-dir=runs/it", *more)
     again = json.loads(engine("run", "--rm", *run, "--entrypoint=cat", IMAGE, "runs/it/result.json"))
@@ -197,6 +191,9 @@ def test_compose_learns_until_cartpole_is_solved(tmp_path: Path) -> None:
     words = [compose] if compose else [ENGINE, "compose"]
     if subprocess.run([*words, "version"], capture_output=True).returncode:
         pytest.skip(f"{' '.join(words)} is not here")
+    trial = subprocess.run([ENGINE, "run", "--rm", IMAGE, "--version"], capture_output=True, text=True)
+    if trial.returncode:
+        pytest.skip(f"the engine has no networks here: {trial.stderr.strip().splitlines()[-1]}")
     for name in ("compose.yaml", "scripts", "k8s"):
         place = tmp_path / name
         (shutil.copytree if (ROOT / name).is_dir() else shutil.copy)(ROOT / name, place)

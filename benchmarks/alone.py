@@ -74,7 +74,7 @@ def overlap_s(spans: Sequence[Span], began_s: float, ended_s: float) -> float:
 def run_between_benchmarks(command: Sequence[str], active: list[Span]) -> subprocess.CompletedProcess[str]:
     """Run a command to its end; while a benchmark holds the lock, it and all its descendants are stopped.
 
-    `active` gets the spans in which it was not, also if this process is interrupted.
+    `active` gets the spans in which it was not.
     """
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     began_s = time.time()
@@ -87,9 +87,6 @@ def run_between_benchmarks(command: Sequence[str], active: list[Span]) -> subpro
                 active.append(Span(began_s, time.time()))
                 _pause(process.pid)
                 began_s = time.time()
-    except KeyboardInterrupt:
-        process.wait()  # it got the signal, too, and ends in order
-        raise
     finally:
         active.append(Span(began_s, time.time()))
 

@@ -31,12 +31,13 @@ from benchmarks.alone import Span, overlap_s, run_between_benchmarks
 from benchmarks.curves import draw_all, has_curve, read_run, write_curve
 from benchmarks.results import PONG, add_record, read_records, rows_at_agents, settings_at_agents, write_page
 from surreal.config import preset_names
+from surreal.run.process.ending import ExitCode
 
 #: Kinds of tasks in the order in which they run; presets of a kind have these prefixes.
 QUEUE = (
-    ("bandit", "cartpole", "acrobot", "pendulum", "mountaincar"),
+    ("bandit", "bitflip", "cartpole", "acrobot", "pendulum", "mountaincar"),
     ("lunarlander",),
-    ("halfcheetah", "hopper"),
+    ("fetchreach", "halfcheetah", "hopper"),
     ("atari",),
     ("walker2d", "ant", "humanoid", "bipedalwalker"),
     ("minigrid", "dmcontrol", "tictactoe", "vizdoom"),
@@ -73,6 +74,8 @@ def main(argv: Sequence[str]) -> int:
     def work(job: Job) -> None:
         nonlocal has_failed
         record = run(*job)
+        if record is None:
+            return
         with lock:
             has_failed |= "error" in record
             sys.stdout.write(json.dumps(record) + "\n")
@@ -80,7 +83,12 @@ def main(argv: Sequence[str]) -> int:
             add_record(record)
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        list(pool.map(work, jobs))
+        try:
+            for ended in [pool.submit(work, job) for job in jobs]:
+                ended.result()
+        except BaseException:  # Ctrl-C, which runs in progress get as well
+            pool.shutdown(cancel_futures=True)
+            raise
     draw_all()
     write_page()
     return int(has_failed)
@@ -92,8 +100,12 @@ def runs_folder() -> Path:
     return Path(os.environ.get("SURREAL_LEARN") or data / "surreal" / "learn")
 
 
-def run(preset: str, settings: Sequence[str], seed: int) -> dict[str, Any]:
-    """Run a preset with some settings changed, or continue its run; return a record of a table."""
+def run(preset: str, settings: Sequence[str], seed: int) -> dict[str, Any] | None:
+    """Run a preset with some settings changed, or continue its run.
+
+    Returns:
+        A record of a table; None if a signal ended the run in order, which continues next time.
+    """
     record: dict[str, Any] = {"preset": preset, "seed": seed, "machine": f"{os.cpu_count()} cores {platform.machine()}"}
     if settings:
         record["settings"] = list(settings)
@@ -103,12 +115,13 @@ def run(preset: str, settings: Sequence[str], seed: int) -> dict[str, Any]:
     if (run_dir / "result.json").exists() and json.loads((run_dir / "result.json").read_text())["status"] == "finished":
         raise FileExistsError(f"{run_dir} holds a finished run; delete it to run {preset} again")
     active = [Span(*each) for each in json.loads(spans.read_text())] if spans.exists() else []
-    ended = None
     try:
         ended = run_between_benchmarks(_command(preset, settings, seed, run_dir), active)
     finally:
         if run_dir.exists():
             spans.write_text(json.dumps(active))
+    if ended.returncode in (ExitCode.INTERRUPTED, ExitCode.TERMINATED):
+        return None
     if settings:
         record["env_steps_per_s"] = _rate(run_dir, active)
     found = _SENTENCE.search(ended.stdout)

@@ -7,6 +7,7 @@ import json
 import subprocess
 import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 from benchmarks import curves, learn, results
 from benchmarks.alone import Span
 from benchmarks.curves import Point, draw, read_curves, read_run, tasks, write_curve
+from surreal.config import preset_names
 
 _SENTENCE = "solved {}: mean return 499.5 (standard error 0.1) over 1000 episodes, 2000 env steps, 9 s\n"
 
@@ -95,6 +97,59 @@ def test_two_run_at_once(learned: list[list[str]], monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(learn, "run_between_benchmarks", meet)
     assert learn.main(["cartpole-ppo", "--seeds", "0", "1"]) == 0
+
+
+def test_the_queue_has_every_preset_that_trains_alone(
+    learned: list[list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    queued = {job.rpartition(" ")[0] for job in listed(capsys, "--seeds", "9")}
+    assert queued == {name for name in preset_names() if not name.endswith("rlx")}
+
+
+def test_an_interrupted_run_leaves_no_record_and_continues_next_time(
+    learned: list[list[str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    once = learn.run_between_benchmarks
+
+    def interrupt(command: Sequence[str], active: list[Span]) -> subprocess.CompletedProcess[str]:
+        once(command, active)
+        run_dir = Path(command[command.index("--run-dir") + 1])
+        (run_dir / "result.json").write_text(json.dumps({"status": "interrupted"}))
+        return subprocess.CompletedProcess(command, 130, "", "ended: interrupted by SIGINT\n")
+
+    monkeypatch.setattr(learn, "run_between_benchmarks", interrupt)
+    assert learn.main(["cartpole-ppo", "--seeds", "0"]) == 0
+    assert results.read_records() == {}
+    monkeypatch.setattr(learn, "run_between_benchmarks", once)
+    assert learn.main(["cartpole-ppo", "--seeds", "0"]) == 0
+    assert "--resume" in learned[1] and 0 in results.read_records()["cartpole-ppo", ()]
+
+
+def test_ctrl_c_begins_no_more_runs(learned: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    began: list[int] = []
+    is_cancelled = threading.Event()
+
+    class Pool(ThreadPoolExecutor):
+        def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+            super().shutdown(wait=False, cancel_futures=cancel_futures)
+            is_cancelled.set()
+            super().shutdown(wait=wait)
+
+    def interrupt(preset: str, settings: Sequence[str], seed: int) -> None:
+        began.append(seed)
+        if seed == 0:
+            raise KeyboardInterrupt
+        assert is_cancelled.wait(60)
+
+    monkeypatch.setattr(learn, "ThreadPoolExecutor", Pool)
+    monkeypatch.setattr(learn, "run", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        learn.main(["cartpole-ppo", "--seeds", *map(str, range(20))])
+    assert 0 in began and len(began) <= 3
+
+
+def test_curves_are_those_of_presets() -> None:
+    assert set(read_curves()) <= set(preset_names())
 
 
 def test_a_failure_is_recorded_and_reported(

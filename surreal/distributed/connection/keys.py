@@ -39,7 +39,7 @@ the hash slots, so that shards spread evenly over the servers of a cluster.
 | `surreal:{R}:scores` | stream | `round`, as in `scores.jsonl`; of an evaluation without a launcher also `lines`, with its episodes | evaluation | learner, `surreal top` | newest 1000 |
 | `surreal:{R}:best` | hash | `score` and `policy` of its best round, at most 64 MiB | evaluation | learner | the run |
 | `surreal:{R}:durable:stream` | stream | one entry for the rows of a `DurableReplay.put`: fields `n`, `v`, `d` | durable_put script | DurableReplay | until consumed or evicted |
-| `surreal:{R}:durable:meta` | hash | `rows`, `put`, `consumed`, `stale`, `step:WRITER`, `used:ENTRY`, `batch:READER`, `state:READER` | durable scripts | DurableReplay | the replay |
+| `surreal:{R}:durable:meta` | hash | `rows`, `columns`, `put`, `consumed`, `stale`, `step:WRITER`, `used:ENTRY`, `batch:READER`, `state:READER` | durable scripts | DurableReplay | the replay |
 | `surreal:{R}:stop` | string | why the run ends | launcher, `surreal stop` | every process | the run |
 | `surreal:{R}:ballast:I` | string | zeros, to use up memory | `surreal chaos` | - | seconds |
 | `surreal:runs` | hash | run id -> creation time and title, JSON | first process | `surreal status` | until the run is deleted |

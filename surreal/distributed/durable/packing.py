@@ -120,17 +120,17 @@ def join(parts: Sequence[Columns]) -> Columns:
         return parts[0]
     first = parts[0]
     for part in parts[1:]:
-        if _kinds(part) != _kinds(first):
-            raise ValueError(f"rows have different columns: {_kinds(part)} after {_kinds(first)}")
+        if describe(part) != describe(first):
+            raise ValueError(f"rows have different columns: {describe(part)} after {describe(first)}")
     return {name: np.concatenate([part[name] for part in parts]) for name in first}
 
 
-def _kinds(columns: Columns) -> dict[str, str]:
+def describe(columns: Columns) -> str:
     """Describe the entries of each column: dtype, shape, and `*` for the length of a sequence."""
-    found = {}
+    found = []
     for name, column in columns.items():
-        entry, shape = (
-            (column[0], ("*", *column[0].shape[1:])) if column.dtype == object else (column, column.shape[1:])
-        )
-        found[name] = f"{entry.dtype}{list(shape)}"
-    return found
+        is_sequence = column.dtype == object
+        entry = column[0] if is_sequence else column
+        shape = ["*" if is_sequence else None, *entry.shape[1:]][not is_sequence :]
+        found.append(f"{name}: {entry.dtype}[{', '.join(map(str, shape))}]")
+    return ", ".join(found)

@@ -1,0 +1,139 @@
+"""The reader of a `DurableReplay`: takes rows that no other reader has, and commits them."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections import deque
+from typing import Any
+
+from surreal.base.errors import ContractError, LeaseError
+from surreal.distributed.durable.batch import DurableBatch, Taken
+from surreal.distributed.durable.packing import Columns, join, unpack
+from surreal.distributed.durable.server import GROUP, DurableServer, read_pairs
+
+#: Entries that are read at once, and the longest wait of the server for a new one, ms.
+_COUNT, _BLOCK_MS = 16, 200
+
+
+class DurableReader:
+    """One consumer of the stream's group. Used by one thread.
+
+    Args:
+        server: the replay's.
+        name: name of the consumer.
+        lease_s: age after which entries of other readers are taken over, s.
+    """
+
+    def __init__(self, server: DurableServer, name: str, lease_s: float) -> None:
+        self._server, self.name, self._lease_s = server, name, lease_s
+        self._life, self._batches = uuid.uuid4().hex, 0
+        self._entries: deque[tuple[bytes, int, int, int, Columns]] = deque()  # id, used, rows, version, columns
+        self._open: deque[DurableBatch] = deque()
+        self._claims_from = b"0"
+        self._resumes_from = b"0"  # id after which this reader's own entries are read; b"" once they were
+
+    def take(self, rows: int, min_version: int, timeout_s: float | None) -> DurableBatch | None:
+        """Take the oldest rows that no other reader has; see `DurableReplay.consume`."""
+        deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            fresh = sum(count - used for _, used, count, version, _ in self._entries if version >= min_version)
+            if fresh >= rows:
+                return self._make_batch(rows, min_version)
+            if not self._fetch():
+                self._drop_stale(min_version)
+                if deadline_s is not None and time.monotonic() >= deadline_s:
+                    return None
+
+    def _drop_stale(self, min_version: int) -> None:
+        """Remove the rows in front that are too old: writers may wait for their room."""
+        taken = []
+        while self._entries and self._entries[0][3] < min_version and not self._open:
+            entry, used, count, *_ = self._entries.popleft()
+            taken.append(Taken(entry, used, count, count))
+        if taken:
+            stale = sum(each.end - each.begin for each in taken)
+            self._open.append(DurableBatch({}, taken, stale_rows=stale, version=0, commit=self._commit))
+            self._open[0].commit()
+
+    def _make_batch(self, rows: int, min_version: int) -> DurableBatch:
+        parts, taken, stale, oldest = [], [], 0, None
+        while rows:
+            entry, used, count, version, columns = self._entries.popleft()
+            end = count
+            if version < min_version:
+                stale += count - used
+            else:
+                end = min(count, used + rows)
+                parts.append({name: column[used:end] for name, column in columns.items()})
+                rows -= end - used
+                oldest = version if oldest is None else min(oldest, version)
+                if end < count:
+                    self._entries.appendleft((entry, end, count, version, columns))
+            taken.append(Taken(entry, used, end, count))
+        batch = DurableBatch(join(parts), taken, stale_rows=stale, version=oldest or 0, commit=self._commit)
+        self._open.append(batch)
+        return batch
+
+    def _commit(self, batch: DurableBatch, state: bytes | None) -> None:
+        if not any(each is batch for each in self._open):
+            return  # it is committed
+        if self._open[0] is not batch:
+            raise ContractError("batches are committed in the order in which they were taken; commit the one before")
+        number = f"{self._life}-{self._batches}"
+        arguments: list[Any] = [GROUP, self.name, number, int(state is not None), state or b"", batch.stale_rows]
+        arguments.append(len(batch.taken))
+        for each in batch.taken:
+            arguments += each
+        arguments += sorted(self._held() - {each.entry for each in batch.taken})
+        answer = self._server.run_script("durable_commit", arguments, "commit a batch")
+        if answer != b"ok":
+            self._entries.clear()
+            self._open.clear()
+            self._resumes_from = b"0"  # what it still has is read again
+            raise LeaseError(
+                f"reader {self.name} kept rows for longer than another reader's lease_s, which took them; "
+                "nothing was committed. Raise lease_s in all readers, or commit more often"
+            )
+        self._batches += 1
+        self._open.popleft()
+
+    def _fetch(self) -> bool:
+        """Read more entries: first those that this reader had before it was started again; return if there were any."""
+
+        def read() -> list[tuple[bytes, dict[bytes, bytes]]]:
+            arguments = ("GROUP", GROUP, self.name, "COUNT", _COUNT)
+            if self._resumes_from:
+                own = ("XREADGROUP", *arguments, "STREAMS", self._server.stream, self._resumes_from)
+                if found := _entries(self._server.ask_group(*own)):
+                    return found
+            if found := _entries(self._server.ask_group("XREADGROUP", *arguments, "STREAMS", self._server.stream, ">")):
+                return found
+            lease = ("XAUTOCLAIM", self._server.stream, GROUP, self.name, int(self._lease_s * 1000), self._claims_from)
+            self._claims_from, claimed, *_ = self._server.ask_group(*lease, "COUNT", _COUNT)
+            held = self._held()
+            if left := [each for each in claimed if each and each[1] and each[0] not in held]:
+                return read_pairs(left)
+            waiting = ("XREADGROUP", *arguments, "BLOCK", _BLOCK_MS, "STREAMS", self._server.stream, ">")
+            return _entries(self._server.ask_group(*waiting))
+
+        found = self._server.retry(read, "read rows")
+        if self._resumes_from:
+            self._resumes_from = found[-1][0] if found else b""
+        there = [(entry, fields) for entry, fields in found if fields]  # others were evicted while a reader had them
+        if there:
+            used = self._server.get(*(b"used:" + entry for entry, _ in there))
+            for (entry, fields), begin in zip(there, used, strict=True):
+                self._entries.append(
+                    (entry, int(begin or 0), int(fields[b"n"]), int(fields[b"v"]), unpack(fields[b"d"]))
+                )
+        return bool(found)
+
+    def _held(self) -> set[bytes]:
+        """Return the entries that this reader has."""
+        return {entry for entry, *_ in self._entries} | {each.entry for batch in self._open for each in batch.taken}
+
+
+def _entries(reply: Any) -> list[tuple[bytes, dict[bytes, bytes]]]:
+    """Read the reply of XREADGROUP for one stream."""
+    return read_pairs(reply[0][1]) if reply else []

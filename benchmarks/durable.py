@@ -3,7 +3,7 @@
     python -m benchmarks.durable [--rounds 5] [--rows 1024]
 
 Rows are transitions of 4 float32 with action, reward and discount. One process puts, consumes or samples them over a
-Unix socket of a Redis without an append-only file. Rounds alternate; a ratio above 1 means that DurableReplay is faster.
+Unix socket of a Redis without an append-only file. Rounds alternate; above 1, DurableReplay is faster.
 """
 
 from __future__ import annotations

@@ -123,7 +123,7 @@ class HostileRun:
 
 
 #: Keys that no process of a run reads: what `surreal chaos` fills Redis with, and those of DurableReplay.
-NEVER_READ = {"ballast:*", "durable:stream", "durable:meta"}
+NEVER_READ = {"ballast:*", *(kind for kind in RUN_KINDS if kind.startswith("durable:"))}
 
 
 @pytest.fixture(scope="module")

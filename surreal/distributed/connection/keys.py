@@ -38,7 +38,9 @@ the hash slots, so that shards spread evenly over the servers of a cluster.
 | `surreal:{R}:log` | stream | log records, metrics and scores of all processes | every process | collector | newest 20,000 (of large ones, 32 MiB), and 10 min once written |
 | `surreal:{R}:scores` | stream | `round`, as in `scores.jsonl`; of an evaluation without a launcher also `lines`, with its episodes | evaluation | learner, `surreal top` | newest 1000 |
 | `surreal:{R}:best` | hash | `score` and `policy` of its best round, at most 64 MiB | evaluation | learner | the run |
-| `surreal:{R}:durable:stream` | stream | one entry for the rows of a `DurableReplay.put`: fields `n`, `v`, `d` | durable_put script | DurableReplay | until consumed or evicted |
+| `surreal:{R}:durable:stream` | stream | one entry for the rows of a `DurableReplay.put`: fields `n`, `v`, `key` | durable_put script | DurableReplay | until consumed or evicted |
+| `surreal:{R}:durable:rows:ID` | string | the rows of put ID, packed | durable_put script | DurableReplay | until consumed or evicted |
+| `surreal:{R}:durable:staged:ID` | string | the same, on their way into the stream | DurableReplay | durable_put script | until the script, at most a minute |
 | `surreal:{R}:durable:meta` | hash | `rows`, `columns`, `put`, `consumed`, `stale`, `step:WRITER`, `used:ENTRY`, `batch:READER`, `state:READER` | durable scripts | DurableReplay | the replay |
 | `surreal:{R}:stop` | string | why the run ends | launcher, `surreal stop` | every process | the run |
 | `surreal:{R}:ballast:I` | string | zeros, to use up memory | `surreal chaos` | - | seconds |
@@ -239,6 +241,12 @@ class RunKeys:
     def durable_meta(self) -> str:
         return f"surreal:{{{self.run}}}:durable:meta"
 
+    def durable_rows(self, put_id: str) -> str:
+        return f"surreal:{{{self.run}}}:durable:rows:{put_id}"
+
+    def durable_staged(self, put_id: str) -> str:
+        return f"surreal:{{{self.run}}}:durable:staged:{put_id}"
+
     @property
     def config(self) -> str:
         return f"surreal:{{{self.run}}}:config"
@@ -280,7 +288,7 @@ RUN_KINDS = (
     *(f"policy:*:{name}" for name in ("params", "part:*", "lease", "contract", "notice")),
     *(f"policy:*:{name}" for name in ("calls", "asked:*", "answer:*", "league", "games")),
     *("config", "claim:*", "processes", "log", "scores", "best", "stop", "ballast:*"),
-    *("durable:stream", "durable:meta"),
+    *("durable:stream", "durable:meta", "durable:rows:*", "durable:staged:*"),
 )
 
 

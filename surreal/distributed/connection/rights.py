@@ -36,10 +36,13 @@ SCRIPTS: Mapping[str, Table] = {
     "durable_put": {
         "durable:stream": "xrange xdel exists xgroup xadd",
         "durable:meta": "hget hdel hset hincrby",
+        "durable:staged:*": "exists rename unlink",
+        "durable:rows:*": "rename persist unlink",
     },
     "durable_commit": {
         "durable:stream": "xpending xrange xack xdel xclaim",
         "durable:meta": "hget hdel hset hincrby",
+        "durable:rows:*": "unlink",
     },
     "call": {"policy:*:calls": "xlen xadd", "policy:*:asked:*": "exists set"},
     "claim": {"claim:*": "get pttl unlink set"},

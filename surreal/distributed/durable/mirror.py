@@ -23,7 +23,7 @@ class Mirror:
         self._versions = np.empty(0, np.int64)
         self._begin = self._end = 0
         self._entries: deque[tuple[tuple[int, int], int]] = deque()  # id and rows
-        self.last = b"0-0"  #: id of the newest entry
+        self.last = b"0-0"  #: id of the entry after which to read
 
     def __len__(self) -> int:
         return self._end - self._begin
@@ -45,7 +45,6 @@ class Mirror:
         self._versions[place] = version
         self._end += rows
         self._entries.append((_order(entry), rows))
-        self.last = entry
 
     def forget_before(self, entry: bytes | None) -> None:
         """Forget the entries before this one; None: all."""

@@ -120,13 +120,11 @@ class DurableReader:
         found = self._server.retry(read, "read rows")
         if self._resumes_from:
             self._resumes_from = found[-1][0] if found else b""
-        there = [(entry, fields) for entry, fields in found if fields]  # others were evicted while a reader had them
-        if there:
-            used = self._server.get(*(b"used:" + entry for entry, _ in there))
-            for (entry, fields), begin in zip(there, used, strict=True):
-                self._entries.append(
-                    (entry, int(begin or 0), int(fields[b"n"]), int(fields[b"v"]), unpack(fields[b"d"]))
-                )
+        there = [(entry, fields) for entry, fields in found if fields]
+        used = self._server.get(*(b"used:" + entry for entry, _ in there)) if there else []
+        for (entry, fields), begin, data in zip(there, used, self._server.read_rows(there), strict=True):
+            if data is not None:  # others were evicted while a reader had them
+                self._entries.append((entry, int(begin or 0), int(fields[b"n"]), int(fields[b"v"]), unpack(data)))
         return bool(found)
 
     def _held(self) -> set[bytes]:

@@ -127,19 +127,19 @@ class DurableReplay:
             name = self._life if writer is None else check_name(writer, "writer")
             number = self._steps if step is None else step
             arguments = (name, number, count, self._capacity, int(self._evicts), version, GROUP)
-            return self._put((*arguments, describe(columns), pack(columns))) == b"ok"
+            return self._put(f"{name}-{number}", pack(columns), (*arguments, describe(columns))) == b"ok"
 
-    def _put(self, arguments: tuple[Any, ...]) -> bytes:
+    def _put(self, put_id: str, data: bytes, arguments: tuple[Any, ...]) -> bytes:
         deadline_s, wait_s = time.monotonic() + self._server.timeout_s, _FIRST_WAIT_S
         while True:
             try:
-                answer: bytes = self._server.run_script("durable_put", arguments, "put rows")
+                answer = self._server.put(put_id, data, arguments)
             except OutOfMemoryError:
                 answer = b"memory"
             if answer in (b"ok", b"duplicate"):
                 return answer
             if answer not in (b"full", b"memory"):
-                name, own = self._server.client.run, arguments[-2]
+                name, own = self._server.client.run, arguments[-1]
                 raise ContractError(f"{name} holds rows with {answer.decode()}; these have {own}")
             if time.monotonic() + wait_s > deadline_s:
                 bound = "Redis has no memory left" if answer == b"memory" else f"it holds {self._capacity} rows"
@@ -194,8 +194,10 @@ class DurableReplay:
         while True:
             begin = b"(" + self._mirror.last
             found = read_pairs(client.execute("XRANGE", stream, begin, "+", "COUNT", _COUNT))
-            for entry, fields in found:
-                self._mirror.append(entry, unpack(fields[b"d"]), int(fields[b"v"]))
+            for (entry, fields), data in zip(found, self._server.read_rows(found), strict=True):
+                self._mirror.last = entry
+                if data is not None:
+                    self._mirror.append(entry, unpack(data), int(fields[b"v"]))
             if len(found) < _COUNT:
                 return
 

@@ -6,12 +6,15 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from redis.exceptions import ResponseError
+from redis.exceptions import NoScriptError, ResponseError
 
 from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.connection.wire import load_script
 
 #: Group of the readers of the stream; its consumers are the readers.
 GROUP = "readers"
+#: How long rows wait for their script at most, s.
+_STAGED_S = 60
 T = TypeVar("T")
 
 
@@ -31,6 +34,38 @@ class DurableServer:
         """Run a script that may be executed twice."""
         keys = (self.stream, self.meta)
         return self.retry(lambda: self.client.run_script(name, keys, arguments), what)
+
+    def put(self, put_id: str, data: bytes, arguments: Sequence[Any]) -> bytes:
+        """Store the packed rows of a put, and run the script that makes them a part of the replay, in one round trip.
+
+        Passing them through the script would copy them twice more.
+        """
+        staged, script = self.client.run_keys.durable_staged(put_id), load_script("durable_put")
+        keys = (self.stream, self.meta, staged, self.client.run_keys.durable_rows(put_id))
+
+        def act() -> bytes:
+            pipeline = self.client.redis.pipeline(transaction=False)
+            pipeline.set(staged, data, ex=_STAGED_S)
+            pipeline.evalsha(script.sha1, len(keys), *keys, *arguments)
+            stored, answer = pipeline.execute(raise_on_error=False)
+            if isinstance(stored, Exception):
+                raise stored
+            if isinstance(answer, NoScriptError):
+                answer = self.client.run_script("durable_put", keys, arguments)
+            if isinstance(answer, Exception):
+                raise answer
+            return bytes(answer)
+
+        answer = self.retry(act, "put rows")
+        return self.put(put_id, data, arguments) if answer == b"gone" else answer
+
+    def read_rows(self, entries: Sequence[tuple[bytes, dict[bytes, bytes]]]) -> list[bytes | None]:
+        """Read the packed rows of entries; None where they were consumed or evicted meanwhile."""
+        if not entries:
+            return []
+        keys = [fields[b"key"] for _, fields in entries]
+        found: list[bytes | None] = self.retry(lambda: self.client.execute("MGET", *keys), "read rows")
+        return found
 
     def retry(self, operation: Callable[[], T], what: str) -> T:
         """Call an operation that may be executed twice until Redis answers."""

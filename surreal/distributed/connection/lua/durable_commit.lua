@@ -18,7 +18,7 @@ end
 local exists = {}
 for i = 8, last, 4 do
   -- An entry may have been evicted meanwhile, or another reader had it, too, and used a part of it.
-  exists[i] = #redis.call('XRANGE', stream, ARGV[i], ARGV[i]) > 0
+  exists[i] = redis.call('XRANGE', stream, ARGV[i], ARGV[i])[1]
   local used = redis.call('HGET', meta, 'used:' .. ARGV[i]) or '0'
   if not is_mine(ARGV[i]) or (exists[i] and used ~= ARGV[i + 1]) then
     return ARGV[i]
@@ -37,7 +37,10 @@ for i = 8, last, 4 do
     redis.call('HSET', meta, 'used:' .. ARGV[i], used)
   elseif used == tonumber(ARGV[i + 3]) then
     redis.call('XACK', stream, group, ARGV[i])
-    redis.call('XDEL', stream, ARGV[i])
+    if exists[i] then
+      redis.call('UNLINK', exists[i][2][6])
+      redis.call('XDEL', stream, ARGV[i])
+    end
     redis.call('HDEL', meta, 'used:' .. ARGV[i])
   end
 end

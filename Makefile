@@ -78,6 +78,7 @@ bench: $(STAMP)
 	$(BIN)/python -m benchmarks.replay
 	$(BIN)/python -m benchmarks.replay_memory
 	$(BIN)/python -m benchmarks.prioritized
+	$(BIN)/python -m benchmarks.durable
 	$(BIN)/python -m benchmarks.memory
 	$(BIN)/python -m benchmarks.rlx
 	$(BIN)/python -m benchmarks.startup

@@ -111,12 +111,14 @@ def main() -> None:
         stored, filled = Stored(server.address, asked.rows, asked.seconds), Filled(server.address, _CASE)
 
         def compare(name: str, ours: Callable[[], float], theirs: Callable[[], float], aim: float | None) -> None:
-            report(name, "rows/s", *alternate(ours, theirs, asked.rounds), aim=aim)
+            report(
+                f"durable, {asked.rows} rows a call: {name}", "rows/s", *alternate(ours, theirs, asked.rounds), aim=aim
+            )
 
-        compare("durable put over ExpSender", stored.put, lambda: filled.fill(64, asked.seconds), _AIM)
-        compare("durable sample over UniformReplay", stored.sample, lambda: filled.mirrored(asked.seconds), _AIM)
-        compare("durable put over a Redis list", stored.put, stored.list_push, None)
-        compare("durable put and consume over a Redis list", stored.put_and_consume, stored.list_push_and_pop, None)
+        compare("put over ExpSender", stored.put, lambda: filled.fill(64, asked.seconds), _AIM)
+        compare("sample over UniformReplay", stored.sample, lambda: filled.mirrored(asked.seconds), _AIM)
+        compare("put over a Redis list", stored.put, stored.list_push, None)
+        compare("put and consume over a Redis list", stored.put_and_consume, stored.list_push_and_pop, None)
         filled.close()
         python = find_python(TORCHRL)
         if isinstance(python, str):
@@ -127,9 +129,9 @@ def main() -> None:
         shape = {"shape": list(_CASE.shape), "dtype": "float32", "batch_size": 256, "socket": socket}
         peer.call("fill", storage="store", size=_CASE.stored, **shape)
         extend = {"rows": asked.rows, "seconds": asked.seconds}
-        compare("durable put over TorchRL in Redis", stored.put, lambda: float(peer.call("extend", **extend)), None)
+        compare("put over TorchRL in Redis", stored.put, lambda: float(peer.call("extend", **extend)), None)
         draw = {"prefetch": 0, "seconds": asked.seconds}
-        compare("durable sample over TorchRL in Redis", stored.sample, lambda: float(peer.call("sample", **draw)), None)
+        compare("sample over TorchRL in Redis", stored.sample, lambda: float(peer.call("sample", **draw)), None)
         peer.call("close")
         peer.close()
 

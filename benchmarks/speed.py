@@ -50,6 +50,10 @@ def _sampled(peer: str) -> Row:
     return Row(peer, f"mirrored against {peer}, 4 float32, batch 256", "replay --stored 10000")
 
 
+def _durable(what: str, rows: int = 1024) -> Row:
+    return Row(f"{what}; {rows:,} rows a call", f"durable, {rows} rows a call: {what}", f"durable --rows {rows}")
+
+
 def _memory(what: str) -> Row:
     return Row(what, f"memory of cartpole-ppo, {what}", "memory")
 
@@ -78,6 +82,15 @@ TABLES = {
             ("TorchRL LazyTensorStorage", "TorchRL LazyTensorStorage, prefetching", SB3, "cpprb", "rlox"),
         )
     ),
+    "durable": [
+        _durable("put over ExpSender"),
+        _durable("put over ExpSender", 16384),
+        _durable("sample over UniformReplay"),
+        _durable("put over a Redis list"),
+        _durable("put and consume over a Redis list"),
+        _durable("put over TorchRL in Redis"),
+        _durable("sample over TorchRL in Redis"),
+    ],
     "memory": list(map(_memory, ("learner", "agent", "evaluation", "100 agents"))),
 }
 

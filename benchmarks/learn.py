@@ -183,4 +183,7 @@ def _jobs(asked: argparse.Namespace) -> list[Job]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit(int(ExitCode.INTERRUPTED))

@@ -9,7 +9,9 @@ import pytest
 
 from surreal.base.errors import ContractError
 from surreal.distributed import ExpSender, RedisClient
+from surreal.distributed.experience.data_contract import Contract
 from surreal.distributed.experience.shards import ReplayShards
+from surreal.distributed.experience.stream import Stream
 
 
 @pytest.fixture
@@ -43,6 +45,25 @@ def test_the_next_sender_stores_its_own(
         stream.drop_contract()
     send(sender)
     assert count(client) == 2
+    assert stream.contract() == before
+
+
+def test_two_senders_repair_it_at_once(client: RedisClient, sender: ExpSender, monkeypatch: pytest.MonkeyPatch) -> None:
+    meta, (stream,) = client.shard_keys().meta, ReplayShards(client).streams()
+    before = stream.contract()
+    spoiled = {"contract_id": "0", "contract": (before or b"").replace(b'"stack":1', b'"stack":2147483648')}
+    client.redis.hset(meta, mapping=spoiled)
+    repair = Stream.repair_contract
+
+    def repair_last(self: Stream, contract: Contract) -> bytes:
+        with monkeypatch.context() as patch, ExpSender(client) as other:
+            patch.setattr(Stream, "repair_contract", repair)
+            send(other)  # this one is first
+        return repair(self, contract)
+
+    monkeypatch.setattr(Stream, "repair_contract", repair_last)
+    send(sender)
+    assert count(client) == 3
     assert stream.contract() == before
 
 

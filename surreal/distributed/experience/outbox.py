@@ -253,11 +253,14 @@ class Outbox:
         self._dropped_steps += pending.chunk.own_steps
 
     def _repair_contract(self, stored: bytes, stop: threading.Event | None) -> None:
-        """Replace the stream's contract if it is spoiled; otherwise, raise the mismatch."""
+        """Replace the stream's contract if it is spoiled; raise if it is sound, and of other experience."""
         ours, client = self._pending[0].contract, self.stream.client
-        if not self.stream.is_local and client.retry(
-            lambda: self.stream.repair_contract(ours), what="look at the stream's contract", stop=stop
-        ):
+        if not self.stream.is_local:
+            # Another sender may have replaced it since the append: what is stored now counts.
+            stored = client.retry(
+                lambda: self.stream.repair_contract(ours), what="look at the stream's contract", stop=stop
+            )
+        if stored == ours.as_bytes:
             return
         diff = describe_difference(Contract.from_bytes(stored).to_json(), ours.to_json())
         kind = "; ".join(diff[:3])

@@ -218,14 +218,14 @@ class Stream:
         """Remove a spoiled contract: the next sender stores it again."""
         self.client.redis.hdel(self.keys.meta, "contract", "contract_id")
 
-    def repair_contract(self, contract: Contract) -> bool:
-        """Replace a stored contract that is spoiled; return whether it was."""
-        _, is_sound = self._stored_contract()
-        if not is_sound:
-            self.client.execute(
-                "HSET", self.keys.meta, "contract_id", f"{contract.id:016x}", "contract", contract.as_bytes
-            )
-        return not is_sound
+    def repair_contract(self, contract: Contract) -> bytes:
+        """Replace a stored contract that is spoiled, and return the one that is stored then."""
+        stored, is_sound = self._stored_contract()
+        if is_sound:
+            return stored
+        ours = contract.as_bytes
+        self.client.execute("HSET", self.keys.meta, "contract_id", f"{contract.id:016x}", "contract", ours)
+        return ours
 
     def _stored_contract(self) -> tuple[bytes, bool]:
         """Return the stored contract, and whether it matches the stored id."""

@@ -15,6 +15,7 @@ from surreal.learner.off_policy.quantile_dqn import QuantileDQNLearner
 from surreal.learner.off_policy.r2d2 import R2D2Learner
 from surreal.learner.off_policy.sac import SACLearner
 from surreal.learner.on_policy.a2c import A2CLearner
+from surreal.learner.on_policy.appo import APPOLearner
 from surreal.learner.on_policy.base import ActorCriticLearner
 from surreal.learner.on_policy.ipg import IPGLearner
 from surreal.learner.on_policy.policy_gradient import PolicyGradientLearner
@@ -26,6 +27,7 @@ from surreal.learner.remote import RemoteLearner
 
 __all__ = [
     "A2CLearner",
+    "APPOLearner",
     "ActorCriticLearner",
     "DDPGLearner",
     "DQNLearner",

@@ -37,7 +37,7 @@ class Targets(NamedTuple):
     """Targets of several steps over one batch, [T, B]."""
 
     policy: Distribution  #: before the update
-    log_probability: Tensor  #: of the actions, under the policy that acted
+    log_probability: Tensor  #: of the actions, under the policy that steps are clipped around: the one that acted
     value: Tensor  #: before the update
     advantage: Tensor
     returns: Tensor

@@ -47,7 +47,7 @@ class StepInputs(NamedTuple):
     """Inputs of one step: tensors of N steps, or of whole sequences [T, b]."""
 
     steps: Minibatch
-    log_probability: Tensor  #: under the policy that acted
+    log_probability: Tensor  #: under the policy that the step is clipped around
     advantage: Tensor
     returns: Tensor
     value: Tensor | None  #: before the update, where the value is clipped
@@ -134,9 +134,7 @@ class PPOLearner(ActorCriticLearner):
         ]
 
     def learn(self, i: int, batch: TrajectoryBatch) -> Mapping[str, Tensor | float]:
-        targets = make_targets(
-            self.model, batch, gae_lambda=self.gae_lambda, normalize_advantage=self.normalize_advantage
-        )
+        targets = self.targets(batch)
         if self._clip_schedule is not None:
             self.clip_range = self._clip_schedule()
         rng = np.random.default_rng((self._seed, self.updates))
@@ -171,6 +169,10 @@ class PPOLearner(ActorCriticLearner):
         if self.kl_penalty is not None:
             self.kl_penalty.after_update(float(means.kl))
         return self._metrics(means, targets, batch, policy_epochs) if self.is_metrics_due else {}
+
+    def targets(self, batch: TrajectoryBatch) -> Targets:
+        """Compute the targets of all steps over a batch."""
+        return make_targets(self.model, batch, gae_lambda=self.gae_lambda, normalize_advantage=self.normalize_advantage)
 
     @one_graph
     def update_from(self, part: StepInputs, moves_policy: bool, moves_value: bool, is_shown: bool) -> dict[str, Tensor]:

@@ -21,6 +21,7 @@ from surreal.base.specs import ObsSpec
 from surreal.config import load_config
 from surreal.learner import (
     A2CLearner,
+    APPOLearner,
     DDPGLearner,
     DQNLearner,
     GradientLearner,
@@ -130,6 +131,7 @@ ON_POLICY: dict[str, tuple[type[GradientLearner], dict[str, Any], dict[str, Any]
     "ppo-box": (PPOLearner, {"mini_batch": None, "kl_target": 0.01, "vf_clipped_loss": True}, {"space": BOX}),
     "ppo-lstm": (PPOLearner, {"policy_iterations": 2}, {"use_lstm": True, "lstm_size": 4}),
     "ppo-curious": (PPOLearner, {"icm": {}, "mini_batch": 16, "policy_iterations": 2}, {"normalize_rewards": True}),
+    "appo": (APPOLearner, {"mini_batch": 16, "policy_iterations": 2}, {}),
     "vtrace": (VTraceLearner, {"use_linear_schedule": True, "max_global_step": 1000}, {"value_hiddens": [8]}),
     "ipg": (IPGLearner, {"mini_batch": 16, "critic_hidden_sizes": [8]}, {}),
 }

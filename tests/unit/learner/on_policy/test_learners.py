@@ -13,6 +13,7 @@ from gymnasium import spaces
 from surreal.base.types import TrajectoryBatch
 from surreal.learner import (
     A2CLearner,
+    APPOLearner,
     GradientLearner,
     PolicyGradientLearner,
     PPOLearner,
@@ -32,6 +33,7 @@ LEARNERS: dict[str, Make] = {
     "a2c": A2CLearner,
     "vtrace": VTraceLearner,
     "ppo": PPOLearner,
+    "appo": APPOLearner,
     "trpo": lambda model, entropy_beta=0.0, **options: TRPOLearner(model, **{**LARGE_STEPS, **options}),
 }
 SPACES: dict[str, spaces.Space[Any]] = {
@@ -58,7 +60,7 @@ def test_learns_what_is_right(name: str, space: str, make_model: MakeModel, play
     model = make_model(space=SPACES[space], log_sigma=-1.0, **needs(name))
     learner = LEARNERS[name](model, initial_learning_rate=0.03, entropy_beta=0.0)
     before = mean_reward(play(model, seed=1000))
-    for i in range({"ppo": 4, "trpo": 8}.get(name, 24)):
+    for i in range({"ppo": 4, "appo": 4, "trpo": 8}.get(name, 24)):
         learner.optimize(i, play(model, seed=i, columns=16))
     after = mean_reward(play(model, seed=1000))
     # From guessing towards 1 (or 2, or 0) a step; half of the way is far more than chance gives.
@@ -73,7 +75,7 @@ def test_learns_with_a_memory(name: str, apart: bool, make_model: MakeModel, pla
     model = make_model(use_lstm=True, lstm_size=16, value_hiddens=[8] if apart or name == "trpo" else None)
     learner = LEARNERS[name](model, initial_learning_rate=0.03, entropy_beta=0.0)
     before = mean_reward(play(model, seed=1000))
-    for i in range({"ppo": 4, "trpo": 4}.get(name, 20)):
+    for i in range({"ppo": 4, "appo": 4, "trpo": 4}.get(name, 20)):
         learner.optimize(i, play(model, seed=i))
     assert 1.0 - mean_reward(play(model, seed=1000)) < 0.7 * (1.0 - before)
 
@@ -134,7 +136,7 @@ def test_the_first_update_sees_observations_as_the_policy_does_from_then_on(
     assert seen == [float(batches[0].mask.sum())] * 2, "the second batch is counted after its update"
 
 
-@pytest.mark.parametrize("name", ["vtrace", "ppo", "trpo"])
+@pytest.mark.parametrize("name", ["vtrace", "ppo", "appo", "trpo"])
 def test_experience_without_log_probabilities_is_refused(name: str, make_model: MakeModel, play: Play) -> None:
     model = make_model(**needs(name))
     with pytest.raises(ValueError, match="PolicyAgent records it"):
@@ -270,7 +272,7 @@ def test_metrics_say_how_far_the_policy_is_from_the_one_that_acted(
     learner, batch = LEARNERS[name](model, metrics_interval=1, **options), play(model)
     metrics = learner.optimize(0, batch)
     assert metrics["weight_norm"] > 0.0
-    if name in ("ppo", "trpo"):
+    if name in ("ppo", "appo", "trpo"):
         assert metrics["kl"] > 0.0
         return
     assert metrics["kl"] == pytest.approx(0.0, abs=1e-6)

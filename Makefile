@@ -125,6 +125,7 @@ docs: $(STAMP)
 	@mkdir -p .cache
 	$(BIN)/python -m surreal.config.reference > .cache/page.md && mv .cache/page.md docs/configuration.md
 	$(BIN)/python -m surreal.plugins.apps.option_docs > .cache/page.md && mv .cache/page.md docs/options.md
+	$(BIN)/python scripts/commands_page.py > .cache/page.md && mv .cache/page.md docs/commands.md
 	@{ sed '/^`R` is/,$$d' docs/redis-keys.md; $(BIN)/python -c \
 		'from surreal.distributed.connection import keys; print(keys.__doc__.partition("\n\n")[2].strip())'; } > .cache/redis-keys.md
 	mv .cache/redis-keys.md docs/redis-keys.md

@@ -71,7 +71,7 @@ the mean return of the fresh episodes, less 1.645 standard errors, is at least a
 seed did, or that the standard error was not recorded. `not run` means that there is no result of the whole preset with
 its present settings: it takes hours, needs something that was not available, or has changed since it was run. Other
 pages may report results of an older version, of fewer env steps, or with other settings. Results of on-policy presets
-other than `lunarlander-a2c` are older than [exact rounds](algorithms.md#on-policy-algorithms).
+other than `lunarlander-a2c` are older than [exact rounds](algorithms/on-policy.md).
 
 """
 

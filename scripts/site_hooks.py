@@ -5,10 +5,14 @@
 - Pages link to files outside of docs/ by relative paths, which work on a code forge. These files become pages below
   `files/`: Markdown is rendered, source is shown as text, and a folder as a list. README.md is the home page.
 - In docs/api/, an item that is a name of the package becomes the documentation of that name.
+- Cells of tables carry the titles of their columns, below which they stack on a narrow screen (site.css).
+- Pages that have moved leave a redirect at their former address.
+- With $SURREAL_REPOSITORY, the address of a repository on a forge, the site links to it and pages to their sources.
 """
 
 from __future__ import annotations
 
+import os
 import posixpath
 import re
 from pathlib import Path
@@ -23,15 +27,26 @@ _LIST = "docs/README.md"
 #: Pages whose path on the site differs from that of their file.
 _PLACES = {"README.md": "index.md", _LIST: "pages.md"}
 _ELSEWHERE = "files/"
+#: Former address on the site -> address now.
+_MOVED = {"algorithms.html": "algorithms/index.html"}
+_REDIRECT = '<!doctype html><meta http-equiv="refresh" content="0; url={0}"><a href="{0}">{0}</a>\n'
 _LANGUAGES = {".cpp": "cpp", ".hpp": "cpp", ".html": "html", ".mjs": "js", ".py": "python", ".yaml": "yaml"}
 #: A relative link: the end of its text, the path, and the anchor with the closing parenthesis.
 _LINK = re.compile(r"(\]\()([^)#:\s]+)((?:#[^)\s]*)?\))")
 _ITEM = re.compile(r"^- \[([^\]]+)\]\(([^)#]+)\)", re.MULTILINE)
+_TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
+#: In a code span of a table's row, where Markdown of forges needs a backslash and the site shows it.
+_BAR = re.compile(r"`[^`\n]*\\\|[^`\n]*`")
 _NAME = re.compile(r"^- `(surreal(?:\.\w+)+)`$", re.MULTILINE)
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Set the navigation."""
+    """Set the navigation, the version, and links to the repository."""
+    version = re.search(r'^__version__ = "(.+)"$', (ROOT / "surreal/__init__.py").read_text(), re.MULTILINE)
+    config.site_name = f"Surreal {version[1] if version else ''}".strip()
+    if repository := os.environ.get("SURREAL_REPOSITORY"):
+        config.repo_url, config.edit_uri = repository, "edit/main/docs/"
+        config.theme["features"].append("content.action.edit")
     sections = re.split(r"^## ", (ROOT / _LIST).read_text(), flags=re.MULTILINE)[1:]
     config.nav = [{section.partition("\n")[0]: _items(section, _LIST)} for section in sections]
     return config
@@ -60,17 +75,40 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
         target = _place(_target(link[2], _source(here)))
         return link[1] + posixpath.relpath(target, posixpath.dirname(here)) + link[3]
 
+    markdown = _BAR.sub(lambda span: span[0].replace("\\|", "|"), markdown)
     if here.startswith("api/"):
         markdown = _NAME.sub(r"::: \1", markdown)
     return _LINK.sub(replaced, markdown)
 
 
-def _items(text: str, source: str) -> list[dict[str, Any]]:
+def on_page_content(html: str, **_: Any) -> str:
+    """Name the column in each cell of a table."""
+    return _TABLE.sub(_with_columns, html)
+
+
+def on_post_build(config: MkDocsConfig) -> None:
+    """Write the redirects."""
+    for former, now in _MOVED.items():
+        (Path(config.site_dir) / former).write_text(_REDIRECT.format(now))
+
+
+def _with_columns(table: re.Match[str]) -> str:
+    names = [re.sub(r"<[^>]+>", "", head).strip() for head in re.findall(r"<th[^>]*>(.*?)</th>", table[0], re.DOTALL)]
+    rows = table[0].split("<tr>")
+    for number, row in enumerate(rows):
+        labels = iter(names)
+        rows[number] = re.sub(r"<td", lambda _, labels=labels: f'<td data-column="{next(labels, "")}"', row)  # type: ignore[misc]
+    return "<tr>".join(rows)
+
+
+def _items(text: str, source: str) -> list[Any]:
     """Return the navigation entries of a list of pages."""
-    items: list[dict[str, Any]] = []
+    items: list[Any] = []
     for title, link in _ITEM.findall(text):
         path = _target(link, source)
-        items.append({title.replace("`", ""): _folder_items(path) if (ROOT / path).is_dir() else _place(path)})
+        # A page has the title of its heading.
+        is_folder = (ROOT / path).is_dir()
+        items.append({title.replace("`", ""): _folder_items(path)} if is_folder else _place(path))
     return items
 
 

@@ -6,14 +6,16 @@ import ast
 import re
 import shlex
 from functools import cache
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 import typer
 
+import surreal.learner
 from surreal.cli.program import app
-from surreal.config import reference
+from surreal.config import preset_names, reference
 from surreal.config.yaml_tree import parse as parse_yaml
 from surreal.distributed.connection import keys
 from surreal.plugins.apps import option_docs
@@ -43,6 +45,40 @@ def test_the_page_of_settings_is_what_the_schema_says() -> None:
 def test_the_page_of_options_is_what_the_constructors_say() -> None:
     page = (ROOT / "docs" / "options.md").read_text()
     assert page == option_docs.render(), "docs/options.md is not what the constructors say; run: make docs"
+
+
+def test_the_page_of_commands_is_what_the_commands_say() -> None:
+    spec = spec_from_file_location("commands_page", ROOT / "scripts" / "commands_page.py")
+    assert spec is not None and spec.loader is not None
+    commands_page = module_from_spec(spec)
+    spec.loader.exec_module(commands_page)
+    page = (ROOT / "docs" / "commands.md").read_text()
+    assert page == commands_page.render(), "docs/commands.md is not what the commands say; run: make docs"
+    assert "| `--seed VALUE` | The same as --set seed=N. |  |" in page
+
+
+def test_every_environment_variable_is_on_its_page() -> None:
+    text = "\n".join(path.read_text() for path in (ROOT / "surreal").rglob("*.py"))
+    named = set(re.findall(r"[\"$`'](SURREAL_[A-Z_]+[A-Z])\b", text)) - {"SURREAL_RUN_SEED"}
+    page = (ROOT / "docs" / "environment-variables.md").read_text()
+    assert len(named) > 10 and {name for name in named if f"`{name}`" not in page} == set()
+
+
+def test_every_learner_has_a_page_with_its_equations_and_presets() -> None:
+    pages = {path.stem: path.read_text() for path in (ROOT / "docs" / "algorithms").glob("*.md")}
+    shared = {"README", "off-policy", "on-policy"}
+    for name, text in pages.items():
+        if name not in shared:
+            headings = re.findall(r"^## (.+)$", text, re.MULTILINE)
+            assert set(headings) >= {"Presets and results"} and "**Use" in text and "```" in text, name
+            assert headings[-1].startswith("Differences from the paper"), name
+    choice = pages["README"]
+    learners = [name for name in vars(surreal.learner) if name.endswith("Learner")]
+    bases = {"Learner", "GradientLearner", "ActorCriticLearner", "RemoteLearner"}
+    assert len(learners) > 10 and [name for name in learners if name not in bases and f"`{name}`" not in choice] == []
+    text = " ".join(pages.values())
+    on_task = [name for name in preset_names() if not name.endswith("-rlx")]
+    assert [name for name in on_task if f"`{name}`" not in text] == []
 
 
 def test_the_page_of_sweeps_has_their_settings_and_examples() -> None:

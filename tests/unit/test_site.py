@@ -10,12 +10,14 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import surreal
+from tests.browser import Browser
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -33,6 +35,32 @@ PARTS = (
     "run.evaluation",
     "run.observers",
 )
+
+
+#: Texts of a page whose contrast with what is behind them is below 4.5, the least that WCAG 2.1 (AA) allows.
+FAINT = """(() => {
+  document.head.insertAdjacentHTML("beforeend", "<style>* { transition: none !important; }</style>");
+  const parse = (text) => [...text.match(/[\\d.]+/g).map(Number), 1].slice(0, 4);
+  const over = (top, below) => [0, 1, 2].map((i) => top[i] * top[3] + below[i] * (1 - top[3]));
+  const luminance = (color) => {
+    const [r, g, b] = color.map((c) => (c /= 255) <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const behind = (node) => {
+    const layers = [];
+    for (; node; node = node.parentElement) layers.unshift(parse(getComputedStyle(node).backgroundColor));
+    return layers.reduce((below, top) => over(top, below), [255, 255, 255]);
+  };
+  const found = [], texts = document.createTreeWalker(document.querySelector("article"), NodeFilter.SHOW_TEXT);
+  while (texts.nextNode()) {
+    const node = texts.currentNode.parentElement, text = texts.currentNode.textContent.trim();
+    if (!text || !node.getClientRects().length || node.closest("nav, .md-clipboard, .headerlink")) continue;
+    const back = behind(node), values = [luminance(over(parse(getComputedStyle(node).color), back)), luminance(back)];
+    const ratio = (Math.max(...values) + 0.05) / (Math.min(...values) + 0.05);
+    if (ratio < 4.5) found.push(`${text.slice(0, 40)}: ${ratio.toFixed(2)}`);
+  }
+  return found;
+})()"""
 
 
 def items(page: Path) -> list[str]:
@@ -123,8 +151,8 @@ def is_among(value: Any, listed: list[Any]) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("mkdocs") is None, reason="the extra `docs` is not installed: make site")
-def test_the_site_is_built_of_what_comes_with_it(tmp_path: Path) -> None:
-    """Strict: a link or a heading that is not there ends it. About 20 s of a core."""
+def test_the_site_is_built_of_what_comes_with_it(tmp_path: Path, require_tool: Callable[..., str]) -> None:
+    """Strict: a link or a heading that is not there ends it. About 30 s of a core."""
     site = tmp_path / "site"
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(site)]
     # A warning of the theme about the next mkdocs, and none of ours.
@@ -140,3 +168,22 @@ def test_the_site_is_built_of_what_comes_with_it(tmp_path: Path) -> None:
         assert [url for url in fetched if "://" in url or url.startswith("//")] == [], page
     reference = (site / "api" / "agents.html").read_text()
     assert 'id="surreal.agent.Agent"' in reference and "surreal.agent.Agent._act" in reference
+    assert "url=algorithms/index.html" in (site / "algorithms.html").read_text()
+    for page in pages:
+        assert "\\|" not in re.sub(r"<pre.*?</pre>", "", page.read_text(), flags=re.DOTALL), page
+
+    program = require_tool("chromium", "chromium-browser", "google-chrome")
+    with Browser(program, tmp_path / "profile") as browser:
+        for width in (400, 1400):
+            size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+            browser.call("Emulation.setDeviceMetricsOverride", **size)
+            for name in ("index", "commands", "speed", "algorithms/ppo", "api/agents"):
+                browser.open(f"file://{site}/{name}.html")
+                browser.wait("document.readyState === 'complete' && document.querySelector('article')")
+                assert browser.evaluate("document.documentElement.scrollWidth") <= width, name
+                titles = "document.querySelector('h1').firstChild.textContent.trim()"
+                shown = "document.querySelector('.md-nav__link--active .md-ellipsis')?.textContent.trim()"
+                assert browser.evaluate(titles) == browser.evaluate(shown), name
+                for scheme in ("default", "slate"):
+                    browser.evaluate(f"document.body.dataset.mdColorScheme = '{scheme}'; 0")
+                    assert browser.evaluate(FAINT) == [], (name, scheme)

@@ -43,18 +43,23 @@ def read_command_line(
         left_out: fields that are not parameters; they keep their defaults.
         finish: completes the arguments; a `typer.BadParameter` that it raises is an error like a wrong argument.
     """
-    annotations = get_type_hints(kind, include_extras=True)
-    options = [
-        _option(field.name, annotations[field.name], field.default)
-        for field in fields(kind)  # type: ignore[arg-type]
-        if field.name not in left_out and _is_option(annotations[field.name])
-    ]
+    options = options_of(kind, left_out)
 
     def make(**given: Any) -> T:
         values = {key: tuple(value) if isinstance(value, list) else value for key, value in given.items()}
         return finish(kind(**values))
 
     return call_with_options(make, options, argv, name=name, text=text)
+
+
+def options_of(kind: type[Any], left_out: Collection[str] = ()) -> list[inspect.Parameter]:
+    """Return the parameters of `read_command_line`."""
+    annotations = get_type_hints(kind, include_extras=True)
+    return [
+        _option(field.name, annotations[field.name], field.default)
+        for field in fields(kind)
+        if field.name not in left_out and _is_option(annotations[field.name])
+    ]
 
 
 def call_with_options(
@@ -71,15 +76,7 @@ def call_with_options(
     With `is_plain`, the text is not Markdown, and Click's marks in it are heeded.
     """
     returned: list[T] = []
-    options = list(options)
-
-    def call(**given):  # type: ignore[no-untyped-def]  # without annotations: Typer reads those of the signature
-        returned.append(action(**given))
-
-    call.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
-    app = typer.Typer(add_completion=False, rich_markup_mode=None if is_plain else "markdown")
-    app.command(help=text, context_settings={"help_option_names": ["-h", "--help"]})(call)
-    command = typer.main.get_command(app)
+    command = make_command(lambda **given: returned.append(action(**given)), options, text, is_plain=is_plain)
     try:
         _refuse_missing_values(command, argv)
         status = command(args=list(argv), prog_name=name, standalone_mode=False)
@@ -91,6 +88,20 @@ def call_with_options(
     if not returned:  # the help was printed
         raise SystemExit(status or 0)
     return returned[0]
+
+
+def make_command(
+    action: Callable[..., None], options: Iterable[inspect.Parameter], text: str | None, *, is_plain: bool = False
+) -> Any:
+    """Make a command of Click, which calls `action` with the values of the options."""
+
+    def call(**given):  # type: ignore[no-untyped-def]  # without annotations: Typer reads those of the signature
+        action(**given)
+
+    call.__signature__ = inspect.Signature(list(options))  # type: ignore[attr-defined]
+    app = typer.Typer(add_completion=False, rich_markup_mode=None if is_plain else "markdown")
+    app.command(help=text, context_settings={"help_option_names": ["-h", "--help"]})(call)
+    return typer.main.get_command(app)
 
 
 def _refuse_missing_values(command: Any, argv: Sequence[str]) -> None:

@@ -155,7 +155,7 @@ def _explaining(config: Config, section: str, does: str, calls: _Calls) -> Itera
             key, obs = "model.class", f"observations {calls.shape} ({_SHAPES})"
             problem = f"{model} fails for {obs} while {cls} {does} it"
         if cls.startswith("surreal.") and model.startswith("surreal."):
-            problem += "; choose two that go together (docs/algorithms.md)"
+            problem += "; choose two that go together (docs/algorithms/README.md)"
         raise config.refusal(key, f"{key} {problem}: {error_line(error)}") from error
 
 

@@ -159,14 +159,18 @@ def parse(role: Role, argv: Sequence[str] | None) -> RoleArguments:
 def parse_into(kind: type[T], role: Role, argv: Sequence[str] | None) -> T:
     """Parse like `parse`, into a subclass for a role with more options."""
     given = tuple(sys.argv[1:] if argv is None else argv)
-    left_out = [name for name, roles in _ONLY.items() if role not in roles]
 
     def finish(arguments: T) -> T:
         return _with_settings(role, replace(arguments, argv=given))
 
     return read_command_line(
-        kind, given, name=f"surreal {role.name}", text=role.summary, left_out=left_out, finish=finish
+        kind, given, name=f"surreal {role.name}", text=role.summary, left_out=left_out(role), finish=finish
     )
+
+
+def left_out(role: Role) -> list[str]:
+    """Return the fields of `RoleArguments` that a role does not have."""
+    return [name for name, roles in _ONLY.items() if role not in roles]
 
 
 def _with_settings(role: Role, given: T) -> T:

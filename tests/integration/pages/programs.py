@@ -31,29 +31,11 @@ def make_learner(*overrides):
     learner.become_ready()
     return learner
 """
-_TRAJECTORIES = """
-import numpy as np
-from surreal.base.types import SampleInfo, TrajectoryBatch
-
-steps, columns = torch.zeros(4, 3), np.arange(3)
-batch = TrajectoryBatch(
-    obs=torch.rand(5, 3, 4), action=steps.long(), reward=steps + 1, discount=steps + 0.9, mask=steps + 1,
-    is_first=torch.zeros(5, 3, dtype=torch.bool), terminated=steps.bool(), truncated=steps.bool(),
-    version=steps.long(), extras={}, initial_state={}, sample_info=SampleInfo(*[columns] * 3),
-)
-"""
 _CARTPOLE = "import gymnasium; env = gymnasium.make('CartPole-v1')"
 
 AROUND: dict[str, list[Around]] = {
     "README.md": [
         Around(after="assert issubclass(my_classes.ShyAgent, my_classes.QAgent)"),
-    ],
-    "docs/algorithms.md": [
-        Around(
-            after=_LEARNER + _TRAJECTORIES + "learner = make_learner('learner.class=my_learner.Reinforce')\n"
-            "learner.optimize(0, batch)\n"
-            "assert learner.reading['policy_loss']"
-        ),
     ],
     "docs/atari.md": [
         Around(

@@ -16,6 +16,8 @@ from surreal.run.lockstep.check import check_run
 _PRESETS = {
     "ALE/": "atari-ppo",
     "ConvQFunction": "atari-dqn",
+    "HindsightReplay": "bitflip-her-dqn",
+    "SoftActorCritic": "pendulum-sac",
     "PrioritizedReplay": "cartpole-dqn",
     "self_play:": "tictactoe-selfplay-ppo",
     "icm:": "atari-ppo",

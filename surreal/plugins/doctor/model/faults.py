@@ -25,7 +25,7 @@ NO_BATCH = hint(
 LEARNING_FAILS = error(
     "learning-fails",
     "An update raises.",
-    "the sentence names the line; check that learner.class and model.class fit: docs/algorithms.md",
+    "the sentence names the line; check that learner.class and model.class fit: docs/algorithms/README.md",
 )
 LOSS_NOT_FINITE = error(
     "loss-not-finite",

@@ -109,6 +109,41 @@ def test_batches_are_committed_in_their_order(open_replay: Open) -> None:
     assert len(replay) == 4
 
 
+def test_a_block_commits_its_batch_and_an_exception_gives_the_rows_back(open_replay: Open) -> None:
+    replay = open_replay()
+    replay.put(numbers(0, 10))
+    replay.put(numbers(10, 20))
+    with replay.consume(4) as batch:
+        assert batch["x"].tolist() == [0, 1, 2, 3]
+    assert batch.is_committed and len(replay) == 16
+    with pytest.raises(RuntimeError, match="no gradient"), replay.consume(8) as failed:
+        raise RuntimeError("no gradient")
+    assert len(replay) == 16 and not failed.is_committed
+    with pytest.raises(ContractError, match="given back"):
+        failed.commit()
+    with replay.consume(16) as batch:
+        assert batch["x"].tolist() == [*range(4, 20)]
+        batch.commit(b"checkpoint-1")  # with a state; the end of the block changes nothing
+    assert replay.state() == b"checkpoint-1" and len(replay) == 0
+
+
+def test_a_batch_is_released_with_those_after_it_and_not_those_before(open_replay: Open) -> None:
+    replay = open_replay()
+    for begin in range(0, 30, 10):
+        replay.put(numbers(begin, begin + 10))
+    first, second, third = (replay.consume(7) for _ in range(3))
+    second.release()
+    second.release()  # changes nothing
+    again = replay.consume(23)
+    assert again["x"].tolist() == [*range(7, 30)]
+    with pytest.raises(ContractError, match="given back"):
+        third.commit()
+    first.commit()
+    first.release()  # it stays committed
+    again.commit()
+    assert replay.counts() == {"rows": 0, "put": 30, "consumed": 30, "stale": 0}
+
+
 def test_several_writers_and_readers_share_all_rows(open_replay: Open) -> None:
     count, seen, lock = 30, Counter[int](), threading.Lock()
 

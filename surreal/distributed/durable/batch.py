@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from types import TracebackType
+from typing import Any, NamedTuple, Self
 
 from numpy.typing import NDArray
 
@@ -22,10 +23,13 @@ class Taken(NamedTuple):
 class DurableBatch(Mapping[str, NDArray[Any]]):
     """Columns by name, as they were put; sequences are arrays of objects [B].
 
+    As a context manager, it is committed at the end of the block; an exception releases it instead.
+
     Attributes:
         taken: the entries that the rows come from.
         stale_rows: rows that were passed over because their version was too old; they are removed with these.
         version: the oldest version of these rows.
+        is_committed: whether the rows are gone from the replay.
     """
 
     def __init__(
@@ -36,9 +40,11 @@ class DurableBatch(Mapping[str, NDArray[Any]]):
         stale_rows: int,
         version: int,
         commit: Callable[[DurableBatch, bytes | None], None],
+        release: Callable[[DurableBatch], None],
     ) -> None:
         self._columns = columns
-        self._commit = commit
+        self._commit, self._release = commit, release
+        self.is_committed = False
         self.taken, self.stale_rows, self.version = taken, stale_rows, version
 
     def __getitem__(self, name: str) -> NDArray[Any]:
@@ -65,7 +71,28 @@ class DurableBatch(Mapping[str, NDArray[Any]]):
 
         Raises:
             LeaseError: the reader was away for longer than its lease, and another one took the rows; nothing changed.
-            ContractError: an earlier batch of this reader is not committed.
+            ContractError: an earlier batch of this reader is not committed, or this one was released.
             RedisUnavailableError: Redis does not answer.
         """
-        self._commit(self, state)
+        if not self.is_committed:
+            self._commit(self, state)
+            self.is_committed = True
+
+    def release(self) -> None:
+        """Return the rows: this reader's next `consume` takes them again, or another reader after `lease_s`.
+
+        Batches that this reader took later are released, too. A committed batch stays committed.
+        """
+        if not self.is_committed:
+            self._release(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.commit()
+        else:
+            self.release()

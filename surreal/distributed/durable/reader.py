@@ -53,8 +53,7 @@ class DurableReader:
             taken.append(Taken(entry, used, count, count))
         if taken:
             stale = sum(each.end - each.begin for each in taken)
-            self._open.append(DurableBatch({}, taken, stale_rows=stale, version=0, commit=self._commit))
-            self._open[0].commit()
+            self._open_batch({}, taken, stale, 0).commit()
 
     def _make_batch(self, rows: int, min_version: int) -> DurableBatch:
         parts, taken, stale, oldest = [], [], 0, None
@@ -71,13 +70,32 @@ class DurableReader:
                 if end < count:
                     self._entries.appendleft((entry, end, count, version, columns))
             taken.append(Taken(entry, used, end, count))
-        batch = DurableBatch(join(parts), taken, stale_rows=stale, version=oldest or 0, commit=self._commit)
+        return self._open_batch(join(parts), taken, stale, oldest or 0)
+
+    def _open_batch(self, columns: Columns, taken: list[Taken], stale: int, version: int) -> DurableBatch:
+        batch = DurableBatch(
+            columns, taken, stale_rows=stale, version=version, commit=self._commit, release=self._release
+        )
         self._open.append(batch)
         return batch
 
+    def _is_open(self, batch: DurableBatch) -> bool:
+        return any(each is batch for each in self._open)
+
+    def _release(self, batch: DurableBatch) -> None:
+        if self._is_open(batch):
+            while self._open.pop() is not batch:
+                pass
+            self._read_again()
+
+    def _read_again(self) -> None:
+        """Forget what was read but not taken; what this reader still has is read again."""
+        self._entries.clear()
+        self._resumes_from = b"0"
+
     def _commit(self, batch: DurableBatch, state: bytes | None) -> None:
-        if not any(each is batch for each in self._open):
-            return  # it is committed
+        if not self._is_open(batch):
+            raise ContractError("the rows of this batch were given back, and may be in another one; drop it")
         if self._open[0] is not batch:
             raise ContractError("batches are committed in the order in which they were taken; commit the one before")
         number = f"{self._life}-{self._batches}"
@@ -88,9 +106,8 @@ class DurableReader:
         arguments += sorted(self._held() - {each.entry for each in batch.taken})
         answer = self._server.run_script("durable_commit", arguments, "commit a batch")
         if answer != b"ok":
-            self._entries.clear()
             self._open.clear()
-            self._resumes_from = b"0"  # what it still has is read again
+            self._read_again()
             raise LeaseError(
                 f"reader {self.name} kept rows for longer than another reader's lease_s, which took them; "
                 "nothing was committed. Raise lease_s in all readers, or commit more often"
@@ -122,9 +139,11 @@ class DurableReader:
             self._resumes_from = found[-1][0] if found else b""
         there = [(entry, fields) for entry, fields in found if fields]
         used = self._server.get(*(b"used:" + entry for entry, _ in there)) if there else []
-        for (entry, fields), begin, data in zip(there, used, self._server.read_rows(there), strict=True):
-            if data is not None:  # others were evicted while a reader had them
-                self._entries.append((entry, int(begin or 0), int(fields[b"n"]), int(fields[b"v"]), unpack(data)))
+        taken = {each.entry: each.end for batch in self._open for each in batch.taken}  # when they are read again
+        for (entry, fields), used_rows, data in zip(there, used, self._server.read_rows(there), strict=True):
+            begin, count = max(int(used_rows or 0), taken.get(entry, 0)), int(fields[b"n"])
+            if data is not None and begin < count:  # others were evicted while a reader had them
+                self._entries.append((entry, begin, count, int(fields[b"v"]), unpack(data)))
         return bool(found)
 
     def _held(self) -> set[bytes]:

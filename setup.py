@@ -126,11 +126,12 @@ DEV = [
 ]
 
 # Folders that become part of the installed package: clients for other languages, of which an RLX server can serve the
-# JavaScript page, and the manifests, which `surreal k8s` renders.
+# JavaScript page, the manifests, which `surreal k8s` renders, and pretrained policies.
 FOLDERS = {
     "surreal.rlx.demo": "clients/js",
     "surreal.rlx.cpp": "clients/cpp",
     "surreal.plugins.clusters.kubernetes.manifests": "k8s",
+    "surreal.run.build.policies": "policies",
 }
 
 setup(
@@ -152,6 +153,7 @@ setup(
         "surreal.rlx.demo": ["*.mjs", "*.html", "example/*"],
         "surreal.rlx.cpp": ["*.hpp", "cartpole.cpp"],
         "surreal.plugins.clusters.kubernetes.manifests": ["**/*.yaml"],
+        "surreal.run.build.policies": ["index.json", "*.safetensors"],
     },
     exclude_package_data={"": ["*.pyc"]},
     install_requires=INSTALL_REQUIRES,

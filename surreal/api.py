@@ -145,9 +145,10 @@ class Policy:
     policy remembers each row of a batch from call to call: call `reset` where episodes begin.
 
     Args:
-        path: the file's path.
+        path: the file's path, or a name.
         seed: the seed of policies that draw actions; None gives other actions each time.
         trust: see `load`.
+        policies: see `load`.
 
     Attributes:
         saved: the file's content.
@@ -164,8 +165,15 @@ class Policy:
         EnvError: the environment, whose spaces it needs, cannot be made.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, seed: int | None = None, trust: bool = False) -> None:
-        self.saved = load_policy(path, trust=trust)
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        seed: int | None = None,
+        trust: bool = False,
+        policies: str | None = None,
+    ) -> None:
+        self.saved = load_policy(path, trust=trust, policies=policies)
         self.config, self.version = self.saved.config, self.saved.version
         add_python_path(self.config.python_path)
         self.observation_space, self.action_space = _spaces_of(self.config)
@@ -207,23 +215,32 @@ class Policy:
         return actions[0] if is_single else actions
 
 
-def load(source: str | os.PathLike[str] | Result, *, seed: int | None = None, trust: bool = False) -> Policy:
+def load(
+    source: str | os.PathLike[str] | Result,
+    *,
+    seed: int | None = None,
+    trust: bool = False,
+    policies: str | None = None,
+) -> Policy:
     """Load a policy.
 
     Args:
         source: a file (`best.safetensors`, a learner's checkpoint, or what `surreal export` wrote), a run's folder, of
-            which the best policy is taken, else the newest checkpoint, or what `train` gave.
+            which the best policy is taken, else the newest checkpoint, what `train` gave, or the name of a pretrained
+            policy, such as "cartpole-ppo".
         seed: see `Policy`.
         trust: whether classes and folders that the file names may be imported, which runs their code. What `train` gave
             is trusted.
+        policies: folder or https address of pretrained policies; None is that of `SURREAL_POLICIES`, otherwise those
+            of the installation. A file that differs from its digest in the index there is refused.
 
     Raises:
         CheckpointError: there is none, or it is damaged.
-        ConfigError: the file names code outside of Surreal, and is not trusted.
+        ConfigError: there is no policy of that name, or the file names code outside of Surreal, and is not trusted.
     """
     if isinstance(source, Result):
         return Policy(source.folder, seed=seed, trust=True)
-    return Policy(source, seed=seed, trust=trust)
+    return Policy(source, seed=seed, trust=trust, policies=policies)
 
 
 def _spaces_of(config: Config) -> tuple[gymnasium.Space[Any], gymnasium.Space[Any]]:

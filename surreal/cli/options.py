@@ -49,7 +49,10 @@ Trust = Annotated[
     bool, typer.Option("--trust", help="Import the classes and folders that it names; this runs their code.")
 ]
 #: Help of an argument that names a policy.
-POLICY = "A policy, a learner's checkpoint, an exported policy, or a run's folder, name or id."
+POLICY = (
+    "A policy, a learner's checkpoint, an exported policy, a run's folder, name or id, or a pretrained policy: "
+    "cartpole-ppo."
+)
 
 NoColor = Annotated[bool, typer.Option("--no-color", help="No colors; NO_COLOR in the environment does the same.")]
 

@@ -17,11 +17,12 @@ from tests.dockerfile import is_ignored, read_dockerfile, stages
 
 ROOT = Path(__file__).parents[2]
 #: What a source distribution has.
-SOURCES = ("surreal", "clients", "k8s", "setup.py", "pyproject.toml", "README.md", "LICENSE")
+SOURCES = ("surreal", "clients", "k8s", "policies", "setup.py", "pyproject.toml", "README.md", "LICENSE")
 FOLDERS = {
     "surreal/rlx/demo": "clients/js",
     "surreal/rlx/cpp": "clients/cpp",
     "surreal/plugins/clusters/kubernetes/manifests": "k8s",
+    "surreal/run/build/policies": "policies",
 }
 
 
@@ -58,6 +59,7 @@ def test_everything_in_the_packages_folders_is_in_the_wheel(wheel: Path) -> None
     assert {"surreal/rlx/demo/surreal-rlx.mjs", "surreal/rlx/demo/example/index.html"} < inside
     manifests = {str(path.relative_to(ROOT / "k8s")) for path in (ROOT / "k8s").rglob("*.yaml")}
     assert {f"surreal/plugins/clusters/kubernetes/manifests/{name}" for name in manifests} <= inside
+    assert {"surreal/run/build/policies/index.json", "surreal/run/build/policies/cartpole-ppo.safetensors"} <= inside
     assert {"surreal/rlx/cpp/surreal_rlx.hpp", "surreal/distributed/connection/lua/append.lua"} < inside
     assert not [name for name in names if name.startswith(("tests", "benchmarks", "build"))]
 
@@ -89,6 +91,7 @@ def test_the_wheel_alone_trains_and_plays(wheel: Path, tmp_path: Path) -> None:
     assert "results in" in output
     assert "best.pt: torchscript" in run(command, "export", "demo")
     assert "mean return" in run(python, "-m", "surreal", "play", "demo/eval/best.pt", "--episodes", "1")
+    assert "mean return 500 " in run(command, "play", "cartpole-ppo", "--episodes", "1")
 
 
 @pytest.mark.slow

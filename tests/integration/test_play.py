@@ -203,7 +203,8 @@ def test_model_begins_with_the_checkpoint_to_restore(config: Config, tmp_path: P
         "env.id=stranger:Env", "eval.env_id=stranger:Env-v0", "env.id=game:stranger.Game",
         "env.id=pettingzoo.stranger", "env.id=GymV21Environment-v0",
         "model.class=stranger.Model", "agent.class=stranger.Agent",
-        "agent.class=surreal.api.train", "env.wrappers=[{class: stranger.Wrapper}]",
+        "agent.class=surreal.api.train", "agent={class: surreal.agent.SessionAgent, args: {session: stranger.Session}}",
+        "env.wrappers=[{class: stranger.Wrapper}]",
         "env.wrappers=[{name: 'stranger.W'}]", "self_play.reference=stranger.player",
     ],
 )  # fmt: skip

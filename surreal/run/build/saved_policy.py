@@ -1,4 +1,4 @@
-"""A saved policy: the evaluation's `best.safetensors`, the policy in a learner's checkpoint, or an export.
+"""A saved policy: an evaluation's `best.safetensors`, the policy in a checkpoint, an export, or a pretrained one.
 
 Read by `surreal play`, by the check after a run, and by processes that start from `checkpoint.restore`.
 """
@@ -19,8 +19,9 @@ from surreal.base.checkpoint import Checkpoint, open_checkpoint
 from surreal.base.errors import CheckpointError
 from surreal.config import Config
 from surreal.config.problems import explain
+from surreal.run.build.pretrained import read_pretrained
 from surreal.run.build.trust import trusted_config
-from surreal.run.process.finding import named_folder, require_folder
+from surreal.run.process.finding import named_folder
 from surreal.run.process.run_folder import newest_checkpoint
 
 #: Files of a run's folder.
@@ -41,26 +42,27 @@ class SavedPolicy:
     exported: ExportedFile | None = None  #: then there are no tensors
 
 
-def load_policy(source: str | os.PathLike[str], *, trust: bool = False) -> SavedPolicy:
+def load_policy(source: str | os.PathLike[str], *, trust: bool = False, policies: str | None = None) -> SavedPolicy:
     """Read a policy.
 
     Args:
-        source: path or URL of a policy or a learner's checkpoint, path of an exported policy, or a run's folder, name
-            or id, of which the best policy is taken, else the newest checkpoint.
+        source: path or URL of a policy or a learner's checkpoint, path of an exported policy, a run's folder, name or
+            id, of which the best policy is taken, else the newest checkpoint, or the name of a pretrained policy.
         trust: whether classes and folders that the file names may be imported, which runs their code.
+        policies: place of pretrained policies, see `read_pretrained`.
 
     Raises:
         CheckpointError: it is missing, damaged, or none of them.
-        ConfigError: there is no run of that name, or the file names code outside of Surreal and is not trusted.
+        ConfigError: there is no run or policy of that name, or the file names code outside of Surreal and is not
+            trusted.
     """
     path = policy_file(source)
-    if not os.path.exists(path) and not Path(path).suffix:
-        path = policy_file(require_folder(path).path)
     if Path(path).suffix in FORMATS:
         file = ExportedFile(path)
         version = int(file.metadata["policy"]["version"])
         return SavedPolicy(_read_config(path, file.metadata, trust=trust), {}, {}, version, path, file)
-    checkpoint = open_checkpoint(path)
+    is_file = os.path.exists(path) or bool(Path(path).suffix)
+    checkpoint = open_checkpoint(path) if is_file else read_pretrained(path, policies)
     tensors = policy_tensors(checkpoint)
     version = int(checkpoint.metadata.get("version", 0))
     config = _read_config(path, checkpoint.metadata, trust=trust)

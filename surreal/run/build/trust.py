@@ -21,6 +21,8 @@ def imports_of(config: Config) -> Iterator[tuple[str, str]]:
         path = getattr(config, name).class_path
         if not path.startswith(f"surreal.{name}."):
             yield f"{name}.class", path
+    if (session := config.agent.args.get("session")) is not None:
+        yield "agent.args.session", str(session)
     for key, env_id in (("env.id", config.env.id), ("eval.env_id", config.eval.env_id)):
         if env_id is not None and not _is_registered(env_id):
             yield key, env_id

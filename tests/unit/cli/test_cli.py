@@ -112,7 +112,7 @@ def test_the_folder_of_a_run_is_no_url(command: list[str], capsys: pytest.Captur
         ),
         (["status"], "there is no run below runs"),
         (["stop", "--run-dir", "elsewhere"], "elsewhere is not a run's folder, name or id"),
-        (["play", "missing"], "missing is not a run's folder, name or id"),
+        (["play", "missing"], "missing is neither a run below runs nor a policy of"),
         (["status", "--redis", "ftp://x"], "ftp://x"),
         (["play", "missing.safetensors"], "does not exist"),
         (["play", "x.safetensors", "--show", "--record", "videos"], "exclude each other"),

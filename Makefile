@@ -10,7 +10,7 @@
 #   make policies [PRESETS=...]  collect the best policies of `make learn` on this machine: docs/pretrained.md
 #   make kills           kill server, agents and Redis 20 times in a run, which must still solve CartPole; and writers,
 #                        readers and Redis of a DurableReplay 50 times
-#   make chaos           100 kills over all roles in one run, with invariants checked: docs/reliability.md
+#   make chaos [SEED=n]  200 kills over all roles in one run, with invariants checked: docs/reliability.md
 #   make attack          all hostile peers, and check and start every preset and template: docs/robustness.md
 #   make cluster [PRESET=n]  execute rendered Kubernetes manifests in namespaces, with failures: docs/cluster-tests.md
 #   make image           build the container image with docker, podman or buildah: docs/container.md
@@ -110,7 +110,8 @@ kills: $(STAMP)
 
 chaos: $(STAMP)
 	@mkdir -p .cache
-	$(BIN)/surreal chaos cartpole-dqn --kill all --most 100 --for 1500 --every 5 --within 120 --seed 1 --report .cache/chaos.md
+	$(BIN)/surreal chaos cartpole-dqn --kill all --most 200 --for 3000 --every 5 --within 120 --seed $(SEED) --report .cache/chaos.md \
+		--append benchmarks/chaos/kills.csv
 
 # `make test` runs one case of each class; this runs all of them.
 attack: $(STAMP)

@@ -18,7 +18,7 @@ from surreal.distributed.experience.stream import Stream
 from surreal.plugins.chaos.experience import ShardLedger
 from surreal.plugins.chaos.observing import Life, Reader, Standing, read_lives
 from surreal.plugins.chaos.subject import Subject
-from surreal.plugins.chaos.verdicts import Acknowledgements, Complaints, Verdict, Versions
+from surreal.plugins.chaos.verdicts import DOUBLED, LOST, Acknowledgements, Complaints, Verdict, Versions
 
 logger = logging.getLogger(__name__)
 
@@ -121,6 +121,7 @@ class Audit:
         """Expect that a server may now lose the last chunks that it acknowledged."""
         for shard in self._shards_of.get(id(client), ()):
             self._ledgers[shard].expect_rollback()
+        self._versions.expect_rollback()
 
     def verdicts(self) -> list[Verdict]:
         ledgers = list(self._ledgers.values())
@@ -144,8 +145,8 @@ class Audit:
             kept = once = "not looked at: agents send gradients, and no experience"
             exact = f"the count of env steps only rose, by {counted:,}; compared at {looks:,} looks"
         return [
-            Verdict("nothing acknowledged is lost", kept, lost, losses),
-            Verdict("nothing is doubled", once, doubled, repeats),
+            Verdict(LOST, kept, lost, losses),
+            Verdict(DOUBLED, once, doubled, repeats),
             Verdict("the global step is exact", exact, inexact, recounts),
             Verdict(
                 "versions rise",
@@ -162,7 +163,9 @@ class Audit:
         rolled_back, repeated = (sum(getattr(each, name) for each in ledgers) for name in ("rolled_back", "repeated"))
         losses = [f"Redis was emptied {len(emptied)} times: what it held is gone, as it must be"] if emptied else []
         if rolled_back:
-            losses.append(f"Redis lost its last {rolled_back} chunks when it was killed: appendfsync is not always")
+            losses.append(
+                f"Redis lost its last {rolled_back} chunks: its append-only file or its replica did not have them"
+            )
         repeats = f"{repeated} chunks were sent again, since Redis had forgotten that it had them"
         recounts = (
             f"emptied at {before:,} env steps: the owner of the replay brought {brought or 0:,} of them back"

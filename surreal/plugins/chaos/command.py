@@ -63,7 +63,7 @@ def disturb(call: Call) -> Report:
     with ExitStack() as stack:
         guard = stack.enter_context(Guard())
         if is_configuration(call.target):
-            run = StartedRun(str(call.target), call.overrides, call.run_dir, guard)
+            run = StartedRun(str(call.target), call.overrides, call.run_dir, guard, call.options.kinds)
             return _disturb_started(stack.enter_context(run), call, guard)
         if call.overrides:
             raise ConfigError("--set changes a configuration; name a preset or a file", key="--set")

@@ -38,7 +38,14 @@ def chaos(
     cut: Annotated[bool, typer.Option("--cut", help="Break all connections to Redis, for some seconds.")] = False,
     redis: Annotated[
         list[str] | None,
-        typer.Option(metavar="HOW", help="restart: kill and start Redis; flush: empty it; full: fill it."),
+        typer.Option(
+            metavar="HOW",
+            help="restart: kill and start Redis; flush: empty it; full: fill it; shrink: lower its memory limit; "
+            "failover: a replica takes its place.",
+        ),
+    ] = None,
+    machine: Annotated[
+        list[str] | None, typer.Option(metavar="HOW", help="clock: jump a minute ahead, and back; disk: slow syncs.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of times, kinds and targets.")] = 0,
     every: Annotated[float, typer.Option(metavar="S", min=0.1, help="Mean time between two disturbances.")] = 6.0,
@@ -50,6 +57,7 @@ def chaos(
         int | None, typer.Option(metavar="N", min=1, help="End after N disturbances, before --for.")
     ] = None,
     report: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report: .md or .json.")] = None,
+    append: Annotated[Path | None, typer.Option(metavar="FILE", help="Append a row to a table of tests: .csv.")] = None,
     overrides: Overrides = None,
     address: Annotated[
         str | None, typer.Option("--address", metavar="URL", help="Redis of a run whose folder is elsewhere.")
@@ -58,7 +66,8 @@ def chaos(
 ) -> None:
     """Disturb a run at random, and check that nothing is lost or doubled and learning continues; exit 0 if so.
 
-    Without --kill, --pause, --cut and --redis, it does all but flush and full. Ctrl-C heals the run and ends the test.
+    Without --kill, --pause, --cut, --redis and --machine, it kills, pauses, cuts and restarts. Ctrl-C heals the run and
+    ends the test.
     """
     from surreal.base.system.logs import setup_logging
     from surreal.plugins.chaos.command import Call, disturb
@@ -68,8 +77,10 @@ def chaos(
 
     if report is not None:
         check_path(report)
-    kinds, kill_roles, pause_roles = read_kinds(kill or [], pause or [], redis or [], cuts=cut)
-    is_default = not (kill or pause or redis or cut)
+    if append is not None:
+        check_path(append, "--append", (".csv",))
+    kinds, kill_roles, pause_roles = read_kinds(kill or [], pause or [], redis or [], machine or [], cuts=cut)
+    is_default = not (kill or pause or redis or machine or cut)
     options = ChaosOptions(kinds, kill_roles, pause_roles, for_s, most, every, hold, within, seed, is_default)
     setup_logging("warning")
     stop = threading.Event()
@@ -83,4 +94,7 @@ def chaos(
     if report is not None:
         found.write(report)
         show(f"report in {report}")
+    if append is not None:
+        found.append(append)
+        show(f"a row was added to {append}")
     raise typer.Exit(found.exit_code)

@@ -14,7 +14,10 @@ from redis.exceptions import RedisError
 from surreal.base.errors import ConfigError
 from surreal.base.system.health import RecentDeaths
 from surreal.plugins.chaos.audit import Audit
+from surreal.plugins.chaos.disturbances.failover import Failover
+from surreal.plugins.chaos.disturbances.machine import ClockOrDisk
 from surreal.plugins.chaos.disturbances.processes import (
+    MACHINE_KINDS,
     REDIS_KINDS,
     Disturbance,
     Guard,
@@ -24,7 +27,7 @@ from surreal.plugins.chaos.disturbances.processes import (
     Pause,
     find_process,
 )
-from surreal.plugins.chaos.disturbances.servers import Cut, Flush, Full, Restart
+from surreal.plugins.chaos.disturbances.servers import Cut, Flush, Full, Restart, Shrink
 from surreal.plugins.chaos.observing import Life
 from surreal.plugins.chaos.subject import Keeps, Server, Subject
 from surreal.run.process.roles import AGENT, EVAL, LEARNER, PARAMETER_SERVER, RLX_SERVER, Role
@@ -55,35 +58,37 @@ class ChaosOptions:
 
 
 def read_kinds(
-    kill: Sequence[str], pause: Sequence[str], redis: Sequence[str], *, cuts: bool
+    kill: Sequence[str], pause: Sequence[str], redis: Sequence[str], machine: Sequence[str] = (), *, cuts: bool
 ) -> tuple[tuple[Kind, ...], frozenset[str], frozenset[str]]:
     """Read the options of the command line, and return kinds, roles to kill, and roles to pause.
 
     Without any, processes are killed and paused, connections cut, and Redis is restarted.
     """
-    if not (kill or pause or redis or cuts):
+    if not (kill or pause or redis or machine or cuts):
         kill, pause, redis, cuts = [ALL], [ALL], [Kind.RESTART], True
     kill_roles, pause_roles = _roles(kill, "--kill"), _roles(pause, "--pause")
-    asked = [word for text in redis for word in text.split(",")]
-    for word in asked:
-        if word not in REDIS_KINDS:
-            raise ConfigError(f"--redis is {word!r}; it must be {', '.join(REDIS_KINDS)}", key="--redis")
+    asked = [*_words(redis, "--redis", REDIS_KINDS), *_words(machine, "--machine", MACHINE_KINDS)]
     kinds = [
         *([Kind.KILL] if kill_roles else []),
         *([Kind.PAUSE] if pause_roles else []),
         *([Kind.CUT] if cuts else []),
-        *(kind for kind in REDIS_KINDS if kind in asked),
+        *(kind for kind in (*REDIS_KINDS, *MACHINE_KINDS) if kind in asked),
     ]
     return tuple(kinds), kill_roles, pause_roles
 
 
 def _roles(texts: Sequence[str], option: str) -> frozenset[str]:
-    words = [word for text in texts for word in text.split(",")]
     known = [role.name for role in ROLES]
-    for word in words:
-        if word not in (*known, ALL):
-            raise ConfigError(f"{option} is {word!r}; it must be {', '.join(known)} or {ALL}", key=option)
+    words = _words(texts, option, (*known, ALL))
     return frozenset(known if ALL in words else words)
+
+
+def _words(texts: Sequence[str], option: str, known: Sequence[str]) -> list[str]:
+    words = [word for text in texts for word in text.split(",")]
+    for word in words:
+        if word not in known:
+            raise ConfigError(f"{option} is {word!r}; it must be {', '.join(known[:-1])} or {known[-1]}", key=option)
+    return words
 
 
 def role_of(name: str) -> str:
@@ -156,6 +161,9 @@ class Chooser:
                 return None
             self._deaths[life.name].add()
             return Kill(life), life.id
+        if kind in MACHINE_KINDS:
+            machine = self._subject.machine
+            return None if is_redis_hit or machine is None else (ClockOrDisk(kind, machine), "")
         server = None if is_redis_hit else self._choose_server(planned)
         return None if server is None else (self._disturbance(kind, server), "")
 
@@ -167,6 +175,10 @@ class Chooser:
             return Flush(server.name, client, partial(self._look_and, server))
         if kind is Kind.FULL:
             return Full(server.name, client, self._options.hold_s)
+        if kind is Kind.SHRINK:
+            return Shrink(server.name, client)
+        if kind is Kind.FAILOVER and server.replicas is not None:
+            return Failover(server.name, server.replicas, partial(self._before_failover, server))
         if server.kill is None:
             raise ValueError(f"no process would start {server.name} again")
         self._deaths[server.name].add()
@@ -206,9 +218,17 @@ class Chooser:
         if server.keeps is Keeps.NEARLY_ALL:
             self._audit.expect_rollback(server.client)
         elif server.keeps is Keeps.NOTHING:
-            # No process writes between the last snapshot and the end.
-            server.client.execute("CLIENT", "PAUSE", _LAST_LOOK_MS, "WRITE")
+            self._stop_writes(server)
             self._look_and(server, lambda _: None)
+
+    def _before_failover(self, server: Server) -> None:
+        self._stop_writes(server)
+        self._audit.look_at(server.client)
+        self._audit.expect_rollback(server.client)
+
+    def _stop_writes(self, server: Server) -> None:
+        """Stop all writes, so that none comes between the last snapshot and the end of a server."""
+        server.client.execute("CLIENT", "PAUSE", _LAST_LOOK_MS, "WRITE")
 
     def _pids(self) -> list[int]:
         return [life.pid for life in self._audit.standing.lives if life.is_here and life.is_alive]

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import platform
 import signal
 import statistics
+import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from surreal import __version__
 from surreal.base.errors import ConfigError, FolderError
-from surreal.base.system.files import write_whole
+from surreal.base.system.files import append_whole, write_whole
 from surreal.plugins.chaos.plan import role_of
-from surreal.plugins.chaos.verdicts import Downtime, Recovery, Verdict
+from surreal.plugins.chaos.verdicts import DOUBLED, LOST, Downtime, Recovery, Verdict
 from surreal.run.process.ending import ExitCode
 
 #: Formats of a report, by the ending of its name.
 _SUFFIXES = (".md", ".json")
+#: Columns of a table of tests; `lost` and `doubled` are numbers of violations.
+_COLUMNS = ("date", "version", "seed", "kills", "lost", "doubled", "median_s", "longest_s", "holds", "command")
 
 
 @dataclass(frozen=True)
@@ -87,11 +93,21 @@ class Report:
     def write(self, path: Path) -> None:
         """Write it as Markdown or JSON, by the path's ending."""
         text = json.dumps(self.to_json(), indent=2) + "\n" if path.suffix == ".json" else self.to_markdown()
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(path, text)
-        except OSError as error:
-            raise FolderError(f"{path} could not be written: {error}") from error
+        _write(path, lambda: write_whole(path, text))
+
+    def append(self, path: Path) -> None:
+        """Append a row to a table of tests (CSV); a new file gets a header."""
+        broken = {verdict.name: len(verdict.violations) for verdict in self.verdicts}
+        took = [each.took_s for each in self.recoveries if each.killed and each.took_s is not None]
+        times = (round(statistics.median(took), 2), round(max(took), 2)) if took else ("", "")
+        kills = sum(each.killed != "" for each in self.recoveries)
+        counts = (self.seed, kills, broken[LOST], broken[DOUBLED])
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        if not path.exists():
+            writer.writerow(_COLUMNS)
+        writer.writerow((time.strftime("%Y-%m-%d"), __version__, *counts, *times, self.holds, self.command))
+        _write(path, lambda: append_whole(path, text.getvalue().encode()))
 
     @property
     def _ending(self) -> str:
@@ -109,10 +125,18 @@ class Report:
         return f"{self.title}, {count} in {self.time_s:.0f} s with seed {self.seed}{times}; {state}."
 
 
-def check_path(path: Path) -> None:
+def check_path(path: Path, option: str = "--report", suffixes: Sequence[str] = _SUFFIXES) -> None:
     """Refuse a path whose ending is not that of a format."""
-    if path.suffix not in _SUFFIXES:
-        raise ConfigError(f"--report is {path}; it must end with {' or '.join(_SUFFIXES)}", key="--report")
+    if path.suffix not in suffixes:
+        raise ConfigError(f"{option} is {path}; it must end with {' or '.join(suffixes)}", key=option)
+
+
+def _write(path: Path, write: Callable[[], object]) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write()
+    except OSError as error:
+        raise FolderError(f"{path} could not be written: {error}") from error
 
 
 def _plain(recovery: Recovery) -> dict[str, Any]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Self
@@ -20,7 +21,10 @@ from surreal.config import Config, load_config
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.distributed.server.embedded import EmbeddedRedis
-from surreal.plugins.chaos.disturbances.processes import Guard
+from surreal.distributed.server.files import find_redis_server
+from surreal.plugins.chaos.disturbances.failover import ReplicatedRedis
+from surreal.plugins.chaos.disturbances.machine import Machine
+from surreal.plugins.chaos.disturbances.processes import MACHINE_KINDS, Guard, Kind
 from surreal.plugins.chaos.subject import Keeps, Server, Subject
 from surreal.run.launch.supervise import last_error_line
 from surreal.run.process.run_folder import RESULT_NAME, RUNS_FOLDER, new_run_id
@@ -32,10 +36,12 @@ _SETTINGS = ("run.max_env_steps=1000000000", "run.stop_at_return=null", "run.res
 class StartedRun:
     """`surreal run` of a preset or file, in a separate process."""
 
-    def __init__(self, source: str, overrides: Sequence[str], run_dir: Path | None, guard: Guard) -> None:
+    def __init__(
+        self, source: str, overrides: Sequence[str], run_dir: Path | None, guard: Guard, kinds: Collection[Kind] = ()
+    ) -> None:
         self._overrides = (*_SETTINGS, *overrides)
         self._source = source
-        self._guard = guard
+        self._guard, self._kinds = guard, kinds
         self.config: Config = load_config(source, self._overrides)
         redis = self.config.redis
         if redis.address or redis.parameter_address or self.config.replay_addresses != [None]:
@@ -56,12 +62,20 @@ class StartedRun:
             place = Path(tempfile.mkdtemp(prefix="surreal-chaos-"))
             self._stack.callback(shutil.rmtree, place, ignore_errors=True)
             self._console = place / "run.out"
-            server = EmbeddedRedis(maxmemory_bytes=self.config.own_redis_bytes, appendonly_dir=place / "redis")
+            machine = Machine(place) if set(self._kinds) & set(MACHINE_KINDS) else None
+            program = None if machine is None else machine.wrap(find_redis_server())
+            server: EmbeddedRedis | ReplicatedRedis
+            if Kind.FAILOVER in self._kinds:
+                server = ReplicatedRedis(place, maxmemory_bytes=self.config.own_redis_bytes, program=program)
+            else:
+                server = EmbeddedRedis(
+                    maxmemory_bytes=self.config.own_redis_bytes, appendonly_dir=place / "redis", program=program
+                )
             self._stack.enter_context(server)
             client = self._stack.enter_context(RedisClient(server.address, run=self.run, timeout_s=2.0))
             _write_through(client)
-            self.subject = self._describe(server, client)
-            self._process = self._start(server.address)
+            self.subject = self._describe(server, client, machine)
+            self._process = self._start(server.address, {} if machine is None else machine.environment)
             self._stack.callback(self._kill)
             self._stack = self._stack.pop_all()
         return self
@@ -97,7 +111,9 @@ class StartedRun:
             return {}
         return found
 
-    def _describe(self, server: EmbeddedRedis, client: RedisClient) -> Subject:
+    def _describe(
+        self, server: EmbeddedRedis | ReplicatedRedis, client: RedisClient, machine: Machine | None
+    ) -> Subject:
         def kill() -> int:
             pid = server.pid
             server.kill()
@@ -107,6 +123,7 @@ class StartedRun:
             server.start()
             _write_through(client)
 
+        replicas = server if isinstance(server, ReplicatedRedis) else None
         return Subject(
             title=f"run {self.run} of {self._source}",
             config=self.config,
@@ -114,19 +131,26 @@ class StartedRun:
             client=client,
             replay=ReplayShards(client, self.config.num_shards),
             parameter_client=client,
-            servers=[Server(client, Keeps.ALL, kill, start, is_exclusive=True)],
+            servers=[Server(client, Keeps.ALL, kill, start, is_exclusive=True, replicas=replicas, is_own=True)],
             is_new=True,
             can_kill=True,
+            machine=machine,
         )
 
-    def _start(self, address: str) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "surreal", "run", self._source, "--quiet", "--redis", address]
+    def _start(self, address: str, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "surreal", "run", self._source, "--quiet"]
         command += ["--run", self.run, "--run-dir", str(self.folder)]
         for setting in self._overrides:
             command += ["--set", setting]
         with self._console.open("ab") as console:
             process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=console, stderr=console, start_new_session=True
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=console,
+                stderr=console,
+                start_new_session=True,
+                # The address may have a password, and every user can read arguments.
+                env={**os.environ, **environment, "SURREAL_RUN_REDIS": address},
             )
         self._guard.open(signal.SIGTERM, process.pid)
         return process

@@ -22,7 +22,9 @@ from surreal.distributed.connection.keys import PolicyKeys, RunKeys
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.distributed.parameters.parts import part_keys
 from surreal.distributed.telemetry.heartbeats import parse_heartbeats
-from surreal.plugins.chaos.disturbances.processes import REDIS_KINDS, Kind
+from surreal.plugins.chaos.disturbances.failover import ReplicatedRedis
+from surreal.plugins.chaos.disturbances.machine import Machine
+from surreal.plugins.chaos.disturbances.processes import MACHINE_KINDS, REDIS_KINDS, Kind
 from surreal.plugins.chaos.disturbances.servers import MOST_BALLAST_BYTES
 from surreal.plugins.chaos.observing import Life, read_lives
 from surreal.run.process import registry
@@ -47,6 +49,8 @@ class Server:
     kill: Callable[[], int] | None  #: kills it, and returns its process id; None: no process would start it again
     start: Callable[[], object]  #: starts it, or does nothing if the run's launcher does
     is_exclusive: bool  #: whether no other living run uses it
+    replicas: ReplicatedRedis | None = None  #: the servers behind its address, if one is a replica
+    is_own: bool = False  #: whether chaos started it
 
     @property
     def name(self) -> str:
@@ -66,6 +70,8 @@ class Server:
             if is_shared:
                 return f"other runs use {self.name}, too"
             return "" if self.kill else f"no process would start {self.name} again: the run did not start it"
+        if (kind is Kind.SHRINK and not self.is_own) or (kind is Kind.FAILOVER and self.replicas is None):
+            return f"{self.name} was not started by `surreal chaos`, which does this to its own Redis only"
         if kind is Kind.FULL:
             return f"other runs use {self.name}, too" if is_shared else self._refusal_of_filling()
         return ""
@@ -92,6 +98,7 @@ class Subject:
     servers: Sequence[Server]  #: each once
     is_new: bool  #: whether it began while it is watched
     can_kill: bool  #: whether a launcher restarts its processes
+    machine: Machine | None = None  #: clock and disk of its processes, if they can be disturbed
 
     @property
     def run(self) -> str:
@@ -105,6 +112,8 @@ class Subject:
         """Return the reasons why a kind of disturbance is impossible; empty if one of the servers allows it."""
         if kind is Kind.KILL and not self.can_kill:
             return ["no process would start its processes again: `surreal run` does, on the machine of its launcher"]
+        if kind in MACHINE_KINDS and self.machine is None:
+            return ["only the clock and the disk of a run that `surreal chaos` starts can be disturbed"]
         found = [server.refusal(kind) for server in self.servers]
         return found if all(found) else []
 

@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 from surreal.base.system.process import process_age_s
 from surreal.plugins.chaos.observing import Life, PolicySight, Standing
 
+#: Names of the invariants whose violations a table of tests counts.
+LOST, DOUBLED = "nothing acknowledged is lost", "nothing is doubled"
 #: Number of violations that are listed for each invariant; the others are counted.
 _MOST = 20
 
@@ -135,6 +137,10 @@ class Versions:
                 self.publications += max(version - before[0], 1) if before is not None else 1
             self._seen[policy, epoch] = (version, publication)
             self.newest = max(self.newest, version)
+
+    def expect_rollback(self) -> None:
+        """Redis dies now, and the newest publications with it: older ones may be there again, once."""
+        self._seen.clear()
 
     def hear(self, lives: Iterable[Life]) -> None:
         """Compare the versions of processes with their earlier ones."""

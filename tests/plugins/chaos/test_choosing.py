@@ -13,8 +13,10 @@ from surreal.config import load_config
 from surreal.plugins.chaos import plan as module
 from surreal.plugins.chaos.audit import ProcessBook, judge_keys
 from surreal.plugins.chaos.command import only_possible
+from surreal.plugins.chaos.disturbances.failover import Failover
+from surreal.plugins.chaos.disturbances.machine import ClockOrDisk
 from surreal.plugins.chaos.disturbances.processes import Kill, Kind, NotDoneError, Pause
-from surreal.plugins.chaos.disturbances.servers import Cut, Flush, Full, Restart
+from surreal.plugins.chaos.disturbances.servers import Cut, Flush, Full, Restart, Shrink
 from surreal.plugins.chaos.observing import Life, Standing
 from surreal.plugins.chaos.plan import ChaosOptions, Chooser, Planned
 from surreal.plugins.chaos.subject import Keeps, Server, Subject
@@ -66,7 +68,7 @@ class Watched:
 
 def chooser_of(watched: Watched, servers: Iterable[Server] = (), **options: Any) -> Chooser:
     config = load_config("cartpole-dqn", ["run.restart_limit=2"])
-    subject: Any = SimpleNamespace(config=config, servers=list(servers))
+    subject: Any = SimpleNamespace(config=config, servers=list(servers), machine=SimpleNamespace())
     given = ChaosOptions(**{"kinds": (), "kill_roles": ALL, "pause_roles": ALL, **options})
     return Chooser(subject, given, SimpleNamespace(), watched)  # type: ignore[arg-type]
 
@@ -130,10 +132,20 @@ def test_a_process_that_ends_meanwhile_is_no_target(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize(
-    ("kind", "cls"), [(Kind.CUT, Cut), (Kind.FLUSH, Flush), (Kind.FULL, Full), (Kind.RESTART, Restart)]
+    ("kind", "cls"),
+    [
+        (Kind.CUT, Cut),
+        (Kind.FLUSH, Flush),
+        (Kind.FULL, Full),
+        (Kind.RESTART, Restart),
+        (Kind.SHRINK, Shrink),
+        (Kind.FAILOVER, Failover),
+        (Kind.CLOCK, ClockOrDisk),
+        (Kind.DISK, ClockOrDisk),
+    ],
 )
-def test_each_way_to_disturb_redis_has_its_disturbance(kind: Kind, cls: type) -> None:
-    chooser = chooser_of(Watched(), [server()])
+def test_each_way_to_disturb_redis_or_the_machine_has_its_disturbance(kind: Kind, cls: type) -> None:
+    chooser = chooser_of(Watched(), [server(is_own=True, replicas=SimpleNamespace())])
     assert isinstance(choose(chooser, kind), cls)
     assert choose(chooser, kind, is_redis_hit=True) is None
 
@@ -167,6 +179,10 @@ def test_the_audit_knows_before_what_a_restart_may_lose(keeps: Keeps, expected: 
         ({"client": FakeClient(maxmemory=0)}, Kind.FULL, "has no maxmemory"),
         ({"client": FakeClient(maxmemory=8 << 30)}, Kind.FULL, "is too much"),
         ({"client": FakeClient("unix:///tmp/a"), "is_exclusive": False}, Kind.CUT, "cannot be told apart"),
+        ({}, Kind.SHRINK, "was not started by `surreal chaos`"),
+        ({"is_own": True}, Kind.SHRINK, ""),
+        ({"is_own": True}, Kind.FAILOVER, "was not started by"),
+        ({"replicas": SimpleNamespace()}, Kind.FAILOVER, ""),
         ({}, Kind.RESTART, ""),
         ({}, Kind.FULL, ""),
         ({"is_exclusive": False}, Kind.CUT, ""),
@@ -190,6 +206,25 @@ def test_what_is_impossible_is_left_out_with_a_sentence() -> None:
     possible = only_possible(subject_of(server(kill=None), can_kill=False), options, lines.append)
     assert possible.kinds == (Kind.PAUSE,)
     assert [line.partition(":")[0] for line in lines] == ["without kill", "without restart"]
+
+
+def test_the_machine_of_a_run_in_progress_is_left_alone() -> None:
+    with pytest.raises(
+        ConfigError, match="run x cannot be disturbed by clock: only the clock and the disk of a run that"
+    ):
+        only_possible(subject_of(server()), ChaosOptions((Kind.CLOCK,)), print)
+
+
+def test_a_failover_is_preceded_by_a_last_look_without_writes() -> None:
+    watched, client, calls = Watched(), FakeClient(), list[str]()
+    replicas = SimpleNamespace(detach=lambda: calls.append("detach"), switch=lambda: calls.append("switch"), pid=7)
+    failover = choose(chooser_of(watched, [server(client, replicas=replicas)]), Kind.FAILOVER)
+    failover.begin()
+    assert (calls, watched.expected) == (["detach"], [])
+    failover.end()
+    failover.end()
+    assert (calls, watched.expected) == (["detach", "switch"], ["look", "rollback"])
+    assert client.executed == [("CLIENT", "PAUSE", 2000, "WRITE")]
 
 
 def test_what_was_asked_for_by_name_and_is_impossible_is_an_error() -> None:

@@ -253,6 +253,21 @@ def test_version_that_goes_back_or_comes_twice_is_found() -> None:
     )
 
 
+def test_version_may_go_back_once_in_a_redis_that_lost_the_newest_and_no_process_may() -> None:
+    versions = Versions()
+    versions.look([PolicySight("default", "e", 9, "x")])
+    versions.hear([life(version=9)])
+    versions.expect_rollback()
+    versions.look([PolicySight("default", "e", 8, "w")])
+    assert not versions.broken
+    versions.look([PolicySight("default", "e", 7, "v")])
+    versions.hear([life(version=8)])
+    assert versions.broken.all() == (
+        "policy default: version 7 was published after version 8",
+        "agent-0 (process 1) went back from version 9 to 8",
+    )
+
+
 def test_version_may_begin_lower_in_a_redis_that_was_emptied() -> None:
     versions = Versions()
     versions.look([PolicySight("default", "e", 9, "x")])

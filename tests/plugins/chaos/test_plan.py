@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -47,6 +48,8 @@ def test_words_of_the_command_line() -> None:
     kinds, kill, pause = read_kinds(["agent,learner"], [], ["full", "restart"], cuts=True)
     assert kinds == (Kind.KILL, Kind.CUT, Kind.RESTART, Kind.FULL)
     assert (kill, pause) == ({"agent", "learner"}, frozenset())
+    kinds, _, _ = read_kinds([], [], ["failover,shrink"], ["disk", "clock"], cuts=False)
+    assert kinds == (Kind.SHRINK, Kind.FAILOVER, Kind.CLOCK, Kind.DISK)
     kinds, kill, pause = read_kinds([], [], [], cuts=False)
     assert kinds == (Kind.KILL, Kind.PAUSE, Kind.CUT, Kind.RESTART)  # nothing that loses experience
     assert kill == pause > {"learner", "agent", "eval"}
@@ -59,7 +62,7 @@ def test_words_of_the_command_line() -> None:
     ("kill", "redis", "wrong"),
     [
         ("actor", "restart", "--kill is 'actor'; it must be learner, ps, agent, rlx-server, eval or all"),
-        ("all", "stop", "--redis is 'stop'; it must be restart, flush, full"),
+        ("all", "stop", "--redis is 'stop'; it must be restart, flush, full, shrink or failover"),
     ],
 )
 def test_words_that_are_unknown_are_refused(kill: str, redis: str, wrong: str) -> None:
@@ -98,6 +101,25 @@ def test_report_says_what_was_done_how_long_it_took_and_what_held(tmp_path: Path
     )
 
 
+def test_tests_are_appended_to_a_table_with_their_kills_and_violations(tmp_path: Path) -> None:
+    recoveries = [
+        Recovery(number, "kill", "agent-0", began_s=0.0, ended_s=1.0, recovered_s=1.0 + took_s, killed="a life")
+        for number, took_s in enumerate([0.5, 4.0, 2.0])
+    ]
+    lost = Verdict("nothing acknowledged is lost", "7 chunks")
+    bad = replace(report("chunk a-1 came again"), recoveries=[*recoveries, Recovery(3, "cut", "redis", began_s=0.0)])
+    bad = replace(bad, verdicts=[lost, *bad.verdicts])
+    path = tmp_path / "deep" / "kills.csv"
+    bad.append(path)
+    replace(bad, seed=4, recoveries=[], verdicts=[lost, Verdict("nothing is doubled", "")]).append(path)
+    first, second = csv.DictReader(path.read_text().splitlines())
+    assert [first[name] for name in ("seed", "kills", "lost", "doubled", "median_s", "longest_s", "holds")] == [
+        "3", "3", "0", "1", "2.0", "4.0", "False",
+    ]  # fmt: skip
+    assert (second["seed"], second["kills"], second["median_s"], second["holds"]) == ("4", "0", "", "True")
+    assert first["command"] == "surreal chaos x"
+
+
 def test_report_splits_the_downtime_of_each_role() -> None:
     recoveries = []
     for number, (target, took_s) in enumerate([("agent-0", 1.0), ("agent-1", 3.0), ("learner", 2.0), ("eval", 9.0)]):
@@ -124,3 +146,5 @@ def test_exit_code_tells_a_broken_invariant_from_a_signal() -> None:
 def test_report_of_an_unknown_kind_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"--report is report.txt; it must end with .md or .json"):
         check_path(Path("report.txt"))
+    with pytest.raises(ConfigError, match=r"--append is kills.md; it must end with .csv"):
+        check_path(Path("kills.md"), "--append", (".csv",))

@@ -28,10 +28,15 @@ class Kind(StrEnum):
     RESTART = "restart"  #: Redis is killed, and starts again
     FLUSH = "flush"  #: Redis loses all that the run has there
     FULL = "full"  #: Redis has no room left
+    SHRINK = "shrink"  #: Redis may use less memory than it does
+    FAILOVER = "failover"  #: Redis dies, and a replica without its last data takes its place
+    CLOCK = "clock"  #: the clock jumps ahead, and back
+    DISK = "disk"  #: syncs to the disk are slow
 
 
-#: Values of `--redis`.
-REDIS_KINDS = (Kind.RESTART, Kind.FLUSH, Kind.FULL)
+#: Values of `--redis` and of `--machine`.
+REDIS_KINDS = (Kind.RESTART, Kind.FLUSH, Kind.FULL, Kind.SHRINK, Kind.FAILOVER)
+MACHINE_KINDS = (Kind.CLOCK, Kind.DISK)
 
 
 class Disturbance(ABC):

@@ -131,6 +131,32 @@ class Full(Disturbance):
 
 
 @dataclass
+class Shrink(Disturbance):
+    """Lowers the memory limit of a server below what it uses, and restores it at the end.
+
+    A process that starts meanwhile may find that its settings do not fit into this server.
+    """
+
+    kind = Kind.SHRINK
+
+    target: str
+    client: RedisClient
+    limit: int = 0
+
+    def begin(self) -> None:
+        with _needing_redis():
+            memory: Any = self.client.redis.info("memory")
+            self.client.execute("CONFIG", "SET", "maxmemory", int(memory["used_memory"]) // 2)
+            self.limit = int(memory["maxmemory"])
+        self.detail = f"{int(memory['used_memory']) >> 11} KiB, of {self.limit >> 10}"
+
+    def end(self) -> None:
+        if self.limit:
+            self.client.execute("CONFIG", "SET", "maxmemory", self.limit)
+        self.limit = 0
+
+
+@dataclass
 class Cut(Disturbance):
     """Breaks all connections of the run several times a second, including new ones.
 

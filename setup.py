@@ -22,6 +22,8 @@ INSTALL_REQUIRES = [
     "torch>=2.4",
     "numpy>=1.26",
     "gymnasium>=1.1,<2",
+    # Passes environments of a program or a notebook to its processes.
+    "cloudpickle>=3",
     "pyarrow>=17",
     "tensorboardX>=2.6.2",
     "pyyaml>=6",

@@ -8,7 +8,7 @@ parameters back. Begin with the command line:
 
 The same from a program or a notebook:
 
-    result = surreal.train("cartpole-ppo", seed=1)
+    result = surreal.train("cartpole-ppo", seed=1)    or train(MyEnv, "ppo"), with an environment's id or class
     policy = surreal.load(result)       then policy.act(obs), surreal.evaluate(policy)
 
 Write your own parts, and name them in a YAML file (`class: my_classes.MyAgent`):
@@ -38,7 +38,16 @@ from typing import TYPE_CHECKING
 from surreal.base.moved import MovedFinder
 
 if TYPE_CHECKING:
-    from surreal.agent import Agent, AgentLoop, PolicyAgent, QAgent
+    from surreal.agent import (
+        Agent,
+        AgentLoop,
+        DeterministicAgent,
+        NoisyQAgent,
+        PolicyAgent,
+        QAgent,
+        SamplingAgent,
+        SessionAgent,
+    )
     from surreal.api import Policy, Result, evaluate, load, train
     from surreal.base.errors import SurrealError
     from surreal.base.schedules import LinearSchedule
@@ -52,13 +61,54 @@ if TYPE_CHECKING:
         TorchListener,
         temporary_run,
     )
-    from surreal.envs import Atari, Env, EpisodeMonitor, FrameStack, GymEnv, LocalEnvPool, Visualization, Wrapper
-    from surreal.learner import DQNLearner, GradientLearner, Learner
-    from surreal.model import ActorCritic, ConvQFunction, Model, QFunction
+    from surreal.envs import (
+        Atari,
+        Env,
+        EpisodeMonitor,
+        FrameStack,
+        GymEnv,
+        LocalEnvPool,
+        Visualization,
+        Wrapper,
+    )
+    from surreal.learner import (
+        A2CLearner,
+        ActorCriticLearner,
+        APPOLearner,
+        DDPGLearner,
+        DQNLearner,
+        GradientLearner,
+        IPGLearner,
+        Learner,
+        PolicyGradientLearner,
+        PPOLearner,
+        PQNLearner,
+        QuantileDQNLearner,
+        R2D2Learner,
+        RemoteLearner,
+        SACLearner,
+        TRPOLearner,
+        VTraceLearner,
+    )
+    from surreal.model import (
+        ActorCritic,
+        ConvQFunction,
+        DeterministicActorCritic,
+        DiscreteSoftActorCritic,
+        Model,
+        NoisyQFunction,
+        NoisyQuantileQFunction,
+        QFunction,
+        QuantileQFunction,
+        SoftActorCritic,
+    )
     from surreal.replay import (
         FIFOReplay,
+        HindsightReplay,
         MixedReplay,
+        MixedTrajectoryReplay,
         PrioritizedReplay,
+        PrioritizedSequenceReplay,
         Replay,
         SequenceReplay,
         TrajectoryReplay,
@@ -67,14 +117,109 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
+#: Module -> the public names in it.
+_MODULES = {
+    "api": (
+        "Policy",
+        "Result",
+        "evaluate",
+        "load",
+        "train",
+    ),
+    "agent": (
+        "Agent",
+        "AgentLoop",
+        "DeterministicAgent",
+        "NoisyQAgent",
+        "PolicyAgent",
+        "QAgent",
+        "SamplingAgent",
+        "SessionAgent",
+    ),
+    "base.errors": ("SurrealError",),
+    "base.schedules": ("LinearSchedule",),
+    "base.system.program": ("run_program",),
+    "config": (
+        "Config",
+        "load_config",
+    ),
+    "distributed": (
+        "DurableReplay",
+        "ExpSender",
+        "RedisClient",
+        "TorchBroadcaster",
+        "TorchListener",
+        "temporary_run",
+    ),
+    "envs": (
+        "Atari",
+        "Env",
+        "EpisodeMonitor",
+        "FrameStack",
+        "GymEnv",
+        "LocalEnvPool",
+        "Visualization",
+        "Wrapper",
+    ),
+    "learner": (
+        "A2CLearner",
+        "APPOLearner",
+        "ActorCriticLearner",
+        "DDPGLearner",
+        "DQNLearner",
+        "GradientLearner",
+        "IPGLearner",
+        "Learner",
+        "PPOLearner",
+        "PQNLearner",
+        "PolicyGradientLearner",
+        "QuantileDQNLearner",
+        "R2D2Learner",
+        "RemoteLearner",
+        "SACLearner",
+        "TRPOLearner",
+        "VTraceLearner",
+    ),
+    "model": (
+        "ActorCritic",
+        "ConvQFunction",
+        "DeterministicActorCritic",
+        "DiscreteSoftActorCritic",
+        "Model",
+        "NoisyQFunction",
+        "NoisyQuantileQFunction",
+        "QFunction",
+        "QuantileQFunction",
+        "SoftActorCritic",
+    ),
+    "replay": (
+        "FIFOReplay",
+        "HindsightReplay",
+        "MixedReplay",
+        "MixedTrajectoryReplay",
+        "PrioritizedReplay",
+        "PrioritizedSequenceReplay",
+        "Replay",
+        "SequenceReplay",
+        "TrajectoryReplay",
+        "UniformReplay",
+    ),
+}
 __all__ = [
+    "A2CLearner",
+    "APPOLearner",
     "ActorCritic",
+    "ActorCriticLearner",
     "Agent",
     "AgentLoop",
     "Atari",
     "Config",
     "ConvQFunction",
+    "DDPGLearner",
     "DQNLearner",
+    "DeterministicActorCritic",
+    "DeterministicAgent",
+    "DiscreteSoftActorCritic",
     "DurableReplay",
     "Env",
     "EpisodeMonitor",
@@ -83,25 +228,45 @@ __all__ = [
     "FrameStack",
     "GradientLearner",
     "GymEnv",
+    "HindsightReplay",
+    "IPGLearner",
     "Learner",
     "LinearSchedule",
     "LocalEnvPool",
     "MixedReplay",
+    "MixedTrajectoryReplay",
     "Model",
+    "NoisyQAgent",
+    "NoisyQFunction",
+    "NoisyQuantileQFunction",
+    "PPOLearner",
+    "PQNLearner",
     "Policy",
     "PolicyAgent",
+    "PolicyGradientLearner",
     "PrioritizedReplay",
+    "PrioritizedSequenceReplay",
     "QAgent",
     "QFunction",
+    "QuantileDQNLearner",
+    "QuantileQFunction",
+    "R2D2Learner",
     "RedisClient",
+    "RemoteLearner",
     "Replay",
     "Result",
+    "SACLearner",
+    "SamplingAgent",
     "SequenceReplay",
+    "SessionAgent",
+    "SoftActorCritic",
     "SurrealError",
+    "TRPOLearner",
     "TorchBroadcaster",
     "TorchListener",
     "TrajectoryReplay",
     "UniformReplay",
+    "VTraceLearner",
     "Visualization",
     "Wrapper",
     "evaluate",
@@ -111,24 +276,6 @@ __all__ = [
     "temporary_run",
     "train",
 ]
-
-#: Where the public names are.
-_MODULES = {
-    "api": ("Policy", "Result", "evaluate", "load", "train"),
-    "agent": ("Agent", "AgentLoop", "PolicyAgent", "QAgent"),
-    "config": ("Config", "load_config"),
-    "distributed": ("DurableReplay", "ExpSender", "RedisClient", "TorchBroadcaster", "TorchListener", "temporary_run"),
-    "envs": ("Atari", "Env", "EpisodeMonitor", "FrameStack", "GymEnv", "LocalEnvPool", "Visualization", "Wrapper"),
-    "base.errors": ("SurrealError",),
-    "learner": ("DQNLearner", "GradientLearner", "Learner"),
-    "model": ("ActorCritic", "ConvQFunction", "Model", "QFunction"),
-    "replay": (
-        *("FIFOReplay", "MixedReplay", "PrioritizedReplay", "Replay", "SequenceReplay", "TrajectoryReplay"),
-        "UniformReplay",
-    ),
-    "base.schedules": ("LinearSchedule",),
-    "base.system.program": ("run_program",),
-}
 
 # Files of users that name modules by the paths of earlier versions continue to load.
 sys.meta_path.insert(0, MovedFinder())
@@ -142,4 +289,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return [*__all__, "__version__"]

@@ -23,13 +23,17 @@ class EpisodeScore(NamedTuple):
     is_success: bool | None = None  #: whether it reached its goal, as its last `info` says; None: it does not say
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class EvaluationRound:
     """The episodes played with one frozen version of the parameters."""
 
     number: int
     version: int
     scores: tuple[EpisodeScore, ...]
+
+    def __repr__(self) -> str:
+        mean, error = self.mean_return, self.standard_error
+        return f"<EvaluationRound: mean return {mean:.6g} (standard error {error:.3g}), {len(self.scores)} episodes>"
 
     @property
     def mean_return(self) -> float:

@@ -1,34 +1,19 @@
-"""Surreal from a program or a notebook: train a preset, load a policy, act with it, evaluate it.
-
-    import surreal
-
-    result = surreal.train("cartpole-ppo", seed=1, overrides={"run.max_env_steps": 50_000})
-    policy = surreal.load(result)
-    action = policy.act(obs)
-    print(surreal.evaluate(policy, episodes=100).mean_return)
-
-`train` is `surreal run`: the same processes, the same folder, and a separate Redis if none is named.
-"""
+"""A saved policy: load it, act with it, evaluate it."""
 
 from __future__ import annotations
 
-import json
 import os
-import signal
-import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any, Protocol
 
 import gymnasium
 import numpy as np
 from numpy.typing import NDArray
-from rich.console import Console
 
 from surreal.base import tree
-from surreal.base.errors import ConfigError, EnvError, StoppedError, SurrealError
+from surreal.base.errors import EnvError
+from surreal.base.system.files import write_whole
 from surreal.config import Config, add_python_path
 from surreal.envs.actions import ActionAdapter
 from surreal.envs.pools.base import describe_observations
@@ -36,101 +21,15 @@ from surreal.run.build.acting import build_evaluator
 from surreal.run.build.environments import Spaces, build_env, env_spaces, written_spaces
 from surreal.run.build.saved_policy import load_policy
 from surreal.run.evaluation import EvaluationRound
-from surreal.run.launch.check import RunOptions
-from surreal.run.launch.launcher import Launcher
-from surreal.run.launch.starting import ForkServer
-from surreal.run.process.ending import ExitCode
-from surreal.run.process.interrupts import Interrupts
-from surreal.run.process.roles import AGENT, EVAL, LEARNER
 from surreal.run.session.acting import saved_agent
 from surreal.run.view.play import fresh_rng, play_policy
-from surreal.run.view.run_view import RunOutcome
 
 
-@dataclass(frozen=True)
-class Result:
-    """The result of a run."""
+class _Trained(Protocol):
+    """A result of `train`."""
 
-    run: str  #: its id
-    folder: Path
-    config: Config
-    status: str  #: finished, or interrupted
-    reason: str  #: why it ended
-    env_steps: int
-    time_s: float
-    best_return: float | None  #: mean return of the best round of its evaluation; None if there was none
-
-
-def train(
-    source: str | os.PathLike[str],
-    *,
-    seed: int | None = None,
-    overrides: Mapping[str, Any] | None = None,
-    run_dir: str | os.PathLike[str] | None = None,
-    redis: str | None = None,
-    resume: bool = False,
-    progress: bool = True,
-) -> Result:
-    """Train on this machine until the goal, a limit, or Ctrl-C.
-
-    Args:
-        source: a preset, or a YAML file.
-        seed: the seed of all random numbers; None uses the configuration's.
-        overrides: settings by their dotted names, such as {"learner.gamma": 0.98}, or sections with the settings to
-            change, such as {"learner": {"gamma": 0.98}}; the section's other settings stay.
-        run_dir: the run's folder; None makes a new one below `runs`.
-        redis: address of a Redis; None starts one for this run.
-        resume: continue the run in `run_dir`.
-        progress: show how far it is; without, only warnings.
-
-    Raises:
-        ConfigError: the configuration makes no sense.
-        KeyboardInterrupt: Ctrl-C has ended the run in order; `run_dir` and `resume` continue it. SIGTERM and SIGHUP
-            also reach the program, once the run has ended.
-        SurrealError: it could not be started, or something has ended it that was not asked for.
-    """
-    settings = dict(overrides or {}) | ({} if seed is None else {"seed": seed})
-    # YAML reads JSON: quoted as such, a string stays one.
-    given = tuple(f"{name}={json.dumps(value)}" for name, value in settings.items())
-    folder = None if run_dir is None else Path(run_dir)
-    options = RunOptions(
-        os.fspath(source), given, run_dir=folder, redis=redis, resume=resume, is_quiet=not progress,
-        shows_progress=progress,
-    )  # fmt: skip
-    interrupts = Interrupts()
-    outcome: RunOutcome | None = None
-    # Signals come to the main thread alone; elsewhere the program has them, and ends the run by `surreal stop`.
-    is_main = threading.current_thread() is threading.main_thread()
-    with (
-        _naming_overrides(),
-        open(os.devnull, "w") as nowhere,
-        interrupts.installed() if is_main else nullcontext(),
-        ForkServer([role.module for role in (LEARNER, AGENT, EVAL)]) as starter,
-    ):
-        console = Console(file=None if progress else cast(IO[str], nowhere), soft_wrap=True)
-        with suppress(StoppedError):
-            outcome = Launcher(options, console, interrupts, starter).execute()
-    if (asked := interrupts.ending) is not None:  # it is meant for the program as well, whose handlers are back
-        signal.raise_signal(asked.exit_code - 128)
-    if outcome is None:
-        raise StoppedError("the run was asked to end before it began")
-    if outcome.ending.exit_code is ExitCode.FAILED:
-        raise SurrealError(f"{outcome.ending.reason}; see {outcome.folder / 'logs'}")
-    return _result_of(outcome)
-
-
-@contextmanager
-def _naming_overrides() -> Iterator[None]:
-    """Name a program's `overrides` in an error where the command line would name `--set`.
-
-    Raises:
-        ConfigError: that error.
-    """
-    try:
-        yield
-    except ConfigError as error:
-        text, source = (words.replace("(--set", "(overrides") for words in (str(error), f"({error.source}"))
-        raise ConfigError(text, key=error.key, source=source[1:]) from error
+    @property
+    def folder(self) -> Path: ...
 
 
 class Policy:
@@ -184,6 +83,20 @@ class Policy:
         self.agent.set_mode("eval")
         self._begins = True
 
+    def __repr__(self) -> str:
+        observation = ", ".join(
+            f"{leaf.name or 'obs'} {list(leaf.shape)} {leaf.dtype}" for leaf in self.obs_spec.leaves
+        )
+        return f"<Policy of {self.config.name}, version {self.version}: {observation} -> {self.action_space}>"
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the policy's file to another place; `surreal.load` reads it.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        write_whole(Path(path), Path(self.saved.path).read_bytes())
+
     def reset(self) -> None:
         """Begin new episodes with the next observations."""
         self._begins = True
@@ -216,7 +129,7 @@ class Policy:
 
 
 def load(
-    source: str | os.PathLike[str] | Result,
+    source: str | os.PathLike[str] | _Trained,
     *,
     seed: int | None = None,
     trust: bool = False,
@@ -238,9 +151,9 @@ def load(
         CheckpointError: there is none, or it is damaged.
         ConfigError: there is no policy of that name, or the file names code outside of Surreal, and is not trusted.
     """
-    if isinstance(source, Result):
-        return Policy(source.folder, seed=seed, trust=True)
-    return Policy(source, seed=seed, trust=trust, policies=policies)
+    if isinstance(source, str | os.PathLike):
+        return Policy(source, seed=seed, trust=trust, policies=policies)
+    return Policy(source.folder, seed=seed, trust=True)
 
 
 def _spaces_of(config: Config) -> tuple[gymnasium.Space[Any], gymnasium.Space[Any]]:
@@ -285,15 +198,3 @@ def evaluate(
         scores = build_evaluator(config, agent, [env], rng=rng).play(episodes)
         agent.close()
     return EvaluationRound(0, saved.version, tuple(scores))
-
-
-def _result_of(outcome: RunOutcome) -> Result:
-    best = None if outcome.best is None else float(outcome.best["mean_return"])
-    ending = outcome.ending
-    return Result(
-        outcome.run, outcome.folder, outcome.config, ending.status, ending.reason, outcome.counts.env_steps,
-        outcome.time_s, best,
-    )  # fmt: skip
-
-
-__all__: Sequence[str] = ("Policy", "Result", "evaluate", "load", "train")

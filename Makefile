@@ -11,6 +11,7 @@
 #   make kills           kill server, agents and Redis 20 times in a run, which must still solve CartPole; and writers,
 #                        readers and Redis of a DurableReplay 50 times
 #   make chaos [SEED=n]  200 kills over all roles in one run, with invariants checked: docs/reliability.md
+#   make soak [MINUTES=n] a run at full speed; slopes of memory, threads, descriptors and disk: docs/reliability.md
 #   make attack          all hostile peers, and check and start every preset and template: docs/robustness.md
 #   make cluster [PRESET=n]  execute rendered Kubernetes manifests in namespaces, with failures: docs/cluster-tests.md
 #   make image           build the container image with docker, podman or buildah: docs/container.md
@@ -28,6 +29,7 @@ PRESET ?= cartpole-dqn
 DEMO_GOAL = $(if $(filter cartpole-dqn,$(PRESET)),--set run.stop_at_return=475)
 PRESETS ?=
 SEEDS ?= 0 1 2
+MINUTES ?= 60
 PYTEST_ARGS ?=
 
 BIN := .venv/bin
@@ -112,6 +114,9 @@ chaos: $(STAMP)
 	@mkdir -p .cache
 	$(BIN)/surreal chaos cartpole-dqn --kill all --most 200 --for 3000 --every 5 --within 120 --seed $(SEED) --report .cache/chaos.md \
 		--append benchmarks/chaos/kills.csv
+
+soak: $(STAMP)
+	$(BIN)/python -m benchmarks.soak --minutes $(MINUTES) --append benchmarks/chaos/soak.csv
 
 # `make test` runs one case of each class; this runs all of them.
 attack: $(STAMP)

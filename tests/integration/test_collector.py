@@ -14,10 +14,13 @@ from typing import Any
 
 import pytest
 
+from surreal.base.system.files import older_path
 from surreal.base.system.threads import Supervisor
 from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.telemetry import collector as module
 from surreal.distributed.telemetry.collector import Collector
 from surreal.distributed.telemetry.records import encode_log, encode_metrics, entry_fields
+from surreal.distributed.telemetry.render import EVENT_NAME
 from surreal.distributed.telemetry.telemetry import Telemetry
 from tests.full_disk import files_end_at
 
@@ -82,6 +85,30 @@ def test_a_returning_collector_goes_on_where_it_was(client: RedisClient, tmp_pat
         collector.close()
     assert written(tmp_path) == list(range(1, 10))
     assert (tmp_path / "logs/agent-0.log").read_text().count("process p-1") == 1
+
+
+def test_files_are_bounded_and_begun_again_with_what_each_needs(
+    client: RedisClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MAX_FILE_BYTES", 300)
+    monkeypatch.setattr(module, "MAX_METRICS_BYTES", 600)
+    collector = Collector(client, tmp_path)
+    for sequence in range(1, 41):
+        write(client, sequence)
+        assert collector.step(0.0) == 1
+    collector.close()
+    metrics, log = tmp_path / "metrics.jsonl", tmp_path / "logs" / "agent-0.log"
+    events = tmp_path / "tensorboard" / "agent-0" / EVENT_NAME
+    for path, most in ((metrics, 600), (log, 300), (events, 300)):
+        for part in (older_path(path), path):
+            assert 0 < part.stat().st_size < most + 200
+    steps = [
+        json.loads(line)["step"] for part in (older_path(metrics), metrics) for line in part.read_text().splitlines()
+    ]
+    assert steps == [*range(steps[0], 41)] and steps[0] > 1
+    headers = [part.read_bytes()[:64].count(b"brain.Event:2") for part in (older_path(events), events)]
+    assert headers == [1, 1]
+    assert sorted(part.name for part in events.parent.iterdir())[-1] == events.name  # TensorBoard reads it last
 
 
 def test_a_lost_cursor_repeats_nothing(client: RedisClient, tmp_path: Path) -> None:

@@ -124,6 +124,23 @@ def append_whole(path: Path, data: bytes) -> None:
             raise
 
 
+def older_path(path: Path) -> Path:
+    """Return the path of the lines before those in a file that `rotate` bounds."""
+    # Sorts before the newer file, since TensorBoard reads events in the order of their files.
+    return path.with_name(f"{path.name.removesuffix('.surreal')}.older")
+
+
+def rotate(path: Path, max_bytes: int) -> bool:
+    """Move a file that has reached a size aside, in place of the one before it; return whether it was moved.
+
+    The file and its older part together have at most twice that size, plus one append.
+    """
+    if not path.exists() or path.stat().st_size < max_bytes:
+        return False
+    path.replace(older_path(path))
+    return True
+
+
 def write_in_place(path: Path, data: bytes) -> None:
     """Overwrite a file that is as long as `data`, which works on a full disk.
 

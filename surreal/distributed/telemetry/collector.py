@@ -45,6 +45,8 @@ READ_COUNT = 64
 #: Intervals at which the server's identity is checked, and read entries are trimmed, s.
 CHECK_INTERVAL_S = 2.0
 TRIM_INTERVAL_S = 60.0
+#: Maximum size of a file, and of `metrics.jsonl`; together with its older part, it has twice that.
+MAX_FILE_BYTES, MAX_METRICS_BYTES = 64 << 20, 512 << 20
 #: Most files in the folder, because names of processes come from the network.
 MAX_FILES = 2000
 
@@ -176,6 +178,7 @@ class Collector:
         self._next_check = time.monotonic() + CHECK_INTERVAL_S
 
     def _write(self, entries: Sequence[tuple[bytes, dict[bytes, bytes]]]) -> None:
+        self._files.rotate(lambda path: MAX_METRICS_BYTES if path == METRICS_PATH else MAX_FILE_BYTES)
         seen = dict(self._files.progress.seen)
         contents: dict[str, bytearray] = {}
         written = skipped = lost = 0

@@ -1,9 +1,9 @@
 """`RunFiles`: the files of a run's folder that the collector writes, each line exactly once.
 
-All files only grow. `collector.json` records how far the log stream was followed *and* the length of each file at that
-moment. It is replaced atomically after the files were written. If a collector is killed in between, files are longer
-than recorded; the next one truncates them to the recorded length and reads the same entries again. The lock file keeps
-a second collector out of the folder until the first has ended.
+Files only grow, up to a size at which they are moved aside. `collector.json` records how far the log stream was
+followed *and* the length of each file at that moment. It is replaced atomically after the files were written. If a
+collector is killed in between, files are longer than recorded; the next one truncates them to the recorded length and
+reads the same entries again. The lock file keeps a second collector out of the folder until the first has ended.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import contextlib
 import json
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from surreal.base.system.files import FileLock, parse_json, write_whole
+from surreal.base.system.files import FileLock, parse_json, rotate, write_whole
 
 logger = logging.getLogger(__name__)
 
@@ -87,6 +87,8 @@ class RunFiles:
             return False
         try:
             self._load()
+            # A file that is missing was moved aside by a collector that was killed right after that.
+            self._sizes = {path: size for path, size in self._sizes.items() if self._resolve(path).exists()}
             self._cut_back()
         except BaseException:
             self._lock.release()
@@ -95,6 +97,19 @@ class RunFiles:
 
     def release(self) -> None:
         self._lock.release()
+
+    def rotate(self, max_bytes: Callable[[str], int]) -> None:
+        """Move files that are too long aside; the next commit begins new ones.
+
+        Args:
+            max_bytes: returns the maximum length of the file at a path.
+
+        Raises:
+            OSError: a file cannot be moved.
+        """
+        for path in list(self._sizes):
+            if self._sizes[path] >= max_bytes(path) and rotate(self._resolve(path), max_bytes(path)):
+                del self._sizes[path]
 
     def commit(self, contents: Mapping[str, bytes], progress: CollectorProgress) -> None:
         """Append to files and record the progress, atomically.

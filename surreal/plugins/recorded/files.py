@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from surreal.base.errors import CodecError
-from surreal.base.system.files import parse_json
+from surreal.base.system.files import older_path, parse_json
 from surreal.distributed.telemetry.records import decode_number
 from surreal.distributed.telemetry.render import METRICS_PATH
 from surreal.plugins.recorded.history import POINTS, History, check_place
@@ -128,8 +128,9 @@ class RunHistory(History):
         self.clear()
         self._bad_lines = 0
         self._sources: list[tuple[LineReader, Callable[[Any], None]]] = [
-            (LineReader(self._folder / METRICS_PATH), self._take_metrics),
-            (LineReader(self._folder / _SCORES_PATH), self._take_score),
+            (LineReader(path), take)
+            for newest, take in ((METRICS_PATH, self._take_metrics), (_SCORES_PATH, self._take_score))
+            for path in (older_path(self._folder / newest), self._folder / newest)
         ]
 
     def _take_metrics(self, line: dict[str, Any]) -> None:

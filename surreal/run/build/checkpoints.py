@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import math
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from surreal.base.checkpoint.store import CheckpointStore, Ranking, Round, step_of
 from surreal.base.errors import CheckpointError
-from surreal.base.system.files import parse_json
+from surreal.base.system.files import older_path, parse_json
 from surreal.config import Config
 from surreal.config.schema.learning import RUN_STORE
 
@@ -46,10 +47,11 @@ def scored_rounds(run_dir: Path) -> list[Round]:
 
 def round_lines(path: Path, *, warns: bool = True) -> list[dict[str, Any]]:
     """Read the whole rounds in a file of scores; none if it does not exist."""
-    if not path.exists():
-        return []
-    found = []
-    for text in path.read_text(errors="replace").splitlines():
+    found, lines = [], list[str]()
+    for part in (older_path(path), path):
+        with suppress(FileNotFoundError):
+            lines += part.read_text(errors="replace").splitlines()
+    for text in lines:
         try:
             line = parse_json(text)
         except ValueError:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from surreal.base.system.files import write_whole
+from surreal.base.system.files import older_path, write_whole
 from surreal.config import Config, accepted_names, check_args, import_class
 from surreal.config.schema.fields import ClassSection
 from surreal.distributed.telemetry.render import METRICS_PATH
@@ -24,6 +25,13 @@ STATE_NAME = "sinks.json"
 _BLOCK_BYTES = 1 << 20
 #: How long a sink that failed is left alone, s.
 _PAUSE_S = 10.0
+
+
+class _Position(NamedTuple):
+    """Position of a sink in a file, which its inode identifies, bytes."""
+
+    file: int = 0
+    offset: int = 0
 
 
 class SinkFeeder:
@@ -74,7 +82,7 @@ class SinkFeeder:
         if make is None or self._clock() < self._paused_until[place]:
             return False
         numbers, end = self._read(self._done[place])
-        if end == self._done[place]:
+        if end.offset == self._done[place].offset:
             return False
         try:
             sink = self._sinks[place] = self._sinks[place] or make()
@@ -93,24 +101,29 @@ class SinkFeeder:
         self._save()
         return True
 
-    def _read(self, start: int) -> tuple[list[Numbers], int]:
+    def _read(self, start: _Position) -> tuple[list[Numbers], _Position]:
         """Read whole lines from a position in the file; return their records, and the position after them."""
         try:
-            with self._path.open("rb") as file:
-                file.seek(start)
+            is_moved = start.file != 0 and _file_of(older_path(self._path)) == start.file
+            with (older_path(self._path) if is_moved else self._path).open("rb") as file:
+                file.seek(start.offset)
                 block = file.read(_BLOCK_BYTES)
+                number = os.fstat(file.fileno()).st_ino
         except OSError:
             return [], start
+        if is_moved and not block:
+            return [], _Position()
         whole = block[: block.rfind(b"\n") + 1]
         found = [_parse(line) for line in whole.splitlines()]
-        return [each for each in found if each is not None], start + len(whole)
+        return [each for each in found if each is not None], _Position(number, start.offset + len(whole))
 
-    def _load(self) -> list[int]:
+    def _load(self) -> list[_Position]:
         try:
             kept: dict[str, Any] = json.loads(self._state.read_text(encoding="utf-8"))
-            return [int(kept.get(f"{place}: {name}", 0)) for place, name in enumerate(self._names)]
+            found = [kept.get(f"{place}: {name}", [0, 0]) for place, name in enumerate(self._names)]
+            return [_Position(int(number), int(offset)) for number, offset in found]
         except (OSError, ValueError, TypeError, AttributeError):
-            return [0] * len(self._names)
+            return [_Position()] * len(self._names)
 
     def _save(self) -> None:
         done = {f"{place}: {name}": self._done[place] for place, name in enumerate(self._names)}
@@ -118,6 +131,14 @@ class SinkFeeder:
             write_whole(self._state, json.dumps(done), is_synced=False)
         except OSError as error:
             logger.debug("%s was not written: %s", self._state, error)
+
+
+def _file_of(path: Path) -> int:
+    """Return the number of a file, which stays when it is moved; 0 if it does not exist."""
+    try:
+        return path.stat().st_ino
+    except OSError:
+        return 0
 
 
 def _parse(line: bytes) -> Numbers | None:

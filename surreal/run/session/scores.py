@@ -15,9 +15,12 @@ from torch import Tensor
 from surreal.base.checkpoint import save_checkpoint
 from surreal.base.errors import FolderError
 from surreal.base.ranges import PositiveInt, checked
-from surreal.base.system.files import append_whole, write_whole
+from surreal.base.system.files import append_whole, rotate, write_whole
 from surreal.run.build.checkpoints import BEST_NAME, is_finite, read_best, round_lines
 from surreal.run.evaluation import EvaluationRound
+
+#: Maximum size of the file of scores; together with its older part, it has twice that.
+MAX_SCORES_BYTES = 64 << 20
 
 
 class RoundFile:
@@ -148,6 +151,7 @@ class RoundFile:
 def append_lines(path: Path, lines: Sequence[Mapping[str, Any]]) -> bytes:
     """Append lines to a file of scores, all or none; returns them as written."""
     text = "".join(json.dumps(line) + "\n" for line in lines).encode()
+    rotate(path, MAX_SCORES_BYTES)
     # A line cut off by a kill must not swallow the next one.
     append_whole(path, b"\n" + text if _is_cut_off(path) else text)
     return text

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from surreal.base.system.files import older_path, rotate
 from surreal.plugins.recorded import files as lines
 from surreal.plugins.recorded import history as module
 from surreal.plugins.recorded.files import RunHistory
@@ -45,6 +46,26 @@ def test_metrics_of_each_process_and_rounds_are_curves(tmp_path: Path) -> None:
     np.testing.assert_allclose(rounds.time - STARTED, np.arange(11))
     assert history.started == STARTED
     assert (history.skipped, history.dropped) == (0, 0)
+
+
+def test_older_parts_of_files_are_read_before_the_newer_ones(tmp_path: Path) -> None:
+    whole = read(record_run(tmp_path / "whole"))
+    folder = record_run(tmp_path / "parts")
+    growing = RunHistory(folder)
+    growing.update()
+    for path in (folder / "metrics.jsonl", folder / "eval" / "scores.jsonl"):
+        texts = path.read_text().splitlines(keepends=True)
+        assert rotate(path, max_bytes=1)
+        older_path(path).write_text("".join(texts[:-20]))
+        path.write_text("".join(texts[-20:]))
+    while not growing.update():
+        pass
+    for history in (growing, read(folder)):
+        assert history.names() == whole.names()
+        for name in whole.names():
+            (found,), (expected,) = history.curves(name).values(), whole.curves(name).values()
+            np.testing.assert_array_equal(found.step, expected.step)
+            np.testing.assert_array_equal(found.value, expected.value)
 
 
 @pytest.mark.parametrize("number", ["1e999", "-1e999", "1e308", "NaN", "1" + 400 * "0", '"inf"'])

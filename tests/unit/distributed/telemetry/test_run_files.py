@@ -50,6 +50,27 @@ def test_what_a_killed_writer_left_half_done_is_cut_off(tmp_path: Path) -> None:
     assert (tmp_path / "b.log").read_bytes() == b""
 
 
+def test_a_file_that_is_long_enough_is_moved_aside_and_begun_again(tmp_path: Path) -> None:
+    files = opened(tmp_path)
+    for number in range(7):
+        files.rotate(lambda path: 12 if path == "a.log" else 1000)
+        files.commit({"a.log": b"line %d\n" % number, "b.log": b"x"}, CollectorProgress(f"{number}-0"))
+    assert (tmp_path / "a.log.older").read_bytes() == b"line 4\nline 5\n"
+    assert (tmp_path / "a.log").read_bytes() == b"line 6\n"
+    assert not (tmp_path / "b.log.older").exists()
+
+
+def test_a_writer_that_was_killed_right_after_it_moved_a_file_repeats_nothing(tmp_path: Path) -> None:
+    files = opened(tmp_path)
+    files.commit({"a.log": b"line 1\n"}, CollectorProgress("1-0"))
+    files.rotate(lambda _: 1)  # killed before the next commit
+    files.release()
+    again = opened(tmp_path)
+    assert "a.log" not in again  # so that it is recorded again before it is written
+    again.commit({"a.log": b"line 2\n"}, CollectorProgress("2-0"))
+    assert (tmp_path / "a.log.older").read_bytes() + (tmp_path / "a.log").read_bytes() == b"line 1\nline 2\n"
+
+
 def test_a_new_file_is_recorded_before_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = opened(tmp_path)
 

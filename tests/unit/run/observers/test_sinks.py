@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from surreal.base.system.files import rotate
 from surreal.config import load_config
 from surreal.run.observers import ConsoleSink, CsvSink, MetricSink, MlflowSink, Numbers, WandbSink
 from surreal.run.observers.making import SinkFeeder, make_feeder
@@ -62,6 +63,22 @@ def test_each_line_is_handed_over_once_and_half_a_line_when_it_is_whole(tmp_path
     assert feeder.step()
     assert not feeder.step()
     assert sink.steps == [1, 2, 3]
+
+
+def test_the_rest_of_a_file_that_was_moved_aside_is_handed_over_before_the_new_one(tmp_path: Path) -> None:
+    behind, sink = Memory(), Memory()
+    feeder = SinkFeeder(tmp_path, [("behind", lambda: behind), ("memory", lambda: sink)], clock=Clock())
+    append(tmp_path, line(1))
+    assert feeder.step()
+    for step in (2, 5):  # twice, so that an older part is replaced
+        append(tmp_path, line(step))
+        assert rotate(tmp_path / "metrics.jsonl", max_bytes=1)
+        assert not rotate(tmp_path / "metrics.jsonl", max_bytes=1)
+        append(tmp_path, line(step + 1) + line(step + 2))
+        feeder = SinkFeeder(tmp_path, [("behind", lambda: behind), ("memory", lambda: sink)], clock=Clock())
+        while feeder.step():
+            pass
+    assert sink.steps == behind.steps == [*range(1, 8)]
 
 
 def test_another_process_goes_on_where_the_first_ended(tmp_path: Path) -> None:

@@ -10,7 +10,9 @@ import pytest
 import torch
 
 from surreal.base.checkpoint import load_checkpoint
+from surreal.run.build.checkpoints import round_lines
 from surreal.run.evaluation import EpisodeScore, EvaluationRound
+from surreal.run.session import scores as module
 from surreal.run.session.scores import RoundFile, read_best
 
 
@@ -35,6 +37,17 @@ def test_every_episode_and_every_round_is_a_line(tmp_path: Path) -> None:
         3,
         30,
     )
+
+
+def test_scores_are_bounded_and_rounds_are_counted_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_SCORES_BYTES", 2000)
+    for _ in range(30):  # a new process each time
+        add(RoundFile(tmp_path), 10.0, 3)
+    files = [tmp_path / "scores.jsonl.older", tmp_path / "scores.jsonl"]
+    assert all(path.stat().st_size < 3000 for path in files)
+    numbers = [line["round"] for line in round_lines(files[1])]
+    assert numbers == [*range(numbers[0], 30)] and numbers[0] > 0
+    assert RoundFile(tmp_path).rounds == 30
 
 
 def test_best_policy_is_the_one_of_the_best_round(tmp_path: Path) -> None:

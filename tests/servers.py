@@ -250,3 +250,53 @@ def die_with_parent() -> None:
     """Let a child end with the test process, even when that is killed: for `preexec_fn`."""
     if _PRCTL is not None:
         _PRCTL(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+class WatchedRedis:
+    """A primary with a replica, and three Sentinels that promote the replica when the primary is gone for a second."""
+
+    SERVICE = "replay"
+
+    def __init__(self, make_folder: Callable[[], Path], binary: str) -> None:
+        self.primary = RedisProcess(make_folder(), binary=binary, port=0)
+        follow = ("--replicaof", f"127.0.0.1 {self.primary.port}")
+        self.replica = RedisProcess(make_folder(), binary=binary, port=0, options=follow)
+        self.sentinels = [self._make_sentinel(make_folder(), binary) for _ in range(3)]
+
+    @property
+    def address(self) -> str:
+        """The address by which clients find the primary."""
+        ports = ",".join(f"127.0.0.1:{port}" for port, _ in self.sentinels)
+        return f"redis+sentinel://{ports}/{self.SERVICE}"
+
+    def start(self) -> None:
+        """Start all, and wait until the replica follows and the Sentinels know each other."""
+        self.primary.start()
+        self.replica.start()
+        for _, process in self.sentinels:
+            process.start()
+        deadline = time.monotonic() + _START_TIMEOUT_S
+        while not all(self._knows_all(port) for port, _ in self.sentinels):
+            assert time.monotonic() < deadline, "the Sentinels do not know the replica and each other"
+            time.sleep(0.05)
+
+    def stop(self) -> None:
+        """End all."""
+        for process in (*(process for _, process in self.sentinels), self.replica, self.primary):
+            process.kill()
+
+    def _make_sentinel(self, folder: Path, binary: str) -> tuple[int, RedisProcess]:
+        config = folder / "sentinel.conf"
+        service, port = self.SERVICE, claim_port()
+        config.write_text(
+            f"port {port}\nsentinel monitor {service} 127.0.0.1 {self.primary.port} 2\n"
+            f"sentinel down-after-milliseconds {service} 1000\nsentinel failover-timeout {service} 5000\n"
+        )
+        process = RedisProcess(folder, port=port)
+        process._command = [binary, str(config), "--sentinel", "--logfile", str(folder / "redis.log")]
+        return port, process
+
+    def _knows_all(self, port: int) -> bool:
+        with redis.Redis(port=port) as client:
+            state = client.sentinel_master(self.SERVICE)
+        return state["num-slaves"] == 1 and state["num-other-sentinels"] == 2 and state["is_master"]

@@ -52,7 +52,12 @@ def to_lower(value: object) -> object:
     return value.lower() if isinstance(value, str) else value
 
 
-_SCHEMES = ("redis://", "rediss://", "unix://", "redis+cluster://", "rediss+cluster://")
+_SCHEMES = (
+    "redis://",
+    "rediss://",
+    "unix://",
+    *(f"{tls}+{kind}://" for tls in ("redis", "rediss") for kind in ("cluster", "sentinel")),
+)
 _HOST_PORT = re.compile(r"(?:\[[0-9a-fA-F:.]+\]|[^\s:/@]+):(\d{1,5})")
 
 
@@ -67,8 +72,8 @@ def check_address(value: str) -> str:
     match = _HOST_PORT.fullmatch(value)
     if match is None or not 0 < int(match[1]) < 65536:
         raise ValueError(
-            "an address is host:port, redis://..., rediss://..., unix:///path/to/socket or "
-            "redis+cluster://host:port,host:port"
+            "an address is host:port, redis://..., rediss://..., unix:///path/to/socket, "
+            "redis+cluster://host:port,host:port or redis+sentinel://host:port,host:port/SERVICE"
         )
     return value
 

@@ -176,8 +176,9 @@ class RedisConfig(Section):
     """Addresses of Redis, and settings of a server that the run starts."""
 
     address: Address | None = None
-    """`host:port`, `redis://`, `rediss://`, `unix://`, or `redis+cluster://host:port,host:port` for a Redis Cluster.
-    Unset: `surreal run` starts its own server, which only the current user can reach."""
+    """`host:port`, `redis://`, `rediss://`, `unix://`, `redis+cluster://host:port,host:port` for a Redis Cluster, or
+    `redis+sentinel://host:port,host:port/SERVICE` for the primary that Sentinels know. Unset: `surreal run` starts its
+    own server, which only the current user can reach."""
 
     replay_address: Address | list[Address] | None = None
     """Server for experience only, or a list of servers to spread it over. Unset: `address`."""

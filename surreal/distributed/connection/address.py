@@ -1,9 +1,10 @@
 """Addresses of Redis servers, and the credentials that this process takes from its environment.
 
 An address is `host:port` (the seed's `RedisClient('127.0.0.1:6060')`), `redis://`, `rediss://` (TLS, with certificates
-as query arguments, `?ssl_ca_certs=/path/ca.pem`), `unix:///path`, or `redis+cluster://host:port,host:port` (or
-`rediss+cluster://`), which names some servers of a Redis Cluster. Credentials are read for an address without user and
-password. They do not come as arguments, which `ps` would show, nor in addresses, which end up in files.
+as query arguments, `?ssl_ca_certs=/path/ca.pem`), `unix:///path`, `redis+cluster://host:port,host:port`, which names
+some servers of a Redis Cluster, or `redis+sentinel://host:port,host:port/SERVICE`, which names Sentinels and the
+service whose primary they know. The last two begin with `rediss+` for TLS. Credentials are read for an address without
+user and password. They do not come as arguments, which `ps` would show, nor in addresses, which end up in files.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ _WITHHELD = (
     "if you trust it, name it with --redis or $SURREAL_REDIS"
 )
 _SCHEMES = ("redis://", "rediss://", "unix://")
-_CLUSTER = "+cluster://"
+_CLUSTER, _SENTINEL = "+cluster://", "+sentinel://"
+_SENTINEL_PORT = 26379
 #: Query arguments that are never shown.
 _SECRETS = re.compile(r"((?:^|&)(?:ssl_)?password=)[^&]*")
 
@@ -80,13 +82,16 @@ class RedisAddress:
         shown: the address for messages and logs, with masked passwords.
         connection_class: redis-py's connection class for the scheme.
         options: arguments of that class, secrets included; not part of the repr.
-        nodes: (host, port) of servers of a Redis Cluster that know the others; empty for a single server.
+        nodes: (host, port) of servers of a Redis Cluster that know the others, or of Sentinels; empty for a single
+            server.
+        service: name under which Sentinels know the primary; None: `nodes` are servers of a cluster.
     """
 
     shown: str
     connection_class: type[Any] = field(repr=False)
     options: dict[str, Any] = field(repr=False)
     nodes: tuple[tuple[str, int], ...] = ()
+    service: str | None = None
 
     @property
     def is_open(self) -> bool:
@@ -146,20 +151,22 @@ def parse_address(text: str, *, username: str | None = None, password: str | Non
     """Parse an address.
 
     Args:
-        text: `host`, `host:port`, `[::1]:port`, `redis://`, `rediss://`, `unix://` or `redis+cluster://` URL.
+        text: `host`, `host:port`, `[::1]:port`, `redis://`, `rediss://`, `unix://`, `redis+cluster://` or
+            `redis+sentinel://` URL.
         username: ACL user; wins over the one in the address.
         password: wins over the one in the address.
 
     Raises:
         ValueError: the address is not valid; the message masks the password.
     """
-    if _CLUSTER in text:
-        return _parse_cluster(text, username, password)
+    if _CLUSTER in text or _SENTINEL in text:
+        return _parse_several(text, username, password)
     url = text if "://" in text else f"redis://{text}"
     shown = _mask(url)
     if not url.startswith(_SCHEMES):
         raise ValueError(
-            f"Redis address {shown!r} must be host:port, redis://, rediss://, unix:///path or redis+cluster://"
+            f"Redis address {shown!r} must be host:port, redis://, rediss://, unix:///path, redis+cluster:// or "
+            "redis+sentinel://"
         )
     try:
         parts = urlsplit(url)
@@ -214,22 +221,40 @@ def _password_file(folder: Path, user: str, run: str) -> Path:
     return others[0] if len(others) == 1 else folder / user
 
 
-def _parse_cluster(text: str, username: str | None, password: str | None) -> RedisAddress:
-    scheme, _, rest = text.partition(_CLUSTER)
-    netloc, slash, path = rest.partition("/")
-    netloc, question, query = (netloc, slash, path) if slash else netloc.partition("?")
+def _parse_several(text: str, username: str | None, password: str | None) -> RedisAddress:
+    """Parse the address of a Redis Cluster, or of Sentinels."""
+    kind = _CLUSTER if _CLUSTER in text else _SENTINEL
+    scheme, _, rest = text.partition(kind)
+    if scheme not in ("redis", "rediss"):
+        raise ValueError(f"Redis address {_mask(text)!r} must begin with redis{kind} or rediss{kind}")
+    netloc, _, query = rest.partition("?")
+    netloc, _, path = netloc.partition("/")
     user, at, hosts = netloc.rpartition("@")
+    service, slash, db = path.partition("/")
+    if kind == _CLUSTER:
+        service, slash, db = "", "/" if path else "", path
     first, *others = (
-        parse_address(f"{scheme}://{user}{at}{host}{question}{query}", username=username, password=password)
+        parse_address(
+            f"{scheme}://{user}{at}{_with_port(host, kind)}{slash}{db}{'?' if query else ''}{query}",
+            username=username,
+            password=password,
+        )
         for host in hosts.split(",")
     )
-    if scheme not in ("redis", "rediss") or first.options.get("db"):
-        raise ValueError(
-            f"Redis address {first.shown!r}: a cluster is redis+cluster:// or rediss+cluster://, with db 0"
-        )
+    if kind == _CLUSTER and first.options.get("db"):
+        raise ValueError(f"Redis address {first.shown!r}: a cluster has only db 0")
     nodes = tuple((each.options["host"], each.options["port"]) for each in (first, *others))
-    shown = f"{scheme}{_CLUSTER}{','.join(f'{host}:{port}' for host, port in nodes)}"
-    return RedisAddress(shown, first.connection_class, first.options, nodes)
+    shown = f"{scheme}{kind}{','.join(f'[{host}]:{port}' if ':' in host else f'{host}:{port}' for host, port in nodes)}"
+    if kind == _CLUSTER:
+        return RedisAddress(shown, first.connection_class, first.options, nodes)
+    if not service:
+        raise ValueError(f"Redis address {shown!r} names no service; write {shown}/mymaster, as the Sentinels call it")
+    return RedisAddress(f"{shown}/{service}", first.connection_class, first.options, nodes, service)
+
+
+def _with_port(host: str, kind: str) -> str:
+    """Add the default port of a Sentinel to a host without a port."""
+    return f"{host}:{_SENTINEL_PORT}" if kind == _SENTINEL and host and re.search(r":\d+$", host) is None else host
 
 
 def _mask(url: str) -> str:

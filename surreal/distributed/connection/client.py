@@ -28,6 +28,7 @@ from surreal.distributed.connection.address import resolve_address
 from surreal.distributed.connection.cluster import ClusterMap
 from surreal.distributed.connection.keys import RUNS, RUNS_HASH_SLOT, PolicyKeys, RunKeys, ShardKeys, run_pattern
 from surreal.distributed.connection.retry import RetryPolicy
+from surreal.distributed.connection.sentinel import SentinelMap
 from surreal.distributed.connection.wire import ScriptArg, connection_class, load_script
 
 logger = logging.getLogger(__name__)
@@ -49,12 +50,13 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 class RedisClient:
     """A thread-safe client of one Redis server, within the namespace of one run.
 
-    In a Redis Cluster, it follows the server that has a hash slot: by default that of the run's keys.
+    In a Redis Cluster, it follows the server that has a hash slot: by default that of the run's keys. Behind Sentinels,
+    it follows the primary.
 
     Args:
-        address: `host:port`, `redis://`, `rediss://`, `unix:///path` or `redis+cluster://host:port,host:port`; see
-            `surreal.distributed.connection.address`. If it has no password, the environment's is used; for a
-            `FoundAddress`, only if the user has named its host.
+        address: `host:port`, `redis://`, `rediss://`, `unix:///path`, `redis+cluster://host:port,host:port` or
+            `redis+sentinel://host:port,host:port/SERVICE`; see `surreal.distributed.connection.address`. If it has no
+            password, the environment's is used; for a `FoundAddress`, only if the user has named its host.
         run: id of the run, the namespace of all keys: letters, digits, `.`, `_`, `-`.
         password: wins over a password in the address.
         username: ACL user; wins over a user in the address.
@@ -98,10 +100,15 @@ class RedisClient:
         options.update(parsed.options)
         options["retry"] = Retry(NoBackoff(), 0)
         options["decode_responses"] = False
-        self._cluster = ClusterMap(parsed.nodes, parsed.connection_class, options) if parsed.nodes else None
+        self._cluster: ClusterMap | None = None
+        self._map: ClusterMap | SentinelMap | None = None
+        if parsed.service is not None:
+            self._map = SentinelMap(parsed.nodes, parsed.service, parsed.connection_class, options)
+        elif parsed.nodes:
+            self._map = self._cluster = ClusterMap(parsed.nodes, parsed.connection_class, options)
         slots: dict[str, Any] = {}
-        if self._cluster is not None:
-            slots = {"cluster": self._cluster, "hash_slot": self.run_keys.hash_slot if hash_slot is None else hash_slot}
+        if self._map is not None:
+            slots = {"server_map": self._map, "hash_slot": self.run_keys.hash_slot if hash_slot is None else hash_slot}
         managed = connection_class(parsed.connection_class, follows_hash_slot=bool(slots))
         pool = redis.ConnectionPool(connection_class=managed, **slots, **options)
         try:
@@ -267,8 +274,8 @@ class RedisClient:
     def close(self) -> None:
         """Close all connections; a client that is used again connects again."""
         self.redis.close()
-        if self._cluster is not None:
-            self._cluster.close()
+        if self._map is not None:
+            self._map.close()
 
     def __enter__(self) -> Self:
         return self

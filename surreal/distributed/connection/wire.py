@@ -1,7 +1,7 @@
 """Everything below redis-py's commands. Only this file and `direct` use private parts of redis-py (a test names them).
 
 - `load_script`: the Lua scripts of `connection/lua`.
-- `connection_class`: connections with clear errors, which follow a hash slot through a Redis Cluster.
+- `connection_class`: connections with clear errors, which follow a hash slot or a primary from server to server.
 - `ScriptChannel`: one script call at a time, while its caller continues.
 """
 
@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import redis
 from redis import exceptions
@@ -22,9 +22,6 @@ from redis.connection import Connection, SSLConnection
 from redis.exceptions import AskError, NoScriptError, ReadOnlyError, RedisError, ResponseError
 
 from surreal.distributed.connection.retry import clear_error, is_demoted
-
-if TYPE_CHECKING:
-    from surreal.distributed.connection.cluster import ClusterMap
 
 ScriptArg = bytes | bytearray | memoryview | str | int | float
 #: Pieces smaller than this are joined: one system call is dearer than a small copy.
@@ -41,6 +38,13 @@ class HasRedis(Protocol):
     """A `RedisClient`, as far as its connections are concerned."""
 
     redis: redis.Redis
+
+
+class ServerMap(Protocol):
+    """A map of several servers: of a Redis Cluster, or of a primary and its replicas."""
+
+    def primary_of(self, hash_slot: int) -> tuple[str, int]: ...
+    def forget(self) -> None: ...
 
 
 class Script(NamedTuple):
@@ -72,7 +76,7 @@ def connection_class(base: type[Connection], *, follows_hash_slot: bool = False)
 
     Args:
         base: redis-py's class for the address.
-        follows_hash_slot: whether the connections take `cluster` and `hash_slot`, and find their server by these.
+        follows_hash_slot: whether the connections take `server_map` and `hash_slot`, and find their server by these.
     """
     if follows_hash_slot:
         base = _SlotSSLConnection if issubclass(base, SSLConnection) else _SlotConnection
@@ -93,23 +97,26 @@ def connection_class(base: type[Connection], *, follows_hash_slot: bool = False)
 
 
 class _SlotMixin:
-    """A connection to the server that has a hash slot; it breaks when the slot moves to another server."""
+    """A connection to the server that a map names; it breaks when the map's answer was wrong.
+
+    In a cluster, that is the server that has a hash slot; behind Sentinels, the primary.
+    """
 
     host: str
     port: int
 
-    def __init__(self, *, cluster: ClusterMap, hash_slot: int, **options: Any) -> None:
-        self._cluster = cluster
+    def __init__(self, *, server_map: ServerMap, hash_slot: int, **options: Any) -> None:
+        self._map = server_map
         self._hash_slot = hash_slot
         super().__init__(**options)
 
     def _connect(self) -> Any:
-        self.host, self.port = self._cluster.primary_of(self._hash_slot)
+        self.host, self.port = self._map.primary_of(self._hash_slot)
         return super()._connect()  # type: ignore[misc]
 
     def disconnect(self, *args: Any, **kwargs: Any) -> None:
-        # Always: a server may hang and still accept connections, while another one has the hash slot.
-        self._cluster.forget()
+        # Always: a server may hang and still accept connections, while another one has taken its place.
+        self._map.forget()
         super().disconnect(*args, **kwargs)  # type: ignore[misc]
 
     def read_response(self, *args: Any, **kwargs: Any) -> Any:
@@ -117,9 +124,7 @@ class _SlotMixin:
             return super().read_response(*args, **kwargs)  # type: ignore[misc]
         except (AskError, ReadOnlyError) as error:  # a MovedError is an AskError
             self.disconnect()
-            raise exceptions.ConnectionError(
-                f"hash slot {self._hash_slot} of the cluster is elsewhere now: {error}"
-            ) from error
+            raise exceptions.ConnectionError(f"hash slot {self._hash_slot} is elsewhere now: {error}") from error
 
 
 class _SlotConnection(_SlotMixin, Connection):

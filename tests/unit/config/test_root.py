@@ -228,6 +228,7 @@ def test_text_that_is_no_size_is_refused(text: str) -> None:
             "unix:///tmp/redis.sock",
         ),
         *("redis+cluster://a:7000,b:7001", "rediss+cluster://:pw@a:7000,b:7001?ssl_ca_certs=/ca.pem"),
+        *("redis+sentinel://a:26379,b/replay", "rediss+sentinel://:pw@a/replay/1"),
     ],
 )
 def test_every_form_of_address_is_accepted(address: str) -> None:

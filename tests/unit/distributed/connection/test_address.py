@@ -80,3 +80,27 @@ def test_error_about_an_address_hides_its_password(text: str) -> None:
     with pytest.raises(ValueError, match="Redis address") as caught:
         parse_address(text)
     assert "tops3cret" not in str(caught.value)
+
+
+def test_sentinels_have_a_service_a_default_port_and_perhaps_a_database() -> None:
+    found = parse_address("redis+sentinel://me:secret@a,b:5000,[::1]:7/replay/3?socket_timeout=2")
+    assert found.nodes == (("a", 26379), ("b", 5000), ("::1", 7))
+    assert (found.service, found.options["db"], found.options["socket_timeout"]) == ("replay", 3, 2)
+    assert (found.options["username"], found.options["password"]) == ("me", "secret")
+    assert found.shown == "redis+sentinel://a:26379,b:5000,[::1]:7/replay" and found.hosts == {"a", "b", "::1"}
+    assert issubclass(parse_address("rediss+sentinel://a/replay").connection_class, SSLConnection)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("redis+sentinel://a:5000", r"names no service; write redis\+sentinel://a:5000/mymaster"),
+        ("unix+sentinel://a/replay", "must begin with redis"),
+        ("redis+sentinel:///replay", "no host"),
+        ("redis+sentinel://a:0/replay", "port 0"),
+        ("redis+sentinel://a:x/replay", "not valid"),
+    ],
+)
+def test_wrong_addresses_of_sentinels_are_refused(text: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        parse_address(text)

@@ -91,6 +91,8 @@ class GradientLearner(Learner[ModelT, BatchT]):
         decay: decay of RMSProp's mean of squares; raising it averages over more updates.
         epsilon: epsilon of the optimizer; None takes the optimizer's default.
         beta1: decay of Adam's mean of gradients; raising it averages over more updates.
+        weight_decay: share of each parameter, times the learning rate, that a step of Adam takes away (AdamW,
+            arXiv:1711.05101); raising it keeps parameters smaller. A learned temperature does not decay.
         gradients_norm_clipping: largest global norm of a group's gradient; None: no clipping. Raising it lets rare
             large errors change the parameters more.
         compile: whether updates run as compiled graphs (`stepping/graphs.py`). auto compiles alongside the run, where
@@ -99,7 +101,7 @@ class GradientLearner(Learner[ModelT, BatchT]):
     """
 
     only_steps_down_gradients: ClassVar[bool] = True
-    takes_several_steps: ClassVar[bool] = False
+    takes_several_steps: bool = False
     skipped_limit: ClassVar[int] = 50
 
     @checked
@@ -118,6 +120,7 @@ class GradientLearner(Learner[ModelT, BatchT]):
         decay: ShareBelowOne = 0.99,
         epsilon: Positive | None = None,
         beta1: ShareBelowOne = 0.9,
+        weight_decay: NonNegative = 0.0,
         gradients_norm_clipping: Positive | None = 10.0,
         compile: bool | Literal["auto"] = "auto",  # noqa: A002 - the name of what torch calls it
         device: str = "cpu",
@@ -139,7 +142,7 @@ class GradientLearner(Learner[ModelT, BatchT]):
             shape = CosineSchedule if use_cosine_schedule else LinearSchedule
             rate = self.make_schedule(option, initial_learning_rate, learning_rate_end, shape)
         self._groups = ParameterGroups(
-            OptimizerSettings(optimizer, initial_learning_rate, decay, epsilon, beta1),
+            OptimizerSettings(optimizer, initial_learning_rate, decay, epsilon, beta1, weight_decay),
             max_norm=gradients_norm_clipping,
             lock=model.lock,
             schedule=rate,

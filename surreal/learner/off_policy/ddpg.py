@@ -41,6 +41,8 @@ class DDPGLearner(GradientLearner[DeterministicActorCritic, Batch]):
             them follow faster. None: there are none, and actor and critics themselves give the targets (CrossQ).
         policy_delay: updates of the critics for each update of the actor and the targets; raising it lets the policy
             follow more accurate values.
+        updates_per_batch: updates that are taken with each batch, each with other noise; raising it learns more from
+            each sample, and saves the time of sampling. Metrics and schedules count a batch as one update.
         joint_batch: whether the critics compute the actions taken and the next ones in one batch, so that batch norms
             see both (CrossQ, arXiv:1902.05605).
         smoothing_sigma: standard deviation of the noise on the target policy's action, for actions scaled to [-1, 1];
@@ -61,6 +63,7 @@ class DDPGLearner(GradientLearner[DeterministicActorCritic, Batch]):
         critic_learning_rate: Positive | None = None,
         target_update_tau: PositiveShare | None = 0.005,
         policy_delay: PositiveInt = 1,
+        updates_per_batch: PositiveInt = 1,
         joint_batch: bool = False,
         smoothing_sigma: NonNegative = 0.0,
         smoothing_clip: Positive = 0.5,
@@ -75,6 +78,8 @@ class DDPGLearner(GradientLearner[DeterministicActorCritic, Batch]):
         self._critic_learning_rate = critic_learning_rate
         self._tau = target_update_tau
         self.policy_delay = policy_delay
+        self.updates_per_batch = updates_per_batch
+        self.takes_several_steps = updates_per_batch > 1
         self.joint_batch = joint_batch
         self.target: TargetNetwork | None = None
         self.smoothing_sigma = smoothing_sigma
@@ -92,10 +97,12 @@ class DDPGLearner(GradientLearner[DeterministicActorCritic, Batch]):
             self.keep("target", self.target.network)
 
     def learn(self, i: int, batch: Batch) -> Mapping[str, Tensor | float]:
-        moves_actor = (self.updates + 1) % self.policy_delay == 0
-        generator = self._noise.of(self.updates) if self.smoothing_sigma > 0.0 else None
-        found = dict(self.update_from(batch, generator, moves_actor, self.is_metrics_due))
-        self._policy_loss = found.pop("policy_loss", self._policy_loss)
+        found = dict[str, Tensor]()
+        for number in range(self.updates * self.updates_per_batch, (self.updates + 1) * self.updates_per_batch):
+            moves_actor = (number + 1) % self.policy_delay == 0
+            generator = self._noise.of(number) if self.smoothing_sigma > 0.0 else None
+            found = dict(self.update_from(batch, generator, moves_actor, self.is_metrics_due))
+            self._policy_loss = found.pop("policy_loss", self._policy_loss)
         self.send_priorities(batch, found.pop("td_error"))
         return found if not found or self._policy_loss is None else {**found, "policy_loss": self._policy_loss}
 

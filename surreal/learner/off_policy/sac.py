@@ -69,6 +69,8 @@ class SACLearner(GradientLearner[SoftModel, Batch]):
             follow faster. None: there are no target critics, and the critics themselves value next actions (CrossQ).
         policy_delay: updates of the critics for each update of the actor and the temperature; raising it lets the
             policy follow more accurate values.
+        updates_per_batch: updates that are taken with each batch, each with other actions drawn; raising it learns more
+            from each sample, and saves the time of sampling. Metrics and schedules count a batch as one update.
         joint_batch: whether the critics compute the actions taken and the next ones in one batch, so that batch norms
             see both (CrossQ, arXiv:1902.05605); for a `SoftActorCritic`.
         seed: seed of the actions drawn.
@@ -91,6 +93,7 @@ class SACLearner(GradientLearner[SoftModel, Batch]):
         target_sigma: Positive | None = None,
         target_update_tau: PositiveShare | None = 0.005,
         policy_delay: PositiveInt = 1,
+        updates_per_batch: PositiveInt = 1,
         joint_batch: bool = False,
         gradients_norm_clipping: Positive | None = None,
         seed: NonNegativeInt = 0,
@@ -122,6 +125,8 @@ class SACLearner(GradientLearner[SoftModel, Batch]):
             raise ValueError("joint_batch is true; it needs a SoftActorCritic")
         self._tau = target_update_tau
         self.policy_delay = policy_delay
+        self.updates_per_batch = updates_per_batch
+        self.takes_several_steps = updates_per_batch > 1
         self.joint_batch = joint_batch
         self.target: TargetNetwork | None = None
         self._noise = UpdateNoise(seed, self.device)
@@ -141,9 +146,11 @@ class SACLearner(GradientLearner[SoftModel, Batch]):
             self.optimize_group(TEMPERATURE, named, learning_rate=rates["temperature_learning_rate"])
 
     def learn(self, i: int, batch: Batch) -> Mapping[str, Tensor | float]:
-        moves_actor = (self.updates + 1) % self.policy_delay == 0
-        found = dict(self.update_from(batch, self._noise.of(self.updates), moves_actor, self.is_metrics_due))
-        self._policy_metrics |= {name: found.pop(name) for name in ("policy_loss", "entropy") if name in found}
+        found = dict[str, Tensor]()
+        for number in range(self.updates * self.updates_per_batch, (self.updates + 1) * self.updates_per_batch):
+            moves_actor = (number + 1) % self.policy_delay == 0
+            found = dict(self.update_from(batch, self._noise.of(number), moves_actor, self.is_metrics_due))
+            self._policy_metrics |= {name: found.pop(name) for name in ("policy_loss", "entropy") if name in found}
         self.send_priorities(batch, found.pop("td_error"))
         return found and {**found, **self._policy_metrics}
 

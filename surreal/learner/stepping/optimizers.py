@@ -39,6 +39,9 @@ class OptimizerSettings:
         epsilon: added to the root of that mean, > 0; raising it shortens the steps of parameters with small gradients.
             None takes 1e-8 for Adam, 0.01 for RMSProp and 1e-5 for rmsprop_tf.
         beta1: decay of Adam's mean of gradients, in [0, 1); raising it averages over more updates.
+        weight_decay: share of each parameter, times the learning rate, that a step of Adam also takes away, >= 0
+            (AdamW, arXiv:1711.05101); raising it keeps parameters smaller. Single numbers, such as the logarithm of a
+            temperature, do not decay.
     """
 
     name: str = "adam"
@@ -46,10 +49,15 @@ class OptimizerSettings:
     decay: float = 0.99
     epsilon: float | None = None
     beta1: float = 0.9
+    weight_decay: float = 0.0
 
     def __post_init__(self) -> None:
         if self.name.lower() not in OPTIMIZERS:
             raise ValueError(f"optimizer is {self.name!r}; it must be one of {', '.join(OPTIMIZERS)}")
+        if self.weight_decay > 0.0 and not self.is_fused:
+            raise ValueError(
+                f"weight_decay is {self.weight_decay}, but optimizer is {self.name}; weight_decay needs adam"
+            )
 
     @property
     def is_fused(self) -> bool:
@@ -75,6 +83,8 @@ class Optimizer:
         self._named = {name: tensor for name, tensor in parameters if tensor.requires_grad}
         self._parameters = list(self._named.values())
         self._kept = {name: kept for name, tensor in self._named.items() if (kept := kept_length(tensor)) is not None}
+        if all(tensor.ndim == 0 for tensor in self._parameters):
+            settings = replace(settings, weight_decay=0.0)
         self._settings = settings
         self.learning_rate = settings.learning_rate
         self._state: dict[str, _State] = {}
@@ -186,6 +196,8 @@ class Optimizer:
                     square = second * quantities[1] + (1.0 - second) * gradient.square()
                     root = square.sqrt() / biases[1][number] + epsilon
                     change, new = mean / biases[0][number] / root, (mean, square)
+                    if self._settings.weight_decay > 0.0:
+                        change = change + self._settings.weight_decay * parameter
                 else:
                     square = self._settings.decay * quantities[0] + (1.0 - self._settings.decay) * gradient.square()
                     root = (square + epsilon).sqrt() if kind == "rmsprop_tf" else square.sqrt() + epsilon
@@ -208,10 +220,11 @@ class Optimizer:
             # All at once, where all have a gradient: one addition in place of one for each.
             counted = [self._steps] if len(steps) == len(self._named) else steps
             torch._foreach_add_(counted, 1.0)
+            step = torch._fused_adamw_ if self._settings.weight_decay > 0.0 else torch._fused_adam_
             # torch's own caller sorts tensors by device and dtype in each step: a third of what a small network takes.
             for dtype in {parameter.dtype for parameter in parameters}:
                 of_dtype = [i for i, parameter in enumerate(parameters) if parameter.dtype == dtype]
-                torch._fused_adam_(
+                step(
                     [parameters[i] for i in of_dtype],
                     [gradients[i] for i in of_dtype],
                     [states[i].quantities[0] for i in of_dtype],
@@ -221,7 +234,7 @@ class Optimizer:
                     lr=rate,
                     beta1=self._settings.beta1,
                     beta2=_BETA2,
-                    weight_decay=0.0,
+                    weight_decay=self._settings.weight_decay,
                     eps=epsilon,
                     amsgrad=False,
                     maximize=False,

@@ -180,7 +180,8 @@ def check_gradients(config: Config) -> None:
         raise refused(config, "learner.gradients", problem)
     wanted, agents = config.learner.num_gradients, config.num_agents
     is_mean = config.learner.combine_gradients == "avg" and config.agent.count + config.rlx.servers > 0
-    if is_mean and cls.takes_several_steps and wanted > agents:
+    several = cls.takes_several_steps or config.learner.args.get("updates_per_batch", 1) > 1
+    if is_mean and several and wanted > agents:
         problem = (
             f"is {wanted}, but {cls.__name__} waits after each gradient, and agent.count, agent.per_process and "
             f"rlx.servers make {agents} agents; lower it to {agents}, or start more"

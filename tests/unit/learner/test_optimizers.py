@@ -73,13 +73,14 @@ def test_steps_are_those_of_torchs_class(name: str, max_norm: float | None, dtyp
         torch.testing.assert_close(mine, other)
 
 
-def test_beta1_is_that_of_torchs_class_also_in_a_graph() -> None:
+@pytest.mark.parametrize("weight_decay", [0.0, 0.1])
+def test_beta1_and_weight_decay_are_those_of_torchs_class_also_in_a_graph(weight_decay: float) -> None:
     ours, theirs, recorded = MLP((3, 5, 2)), MLP((3, 5, 2)), MLP((3, 5, 2))
-    settings = OptimizerSettings("adam", 0.01, beta1=0.5)
+    settings = OptimizerSettings("adam", 0.01, beta1=0.5, weight_decay=weight_decay)
     for model in (theirs, recorded):
         model.load_state_dict(ours.state_dict())
     optimizer, in_graph = (Optimizer(model.named_parameters(), settings) for model in (ours, recorded))
-    reference = torch.optim.Adam(theirs.parameters(), lr=0.01, betas=(0.5, 0.999))
+    reference = torch.optim.AdamW(theirs.parameters(), lr=0.01, betas=(0.5, 0.999), weight_decay=weight_decay)
     in_graph.show_rate()
     for step in range(4):
         gradients = gradients_of(ours, 1.0, step)
@@ -92,6 +93,15 @@ def test_beta1_is_that_of_torchs_class_also_in_a_graph() -> None:
         torch.testing.assert_close(mine, other)
         torch.testing.assert_close(graphs, other)
     assert optimizer.kind != Optimizer(ours.named_parameters(), OptimizerSettings("adam", 0.01)).kind
+
+
+def test_weight_decay_is_adams_and_leaves_a_temperature() -> None:
+    temperature = torch.tensor(-2.0, requires_grad=True)
+    optimizer = Optimizer([("log_value", temperature)], OptimizerSettings("adam", 0.01, weight_decay=10.0))
+    apply(optimizer, {"log_value": torch.tensor(0.0)})
+    assert temperature.item() == -2.0
+    with pytest.raises(ValueError, match=r"weight_decay is 0\.1, but optimizer is rmsprop; weight_decay needs adam"):
+        OptimizerSettings("rmsprop", weight_decay=0.1)
 
 
 @pytest.mark.parametrize("name", THEIRS)
@@ -143,7 +153,7 @@ def test_a_gradient_that_is_not_finite_changes_nothing(bad: float) -> None:
 #: The private functions of torch that the optimizers use.
 PRIVATE_FUNCTIONS = {
     *("_foreach_add", "_foreach_add_", "_foreach_addcdiv_", "_foreach_addcmul_", "_foreach_mul_", "_foreach_norm"),
-    *("_foreach_sqrt_", "_foreach_sub_", "_fused_adam_"),
+    *("_foreach_sqrt_", "_foreach_sub_", "_fused_adam_", "_fused_adamw_"),
 }
 
 

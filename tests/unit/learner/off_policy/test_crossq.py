@@ -117,6 +117,26 @@ def test_the_policy_and_the_temperature_move_in_every_third_update(make_continuo
     assert moved == [(i % 3 == 2, i % 3 == 2, True, i >= 2) for i in range(6)]
 
 
+@pytest.mark.parametrize("learner", [SACLearner, DDPGLearner])
+def test_several_updates_on_a_batch_are_those_on_copies_of_it(learner: Any, make_continuous: Any) -> None:
+    options: dict[str, Any] = {"policy_delay": 3} | ({"smoothing_sigma": 0.2} if learner is DDPGLearner else {})
+    model = {SACLearner: model_of, DDPGLearner: lambda: DeterministicActorCritic([6], action_space=BOX, seed=0)}[
+        learner
+    ]
+    several, one = learner(model(), updates_per_batch=2, **options), learner(model(), **options)
+    batches = [make_continuous(seed) for seed in range(3)]
+    for i, batch in enumerate(batches):
+        several.optimize(i, batch)
+        for number in (2 * i, 2 * i + 1):
+            one.optimize(number, batch)
+    assert (several.updates, one.updates) == (3, 6)
+    assert several.takes_several_steps and not one.takes_several_steps
+    found, expected = several.state_dict()["tensors"], one.state_dict()["tensors"]
+    assert found.keys() == expected.keys()
+    for name, tensor in found.items():
+        assert torch.equal(tensor, expected[name]), name
+
+
 @pytest.mark.parametrize("delay", [1, 2])
 def test_without_a_target_network_checkpoints_have_none_and_learning_goes_on(
     make_continuous: Any, tmp_path: Any, delay: int

@@ -45,6 +45,12 @@ def test_off_policy_learners_too_where_a_ratio_says_how_often(preset: str) -> No
             "learner.num_gradients",
             "waits after each gradient, and agent.count, agent.per_process and rlx.servers make 2 agents",
         ),
+        (
+            "pendulum-sac",
+            ["learner.combine_gradients=avg", "agent.count=2", "learner.args.updates_per_batch=2"],
+            "learner.num_gradients",
+            "SACLearner waits after each gradient",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused(preset: str, overrides: list[str], key: str, message: str) -> None:

@@ -114,11 +114,13 @@ if TYPE_CHECKING:
         TrajectoryReplay,
         UniformReplay,
     )
+    from surreal.run.observers import STOP, Callback, StopWithoutImprovement
 
 __version__ = "0.1.0"
 
 #: Module -> the public names in it.
 _MODULES = {
+    "run.observers": ("STOP", "Callback", "StopWithoutImprovement"),
     "api": (
         "Policy",
         "Result",
@@ -206,6 +208,7 @@ _MODULES = {
     ),
 }
 __all__ = [
+    "STOP",
     "A2CLearner",
     "APPOLearner",
     "ActorCritic",
@@ -213,6 +216,7 @@ __all__ = [
     "Agent",
     "AgentLoop",
     "Atari",
+    "Callback",
     "Config",
     "ConvQFunction",
     "DDPGLearner",
@@ -260,6 +264,7 @@ __all__ = [
     "SequenceReplay",
     "SessionAgent",
     "SoftActorCritic",
+    "StopWithoutImprovement",
     "SurrealError",
     "TRPOLearner",
     "TorchBroadcaster",

@@ -151,9 +151,9 @@ def ape_x_epsilon(index: int, count: int, base: PositiveShare = 0.4, alpha: NonN
 
 
 def schedule_from_config(
-    config: float | Mapping[str, Any], *, indices: Sequence[int] = (0,), count: int = 1
+    config: float | Sequence[tuple[int, float]] | Mapping[str, Any], *, indices: Sequence[int] = (0,), count: int = 1
 ) -> Schedule | PerEnvSchedule:
-    """Build a schedule from plain data: a number, or a mapping with `type` and the arguments of that type.
+    """Build a schedule from plain data: a number, points, or a mapping with `type` and the arguments of that type.
 
     `{type: constant, value}`, `{type: linear, start, end, steps, begin}`, `{type: piecewise, points: [[step, value]]}`,
     `{type: ape_x, base, alpha}`.
@@ -166,8 +166,10 @@ def schedule_from_config(
     Raises:
         ValueError: the type is unknown, or an argument is missing, unknown or out of range.
     """
-    if not isinstance(config, Mapping):
+    if isinstance(config, int | float):
         return ConstantSchedule(config)
+    if not isinstance(config, Mapping):
+        return PiecewiseSchedule(config)
     args = dict(config)
     kind = args.pop("type", None)
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -116,6 +117,13 @@ ACTIVATIONS: Mapping[str, Activation] = {
     "elu": functional.elu,
     "softmax": _softmax,
     "softplus": functional.softplus,
+    "leaky_relu": functional.leaky_relu,
+    "gelu": functional.gelu,
+    "silu": functional.silu,
+    "mish": functional.mish,
+    "selu": functional.selu,
+    "softsign": functional.softsign,
+    "hardtanh": functional.hardtanh,
 }
 
 #: The same, written over what they are given: neither their gradients nor those of the layer before need it. It saves
@@ -126,6 +134,8 @@ _IN_PLACE: Mapping[str, Activation] = {
     "relu": torch.relu_,
     "relu6": partial(functional.relu6, inplace=True),
     "elu": partial(functional.elu, inplace=True),
+    "leaky_relu": partial(functional.leaky_relu, inplace=True),
+    "silu": partial(functional.silu, inplace=True),
 }
 
 
@@ -140,7 +150,7 @@ def get_activation(name: str, *, in_place: bool = False) -> Activation:
         ValueError: there is none of this name.
     """
     if name not in ACTIVATIONS:
-        raise ValueError(f"activation {name!r} is unknown; use one of {', '.join(ACTIVATIONS)}")
+        raise ValueError(_unknown(name))
     return _IN_PLACE.get(name, ACTIVATIONS[name]) if in_place else ACTIVATIONS[name]
 
 
@@ -166,10 +176,16 @@ def read_activation(activation: ActivationName) -> str | KafSettings:
         except ValueError as error:
             raise ValueError(f"activation.{error}") from error
     if name not in ACTIVATIONS:
-        raise ValueError(f"activation {name!r} is unknown; use one of {', '.join(ACTIVATIONS)}, kaf")
+        raise ValueError(_unknown(str(name), "kaf"))
     if settings:
         raise ValueError(f"activation is {activation!r}; {name} has no settings")
     return name
+
+
+def _unknown(name: str, *more: str) -> str:
+    near = difflib.get_close_matches(name.lower(), [*ACTIVATIONS, *more], n=1)
+    hint = f"did you mean {near[0]}?" if near else f"use one of {', '.join([*ACTIVATIONS, *more])}"
+    return f"activation {name!r} is unknown; {hint}"
 
 
 def inputs_per_unit(activation: str | KafSettings) -> int:

@@ -144,7 +144,8 @@ class ComposedModel(LazyModel):
             None takes images as vectors.
         image_axes: layout of images with 3 axes: channels_first, channels_last, or auto, which infers it from the
             shape.
-        activation: activation after each dense layer: none, sigmoid, tanh, relu, relu6, elu, softmax, softplus; or kaf,
+        activation: activation after each dense layer: none, sigmoid, tanh, relu, relu6, elu, softmax, softplus,
+            leaky_relu, gelu, silu, mish, selu, softsign or hardtanh; or kaf,
             which learns its shape, with `{type: kaf, boundary, size, kernel, gamma}`; see `surreal.model.activations`.
         norm: normalization of each dense layer's outputs before the activation: layer, or rms. None: nothing does.
         use_lstm: whether an LSTM after the dense layers remembers earlier observations of the episode.

@@ -7,6 +7,7 @@ import re
 import sys
 from pathlib import Path
 
+import gymnasium
 import pygame
 import pytest
 
@@ -22,6 +23,7 @@ from surreal.run.build.environments import build_spaces
 from surreal.run.build.saved_policy import load_policy
 from surreal.run.process.registry import plain_config
 from surreal.run.view.play import EpisodeDisplay, fresh_rng, play_policy
+from tests.policies import write_policy
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +52,31 @@ def test_episodes_are_played_and_repeat_with_the_seed(policy_file: Path, capsys:
     assert outputs[0] == outputs[1]
     assert outputs[0].count("episode ") == 3
     assert "mean return" in outputs[0]
+
+
+def test_another_environment_and_settings_change_what_is_played(
+    policy_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gymnasium.register("ShortCartPole-v0", "gymnasium.envs.classic_control:CartPoleEnv", max_episode_steps=3)
+    try:
+        assert main(["play", str(policy_file), "--episodes", "2", "--env", "ShortCartPole-v0"]) == 0
+        assert capsys.readouterr().out.count("3 steps") == 2
+    finally:
+        del gymnasium.registry["ShortCartPole-v0"]
+    assert main(["play", str(policy_file), "--episodes", "2", "--set", "env.kwargs.max_episode_steps=4"]) == 0
+    assert capsys.readouterr().out.count("4 steps") == 2
+    assert main(["play", str(policy_file), "--set", "eval.smaple=true"]) == 2
+    assert "did you mean eval.sample" in capsys.readouterr().err
+    assert main(["play", str(policy_file), "--env", "CartPole-v9"]) == 1
+
+
+def test_a_stochastic_policy_samples(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = write_policy(tmp_path / "best.safetensors", "cartpole-ppo")
+    outputs = []
+    for more in ([], ["--stochastic"]):
+        assert main(["play", str(file), "--episodes", "3", "--seed", "5", *more]) == 0
+        outputs.append(capsys.readouterr().out)
+    assert outputs[0] != outputs[1]
 
 
 def test_learners_checkpoint_plays_the_same(config: Config, policy_file: Path, tmp_path: Path) -> None:

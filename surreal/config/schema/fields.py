@@ -162,10 +162,12 @@ Exploration = Annotated[
 ]
 
 
-def constant_exploration(value: object) -> object:
-    """Read a bare number as a constant exploration rate."""
+def short_exploration(value: object) -> object:
+    """Read a bare number as a constant exploration rate, and a list of points as lines between them."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return {"type": "constant", "value": value}
+    if isinstance(value, list):
+        return {"type": "piecewise", "points": value}
     return value
 
 

@@ -17,7 +17,7 @@ from surreal.config.schema.fields import (
     Exploration,
     Section,
     Size,
-    constant_exploration,
+    short_exploration,
 )
 
 
@@ -42,10 +42,11 @@ class AgentConfig(ClassSection):
     """Agents in each of these processes, each on its own thread, with its own `env.num_envs` environments and
     gradients. Raising it saves memory on machines with few cores. Only with `learner.gradients: agents`."""
 
-    exploration: Annotated[Exploration, BeforeValidator(constant_exploration)] | None = None
-    """Exploration rate (of `DeterministicAgent`: standard deviation of its noise): a number, or a schedule over the env
-    steps of the whole run. Unset: the agent's own; a `QAgent` goes from 1 to 0.05 over 10,000 env steps, a
-    `DeterministicAgent` has 0.1, and a `NoisyQAgent` none. 0 never explores."""
+    exploration: Annotated[Exploration, BeforeValidator(short_exploration)] | None = None
+    """Exploration rate (of `DeterministicAgent`: standard deviation of its noise): a number, points
+    `[[env step, rate], ...]`, or a schedule over the env steps of the whole run. Unset: the agent's own; a `QAgent`
+    goes from 1 to 0.05 over 10,000 env steps, a `DeterministicAgent` has 0.1, and a `NoisyQAgent` none. 0 never
+    explores."""
 
     round_steps: int | None = Field(None, ge=1)
     """Steps of a trajectory, which is `trajectory_steps` of the replay. When the agent has sent one for each

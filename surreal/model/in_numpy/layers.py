@@ -48,6 +48,20 @@ def _softmax(x: Floats) -> Floats:
     return x
 
 
+def _mish(x: Floats) -> Floats:
+    gate = np.logaddexp(x, 0.0, out=np.empty_like(x))
+    x *= np.tanh(gate, out=gate)
+    return x
+
+
+def _selu(x: Floats) -> Floats:
+    """Compute SELU with the constants of Klambauer et al. 2017, arXiv:1706.02515."""
+    np.copyto(x, 1.6732632423543772 * np.expm1(x), where=x < 0.0)
+    x *= 1.0507009873554805
+    return x
+
+
+#: GELU has no form: NumPy has no error function.
 _IN_NUMPY: Mapping[str, Step] = {
     "none": lambda x: x,
     "sigmoid": _sigmoid,
@@ -57,6 +71,12 @@ _IN_NUMPY: Mapping[str, Step] = {
     "elu": lambda x: np.where(x > 0.0, x, np.expm1(x)),
     "softmax": _softmax,
     "softplus": lambda x: np.logaddexp(x, 0.0, out=x),
+    "leaky_relu": lambda x: np.maximum(x, 0.01 * x, out=x),
+    "silu": lambda x: x * _sigmoid(x.copy()),
+    "mish": _mish,
+    "selu": _selu,
+    "softsign": lambda x: np.divide(x, 1.0 + np.abs(x), out=x),
+    "hardtanh": lambda x: np.clip(x, -1.0, 1.0, out=x),
 }
 _ACTIVATIONS: Mapping[Any, Step] = {
     None: _IN_NUMPY["none"],

@@ -156,6 +156,9 @@ def play(
     show: Show = False,
     terminal: Terminal = False,
     seed: Seed = None,
+    env_id: Annotated[str | None, typer.Option("--env", metavar="ID", help="Play in another environment.")] = None,
+    stochastic: Annotated[bool, typer.Option("--stochastic", help="Sample actions from the policy.")] = False,
+    overrides: Overrides = None,
     trust: Trust = False,
 ) -> None:
     """Play a saved policy, without a run."""
@@ -166,6 +169,9 @@ def play(
     from surreal.run.view.play import fresh_rng, play_policy
 
     policy = load_policy(checkpoint, trust=trust)
+    named = {"eval.env_id": env_id, "eval.sample": stochastic or None}
+    settings = [f"{name}={json.dumps(value)}" for name, value in named.items() if value is not None]
+    policy = policy.with_settings([*settings, *(overrides or ())])
     with ExitStack() as stack:
         view, say = _open_view(stack, record, show, terminal)
 

@@ -6,8 +6,8 @@ Read by `surreal play`, by the check after a run, and by processes that start fr
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from surreal.agent.exported import FORMATS, ExportedFile
 from surreal.base.checkpoint import Checkpoint, open_checkpoint
 from surreal.base.errors import CheckpointError
 from surreal.config import Config
+from surreal.config.loading import from_plain
 from surreal.config.problems import explain
 from surreal.run.build.pretrained import read_pretrained
 from surreal.run.build.trust import trusted_config
@@ -40,6 +41,18 @@ class SavedPolicy:
     version: int
     path: str = ""
     exported: ExportedFile | None = None  #: then there are no tensors
+
+    def with_settings(self, overrides: Sequence[str]) -> SavedPolicy:
+        """Return the policy with some settings of its configuration changed, each as `key.path=value`.
+
+        Raises:
+            ConfigError: a setting is wrong.
+        """
+        if not overrides:
+            return self
+        return replace(
+            self, config=from_plain(self.config.model_dump(mode="json", by_alias=True), overrides, self.path)
+        )
 
 
 def load_policy(source: str | os.PathLike[str], *, trust: bool = False, policies: str | None = None) -> SavedPolicy:

@@ -169,10 +169,11 @@ def check_observers(config: Config) -> None:
             raise config.refusal(key, f"{key}: {cls.__qualname__} {error}") from error
 
 
-def make_callbacks(config: Config, **offered: Any) -> Callbacks:
-    """Make the callbacks of a process."""
+def make_callbacks(config: Config, end: Callable[[str], object], **offered: Any) -> Callbacks:
+    """Make the callbacks of a process; arguments as in `Callbacks`."""
     found = enumerate(config.callbacks)
-    return Callbacks([_make(config, f"callbacks.{place}", settings, Callback, offered) for place, settings in found])
+    made = [_make(config, f"callbacks.{place}", settings, Callback, offered) for place, settings in found]
+    return Callbacks(made, end)
 
 
 def make_feeder(config: Config, run_dir: Path, *, is_last: bool, **offered: Any) -> SinkFeeder:

@@ -93,7 +93,7 @@ class RoleProcess:
         self._stop_reason: str | None = None  # known here before the telemetry has read it
         self._endings: list[Callable[[], object]] = []
         named = {"run": self.client.run, "process": self.name, "run_dir": self.run_dir, "seed": self.config.seed}
-        self.callbacks = make_callbacks(self.config, **named)
+        self.callbacks = make_callbacks(self.config, self.request_stop, **named)
 
     def join_run(self) -> None:
         """Claim the name, agree with the run, and start telemetry.

@@ -65,6 +65,7 @@ def test_ape_x_rates_of_the_paper() -> None:
         ({"type": "linear", "start": 1.0, "end": 0.0, "steps": 10}, 5, 0.5),
         ({"type": "linear", "start": 1.0, "end": 0.0, "steps": 10, "begin": 5}, 10, 0.5),
         ({"type": "piecewise", "points": [[0, 1.0], [10, 0.0]]}, 4, 0.6),
+        ([[0, 1.0], [10, 0.0]], 4, 0.6),
     ],
 )
 def test_schedule_from_plain_data(config: Any, step: int, value: float) -> None:

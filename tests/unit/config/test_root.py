@@ -192,6 +192,10 @@ def test_derived_values_follow_their_sources() -> None:
         ("{type: linear, steps: 5}", {"type": "linear", "start": 1.0, "end": 0.05, "steps": 5, "begin": 0}),
         ("{type: ape_x}", {"type": "ape_x", "base": 0.4, "alpha": 7.0}),
         (
+            "[[0, 1], [10, 0.1]]",
+            {"type": "piecewise", "points": [[0, 1.0], [10, 0.1]]},
+        ),
+        (
             "{type: piecewise, points: [[0, 1], [10, 0.1]]}",
             {"type": "piecewise", "points": [[0, 1.0], [10, 0.1]]},
         ),

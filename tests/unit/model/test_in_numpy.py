@@ -74,7 +74,7 @@ MODELS: Mapping[str, Callable[[], Model]] = {
     "squashed normal": lambda: SoftActorCritic([32, 32], action_space=BOX),
     "soft categorical": lambda: DiscreteSoftActorCritic([32, 32], action_space=FOUR),
     "large": lambda: SoftActorCritic([256, 256], action_space=BOX),
-    **{name: partial(QFunction, [9, 9], action_space=4, activation=name) for name in ACTIVATIONS},
+    **{name: partial(QFunction, [9, 9], action_space=4, activation=name) for name in ACTIVATIONS if name != "gelu"},
 }
 
 

@@ -19,6 +19,13 @@ NAIVE = {
     "relu6": lambda x: min(6.0, max(0.0, x)),
     "elu": lambda x: x if x > 0 else math.exp(x) - 1,
     "softplus": lambda x: math.log1p(math.exp(x)),
+    "leaky_relu": lambda x: x if x > 0 else 0.01 * x,
+    "gelu": lambda x: x * 0.5 * (1 + math.erf(x / math.sqrt(2))),
+    "silu": lambda x: x / (1 + math.exp(-x)),
+    "mish": lambda x: x * math.tanh(math.log1p(math.exp(x))),
+    "selu": lambda x: 1.0507009873554805 * (x if x > 0 else 1.6732632423543772 * math.expm1(x)),
+    "softsign": lambda x: x / (1 + abs(x)),
+    "hardtanh": lambda x: min(1.0, max(-1.0, x)),
 }
 
 

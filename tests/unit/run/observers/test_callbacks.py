@@ -9,7 +9,9 @@ import pytest
 
 from surreal.base.errors import ConfigError, StoppedError, UserCodeError
 from surreal.config import load_config
-from surreal.run.observers import Callback
+from surreal.run.evaluation import EvaluationRound
+from surreal.run.evaluation.scores import EpisodeScore
+from surreal.run.observers import STOP, Callback, StopWithoutImprovement
 from surreal.run.observers.callback import Callbacks
 from surreal.run.observers.making import check_observers, make_callbacks
 
@@ -46,7 +48,7 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_a_callback_gets_what_it_names_and_hears_what_it_overrides(write: Any) -> None:
     config = write("callbacks: [{class: heard_classes.Heard, args: {greeting: hi}}]")
-    callbacks = make_callbacks(config, run="r1", process="agent-0", run_dir=Path(), seed=3)
+    callbacks = make_callbacks(config, print, run="r1", process="agent-0", run_dir=Path(), seed=3)
     callbacks.on_broadcast(1, 2)
     callbacks.on_episode(7.5, 12)
     (heard,) = callbacks._callbacks
@@ -102,3 +104,27 @@ def test_all_are_closed_although_one_fails(caplog: pytest.LogCaptureFixture) -> 
     Callbacks(both).close()
     assert all(each.is_closed for each in both)
     assert "Failing.close" in caplog.text
+
+
+def test_an_answer_ends_the_run_with_the_methods_name() -> None:
+    class Ends(Callback):
+        def on_episode(self, episode_return: float, length: int) -> Any:
+            return STOP if episode_return > 1.0 else None
+
+    reasons: list[str] = []
+    callbacks = Callbacks([Ends(), Callback()], reasons.append)
+    callbacks.on_episode(1.0, 5)
+    assert reasons == []
+    callbacks.on_episode(2.0, 5)
+    assert len(reasons) == 1 and reasons[0].endswith("Ends.on_episode asked for it")
+
+
+def test_no_improvement_for_some_rounds_ends_the_run() -> None:
+    ending = StopWithoutImprovement(rounds=2, min_improvement=1.0)
+
+    def answer(mean_return: float) -> Any:
+        return ending.on_evaluation(EvaluationRound(0, 1, (EpisodeScore(mean_return, 10, 0),)))
+
+    assert [answer(value) for value in (5.0, 5.5, 7.0, 7.5, 8.0)] == [None, None, None, None, STOP]
+    with pytest.raises(ValueError, match="rounds"):
+        StopWithoutImprovement(rounds=0)

@@ -21,6 +21,7 @@ REFERENCES = {
     "cartpole-per-dqn": Reference(500, 50_000),
     "cartpole-a2c": Reference(500, 500_000),
     "cartpole-ppo": Reference(500, 100_000),
+    "cartpole-pqn": Reference(500, 500_000),  # its paper's
     "cartpole-trpo": Reference(500, 100_000),
     "cartpole-novel-ppo-lstm": Reference(500, 100_000),
     "cartpole-r2d2": Reference(475, 100_000),  # Gymnasium's own: from there on the task counts as solved

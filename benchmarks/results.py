@@ -64,7 +64,7 @@ that they took. Those of LunarLander were measured on its version 2. For A2C, wh
 Stable-Baselines3 was run there with these settings. Those of Walker2d, Ant and Humanoid are Tianshou's, on version 3.
 The Zoo has no R2D2 and no interpolated policy gradient. R2D2 is compared with Gymnasium's threshold for a solved
 CartPole, and interpolated policy gradient with PPO's reference. The references of CrossQ, Simba, XQC and FlashSAC are
-their papers', on version 4.
+their papers', on version 4; that of PQN is also its paper's.
 
 The last column gives the seeds that reached the reference, or the goal if there is none, confirmed one-sided at 95 %:
 the mean return of the fresh episodes, less 1.645 standard errors, is at least as high. `not confirmed` means that no

@@ -32,7 +32,7 @@ print([name for name in sys.modules if name in ("torch", "redis", "gymnasium", "
 """
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
     answers = [answer.split() for answer in done.stdout.split("--\n")]
-    assert answers[0] == ["cartpole-per-dqn", "cartpole-pg", "cartpole-ppo", "cartpole-pqn"]
+    assert answers[0] == ["cartpole-per-dqn", "cartpole-pg", "cartpole-ppo", "cartpole-pqn", "cartpole-pqn-lstm"]
     assert answers[1] == ["demo-1"]
     assert answers[2] == ["learner.gamma="]
     assert answers[3] == ["play"]

@@ -20,12 +20,14 @@ def test_run_holds_what_is_promised_whatever_is_done_to_it(workplace: Workplace)
     code, output = workplace.run(
         *("chaos", "cartpole-dqn", "--kill", "agent,learner", "--pause", "all", "--cut", "--redis", "restart,full"),
         *(*QUICK, "--most", "6", "--seed", "2", "--report", "runs/report.json"),
+        *("--append", "runs/kills.csv"),
         *(*workplace.one_agent, *workplace.fast_eval),
     )
     assert code == 0, output
     report = json.loads((workplace.folder / "runs" / "report.json").read_text())
     assert report["holds"] is True
     assert len(report["disturbances"]) == 6
+    assert len((workplace.folder / "runs" / "kills.csv").read_text().splitlines()) == 2
     assert all(each["recovery_s"] is not None for each in report["disturbances"])
     names = [each["name"] for each in report["invariants"]]
     assert names == [

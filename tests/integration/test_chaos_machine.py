@@ -47,10 +47,11 @@ def begin(disturbance: Failover) -> bool:
 
 def test_a_failover_loses_what_came_last_and_clients_keep_their_address(tmp_path: Path) -> None:
     with ReplicatedRedis(tmp_path, maxmemory_bytes=32 << 20) as servers, RedisClient(servers.address) as client:
+        had: list[Any] = []
         for number in range(2):  # the new replica takes over, too
-            failover = Failover("Redis", servers, lambda: None)
+            failover = Failover("Redis", servers, lambda replica: had.append(replica.redis.get("early")))
             client.execute("SET", "early", number)
-            wait_for(lambda: begin(failover), "the replica")  # noqa: B023
+            wait_for(lambda: client.execute("WAIT", 1, 100) == 1 and begin(failover), "the replica")  # noqa: B023
             client.execute("SET", "late", number)
             before = servers.pid
             failover.end()
@@ -58,6 +59,7 @@ def test_a_failover_loses_what_came_last_and_clients_keep_their_address(tmp_path
             assert servers.pid != before
             assert client.attempt(lambda: client.redis.get("early"), what="read") == str(number).encode()
             assert client.execute("GET", "late") is None
+        assert had == [b"0", b"1"]
         servers.kill()
         servers.start()
         assert client.attempt(lambda: client.redis.get("early"), what="read") == b"1"

@@ -121,6 +121,15 @@ class Audit:
         """Expect that a server may now lose the last chunks that it acknowledged."""
         for shard in self._shards_of.get(id(client), ()):
             self._ledgers[shard].expect_rollback()
+
+    def expect_failover(self, client: RedisClient, replica: RedisClient) -> None:
+        """Expect that a replica takes the place of a server now, with what it has.
+
+        Raises:
+            redis.RedisError: no answer.
+        """
+        self._reader.rewind(client, replica)
+        self.expect_rollback(client)
         self._versions.expect_rollback()
 
     def verdicts(self) -> list[Verdict]:
@@ -153,6 +162,7 @@ class Audit:
                 f"{versions.publications:,} publications up to version {versions.newest:,}, of {len(versions.epochs)} "
                 f"epoch{'s' * (len(versions.epochs) != 1)}; the versions that {versions.lives} lives of processes held",
                 versions.broken.all(),
+                versions.not_promised(),
             ),
         ]
 

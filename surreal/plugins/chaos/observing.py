@@ -143,6 +143,11 @@ class ShardReader:
         else:
             pipeline.xread({self.stream.keys.stream: self._cursor})
 
+    def rewind(self, replica: RedisClient) -> None:
+        """Continue after the last entry of a replica that takes over: it may give lost entries' ids to others."""
+        last: Any = replica.redis.xrevrange(self.stream.keys.stream, count=1)
+        self._cursor = last[0][0] if last else _START
+
     def take(self, meta: Sequence[bytes | None], answer: Any) -> ShardSight | None:
         """Return a snapshot; None if Redis was emptied meanwhile, and the stream must be read from its start."""
         epoch = (meta[0] or b"").decode()
@@ -205,6 +210,15 @@ class Reader:
             if not left:
                 return sights
             and_then = None  # only once
+
+    def rewind(self, client: RedisClient, replica: RedisClient) -> None:
+        """Continue with what a replica of one server has, which takes over now.
+
+        Raises:
+            redis.RedisError: no answer.
+        """
+        for shard in self._shards.get(id(client), []):
+            shard.rewind(replica)
 
     def policies(self) -> list[PolicySight]:
         """Read the published parameters.

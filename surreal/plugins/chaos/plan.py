@@ -13,6 +13,7 @@ from redis.exceptions import RedisError
 
 from surreal.base.errors import ConfigError
 from surreal.base.system.health import RecentDeaths
+from surreal.distributed.connection.client import RedisClient
 from surreal.plugins.chaos.audit import Audit
 from surreal.plugins.chaos.disturbances.failover import Failover
 from surreal.plugins.chaos.disturbances.machine import ClockOrDisk
@@ -221,10 +222,10 @@ class Chooser:
             self._stop_writes(server)
             self._look_and(server, lambda _: None)
 
-    def _before_failover(self, server: Server) -> None:
+    def _before_failover(self, server: Server, replica: RedisClient) -> None:
         self._stop_writes(server)
         self._audit.look_at(server.client)
-        self._audit.expect_rollback(server.client)
+        self._audit.expect_failover(server.client, replica)
 
     def _stop_writes(self, server: Server) -> None:
         """Stop all writes, so that none comes between the last snapshot and the end of a server."""

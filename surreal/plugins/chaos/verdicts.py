@@ -115,12 +115,14 @@ class Versions:
 
     def __init__(self) -> None:
         self.broken = Complaints()
+        self.returned = 0  # times that a process had an older version after a rollback
         self.publications = 0
         self.epochs: set[str] = set()
         self.newest = 0
         self.lives = 0
         self._seen: dict[tuple[str, str], tuple[int, str]] = {}
         self._held: dict[str, tuple[int, int]] = {}
+        self._lost_until = -1  # the newest version before the last rollback
 
     def look(self, sights: Iterable[PolicySight]) -> None:
         """Compare the published versions with the earlier ones."""
@@ -139,15 +141,25 @@ class Versions:
             self.newest = max(self.newest, version)
 
     def expect_rollback(self) -> None:
-        """Redis dies now, and the newest publications with it: older ones may be there again, once."""
+        """Expect older publications and heartbeats: Redis may lose the newest ones now."""
         self._seen.clear()
+        self._lost_until = self.newest
+
+    def not_promised(self) -> tuple[str, ...]:
+        """Describe the consequences of a rollback."""
+        if not self.returned:
+            return ()
+        return (f"{self.returned} times a process had an older version after a replica had taken over",)
 
     def hear(self, lives: Iterable[Life]) -> None:
         """Compare the versions of processes with their earlier ones."""
         for life in lives:
             held, epochs = self._held.get(life.id, (0, len(self.epochs)))
             if life.version < held and epochs == len(self.epochs):
-                self.broken.add(f"{life.name} (process {life.pid}) went back from version {held} to {life.version}")
+                if held <= self._lost_until:
+                    self.returned += 1
+                else:
+                    self.broken.add(f"{life.name} (process {life.pid}) went back from version {held} to {life.version}")
             self._held[life.id] = (life.version, len(self.epochs))
         self.lives = len(self._held)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -61,6 +62,9 @@ class Watched:
 
     def expect_rollback(self, client: object) -> None:
         self.expected.append("rollback")
+
+    def expect_failover(self, client: object, replica: object) -> None:
+        self.expected.append("failover")
 
     def look_at(self, client: object, and_then: object = None) -> None:
         self.expected.append("look")
@@ -217,13 +221,15 @@ def test_the_machine_of_a_run_in_progress_is_left_alone() -> None:
 
 def test_a_failover_is_preceded_by_a_last_look_without_writes() -> None:
     watched, client, calls = Watched(), FakeClient(), list[str]()
-    replicas = SimpleNamespace(detach=lambda: calls.append("detach"), switch=lambda: calls.append("switch"), pid=7)
+    replicas = SimpleNamespace(
+        detach=lambda: calls.append("detach"), switch=lambda: calls.append("switch"), replica=nullcontext, pid=7
+    )
     failover = choose(chooser_of(watched, [server(client, replicas=replicas)]), Kind.FAILOVER)
     failover.begin()
     assert (calls, watched.expected) == (["detach"], [])
     failover.end()
     failover.end()
-    assert (calls, watched.expected) == (["detach", "switch"], ["look", "rollback"])
+    assert (calls, watched.expected) == (["detach", "switch"], ["look", "failover"])
     assert client.executed == [("CLIENT", "PAUSE", 2000, "WRITE")]
 
 

@@ -253,18 +253,21 @@ def test_version_that_goes_back_or_comes_twice_is_found() -> None:
     )
 
 
-def test_version_may_go_back_once_in_a_redis_that_lost_the_newest_and_no_process_may() -> None:
-    versions = Versions()
+def test_versions_may_go_back_after_a_rollback_but_not_from_those_published_since() -> None:
+    versions, replica = Versions(), PolicySight("default", "e", 7, "v")
     versions.look([PolicySight("default", "e", 9, "x")])
     versions.hear([life(version=9)])
     versions.expect_rollback()
-    versions.look([PolicySight("default", "e", 8, "w")])
+    versions.look([replica])
+    versions.hear([life(version=7)])
     assert not versions.broken
-    versions.look([PolicySight("default", "e", 7, "v")])
-    versions.hear([life(version=8)])
+    assert versions.not_promised() == ("1 times a process had an older version after a replica had taken over",)
+    versions.look([PolicySight("default", "e", 6, "u")])
+    versions.hear([life(version=12)])
+    versions.hear([life(version=11)])
     assert versions.broken.all() == (
-        "policy default: version 7 was published after version 8",
-        "agent-0 (process 1) went back from version 9 to 8",
+        "policy default: version 6 was published after version 7",
+        "agent-0 (process 1) went back from version 12 to 11",
     )
 
 

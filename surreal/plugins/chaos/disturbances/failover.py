@@ -62,6 +62,10 @@ class ReplicatedRedis:
         """Start a primary that was killed, with its data."""
         self._primary.start()
 
+    def replica(self) -> RedisClient:
+        """Connect to the replica."""
+        return RedisClient(self._replica.address)
+
     def detach(self) -> None:
         """Stop the replication: the replica keeps what it has.
 
@@ -69,7 +73,7 @@ class ReplicatedRedis:
             NotDoneError: the replica does not follow the primary yet.
         """
         try:
-            with RedisClient(self._replica.address) as client:
+            with self.replica() as client:
                 state: Any = client.redis.info("replication")
                 if state["role"] != "slave" or state["master_link_status"] != "up":
                     raise NotDoneError("the replica is not up to date")
@@ -123,7 +127,7 @@ class Failover(Disturbance):
 
     target: str
     servers: ReplicatedRedis
-    before: Callable[[], object]  #: called right before the primary is killed
+    before: Callable[[RedisClient], object]  #: called right before the primary is killed, with a client of the replica
     is_open: bool = False
 
     def begin(self) -> None:
@@ -133,7 +137,7 @@ class Failover(Disturbance):
     def end(self) -> None:
         if self.is_open:
             self.is_open = False
-            with suppress(RedisError):
-                self.before()
+            with suppress(RedisError), self.servers.replica() as replica:
+                self.before(replica)
             self.servers.switch()
             self.detail = f"process {self.servers.pid} is the primary now"

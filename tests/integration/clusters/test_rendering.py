@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 from collections.abc import Callable
@@ -315,6 +316,25 @@ def test_what_a_scaled_object_scales_has_no_number_of_its_own(
     trigger = find(kept, "ScaledObject", "agents")["spec"]["triggers"][0]["metadata"]
     assert trigger["serverAddress"] == "http://here:9090"
     assert 'namespace="surreal-mine",run="mine"' in trigger["query"]
+
+
+def test_pods_and_volumes_fit_to_the_cluster(rendered: Callable[..., Any]) -> None:
+    given = {"priority_class": "high", "storage_class": "ssd", "pull_secrets": ["one", "two"]}
+    plain, found = rendered("cartpole-a3c"), rendered("cartpole-a3c", **given)
+    by_name = {name: template["spec"] for name, template in pods(found)}
+    assert {name for name, pod in by_name.items() if pod.get("priorityClassName") == "high"} == {*by_name} - {"agent"}
+    assert all(pod["imagePullSecrets"] == [{"name": "one"}, {"name": "two"}] for pod in by_name.values())
+    text = json.dumps(found)
+    volumes = text.count('"storage":')
+    assert volumes >= 2 and text.count('"storageClassName": "ssd"') == volumes
+    assert "storageClassName" not in json.dumps(plain) and "priorityClassName" not in json.dumps(plain)
+    (spread,) = by_name["agent"]["topologySpreadConstraints"]
+    assert (
+        spread["labelSelector"]["matchLabels"].items()
+        <= find(found, "Deployment", "agents")["spec"]["template"]["metadata"]["labels"].items()
+    )
+    for each in found:
+        kubernetes_validate.validate(each, "1.37", strict=True)
 
 
 def test_what_is_rendered_is_valid(rendered: Callable[..., Any]) -> None:

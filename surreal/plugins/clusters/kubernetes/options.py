@@ -54,6 +54,16 @@ class Request:
     prometheus: Annotated[
         str | None, typer.Option(metavar="URL", help="Prometheus that the overlay autoscale queries.")
     ] = None
+    priority_class: Annotated[
+        str | None, typer.Option(metavar="NAME", help="PriorityClass of all pods but agents, which yield first.")
+    ] = None
+    storage_class: Annotated[
+        str | None, typer.Option(metavar="NAME", help="StorageClass of all volumes; default: the cluster's.")
+    ] = None
+    pull_secrets: Annotated[
+        list[str] | None,
+        typer.Option("--pull-secret", metavar="NAME", help="Secret for the image's registry; may be repeated."),
+    ] = None
     has_tls: Annotated[
         bool, typer.Option("--tls", help="TLS for the run's own Redis; needs `surreal k8s secret --tls`.")
     ] = False

@@ -105,6 +105,7 @@ def render(request: Request, warn: Callable[[str], object]) -> list[Manifest]:
     for manifest in manifests:
         _label(manifest, space, run, checksum)
         _set_containers(manifest, request, settings)
+        _fit_to_cluster(manifest, request)
         if manifest["kind"] == "ScaledObject":
             most = request.agents if pod_name(manifest) == "agent" else None
             scale(manifest, space, run, most=most, prometheus=request.prometheus)
@@ -133,6 +134,20 @@ def _set_containers(manifest: Manifest, request: Request, settings: Sequence[str
             container["image"] = (has_gpu and request.gpu_image) or request.image
         if CONFIG_PATH in container.get("args", ()):
             container["args"] += [f"--set={setting}" for setting in settings]
+
+
+def _fit_to_cluster(manifest: Manifest, request: Request) -> None:
+    """Name the priority, the registry's secrets and the storage of a cluster."""
+    spec = manifest.get("spec", {})
+    if (template := pod_template(manifest)) is not None:
+        if request.priority_class is not None and pod_name(manifest) != AGENT.name:
+            template["spec"]["priorityClassName"] = request.priority_class
+        if request.pull_secrets:
+            template["spec"]["imagePullSecrets"] = [{"name": name} for name in request.pull_secrets]
+    claims = [manifest] if manifest["kind"] == "PersistentVolumeClaim" else spec.get("volumeClaimTemplates", [])
+    if request.storage_class is not None:
+        for claim in claims:
+            claim["spec"]["storageClassName"] = request.storage_class
 
 
 def _counted(manifests: list[Manifest], config: Config) -> list[Manifest]:

@@ -1,6 +1,8 @@
 set -euo pipefail
 
 folder=$root/$run
+# Processes share the cores of their node; learner.threads gives the learner more.
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 
 # -- on every node ---------------------------------------------------------------------------------------------------
 

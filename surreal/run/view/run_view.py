@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +16,8 @@ from surreal.run.process.roles import AGENT, EVAL, LEARNER, Role
 
 #: Fields that `surreal status --json` leaves out, or writes in another form.
 _NOT_IN_JSON = ("processes", "beats", "lives", "created", "seed", "stop_reason")
+#: Metrics of an update that a wide view shows, in this order.
+_LEARNING = ("loss", "policy_loss", "value_loss", "entropy", "kl", "q_mean", "explained_variance")
 
 
 class LastWarning(NamedTuple):
@@ -56,6 +58,7 @@ class RunView:
     created: float = 0.0  #: when the run was first listed, s since 1970; 0: unknown
     seed: int | None = None
     stop_reason: str = ""  #: why the run ends; "" while it continues
+    learning: Mapping[str, float] = field(default_factory=dict)  #: loss, entropy and others of the last update read
     beats: tuple[Heartbeat, ...] = ()  #: all heartbeats: several of a name that was restarted
 
     @property
@@ -136,7 +139,14 @@ def summarize_processes(beats: Iterable[Heartbeat]) -> RunView:
         rating=learner.get("self_play/rating"),
         past_versions=whole(learner, "self_play/versions_count"),
         rated_games=whole(learner, "self_play/games_total"),
+        learning=_learning_of(alive),
     )
+
+
+def _learning_of(alive: Iterable[Heartbeat]) -> dict[str, float]:
+    """Return what the newest update says of learning, by short names."""
+    values = next((beat.reading.values for beat in alive if beat.reading.values), {})
+    return {name: values[f"learner/{name}"] for name in _LEARNING if f"learner/{name}" in values}
 
 
 def whole(metrics: Mapping[str, float], name: str) -> int:

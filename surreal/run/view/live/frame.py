@@ -34,7 +34,7 @@ from surreal.run.view.run_view import RunView
 
 _LABEL = 15
 _MIN_BAR, _MAX_BAR, _MAX_CURVE = 8, 60, 80
-_WIDE = 100
+_WIDE, _WIDEST = 100, 160
 #: Lines for processes, titles included, if the height is unlimited.
 _PROCESS_ROWS = 24
 
@@ -110,6 +110,9 @@ def _head(picture: Picture, width: int, glyphs: Glyphs) -> list[_Line]:
         lines.append(_Line(_replay(view.replay_fill, width, glyphs), 7))
     if view.samples_per_insert is not None:
         lines.append(_Line(_samples(view.samples_per_insert, view.limiter_position, width, glyphs), 8))
+    if width >= _WIDEST and view.learning:
+        numbers = "   ".join(f"{name.replace('_', ' ')} {value:.3g}" for name, value in view.learning.items())
+        lines.append(_Line(_labelled("last update", numbers, glyphs), 9))
     return lines
 
 
@@ -167,7 +170,11 @@ def _curve(
 ) -> Text:
     known = [value for value in values if math.isfinite(value)]
     if width >= _WIDE and len(known) > 1:
-        facts = [*facts, f"low {number(min(known))}, high {number(max(known))}"]
+        facts = [
+            *facts,
+            f"{number(known[0])} to {number(known[-1])}",
+            f"low {number(min(known))}, high {number(max(known))}",
+        ]
 
     def draw(cells: int) -> str:
         return draw_sparkline(values, cells, glyphs).ljust(cells)

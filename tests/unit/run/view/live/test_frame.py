@@ -31,6 +31,7 @@ SNAPSHOT = RunView(
     policy_lag=3.0,
     version=2469,
     limiter_position=0.62,
+    learning={"loss": 0.1234, "entropy": 0.6931},
 )
 VIEW = Picture(
     "cartpole-dqn-20260131-123456-ab12",
@@ -70,7 +71,8 @@ agent-0  -             -        -         ok"""
 def test_at_160_columns_there_is_more_of_it() -> None:
     text = text_of(VIEW, 160)
     assert "policy lag 3" in text
-    assert "best 398.0  goal 475.0  low 9.0, high 312.0" in text
+    assert "best 398.0  goal 475.0  9.0 to 312.0  low 9.0, high 312.0" in text
+    assert "last update    loss 0.123   entropy 0.693" in text
     assert "host, 100" in text
 
 

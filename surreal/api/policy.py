@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from surreal.base import tree
 from surreal.base.errors import EnvError
-from surreal.base.system.files import write_whole
 from surreal.config import Config, add_python_path
 from surreal.envs.actions import ActionAdapter
 from surreal.envs.pools.base import describe_observations
@@ -93,9 +92,9 @@ class Policy:
         """Write the policy's file to another place; `surreal.load` reads it.
 
         Raises:
-            OSError: the file cannot be written.
+            CheckpointError, OSError: the file cannot be written.
         """
-        write_whole(Path(path), Path(self.saved.path).read_bytes())
+        self.saved.save(Path(path))
 
     def reset(self) -> None:
         """Begin new episodes with the next observations."""

@@ -15,14 +15,16 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from surreal.agent.exported import FORMATS, ExportedFile
-from surreal.base.checkpoint import Checkpoint, open_checkpoint
+from surreal.base.checkpoint import Checkpoint, open_checkpoint, save_checkpoint
 from surreal.base.errors import CheckpointError
+from surreal.base.system.files import write_whole
 from surreal.config import Config
 from surreal.config.loading import from_plain
 from surreal.config.problems import explain
 from surreal.run.build.pretrained import read_pretrained
 from surreal.run.build.trust import trusted_config
 from surreal.run.process.finding import named_folder
+from surreal.run.process.registry import plain_config
 from surreal.run.process.run_folder import newest_checkpoint
 
 #: Files of a run's folder.
@@ -41,6 +43,18 @@ class SavedPolicy:
     version: int
     path: str = ""
     exported: ExportedFile | None = None  #: then there are no tensors
+
+    def save(self, path: Path) -> None:
+        """Write the policy to a file that `load_policy` reads.
+
+        Raises:
+            CheckpointError, OSError: the file cannot be written.
+        """
+        if self.exported is not None:
+            write_whole(path, Path(self.path).read_bytes())
+            return
+        content = {"version": self.version, "config": plain_config(self.config), "model": self.header}
+        save_checkpoint(path, self.tensors, {"kind": "policy", **content}, step=self.version)
 
     def with_settings(self, overrides: Sequence[str]) -> SavedPolicy:
         """Return the policy with some settings of its configuration changed, each as `key.path=value`.

@@ -69,7 +69,11 @@ def test_a_policy_is_saved_elsewhere(tmp_path: Path) -> None:
     policy = surreal.load(write_policy(tmp_path / "best.safetensors", "cartpole-dqn"))
     policy.save(tmp_path / "copy.safetensors")
     obs = policy.observation_space.sample()
-    assert surreal.load(tmp_path / "copy.safetensors").act(obs) == policy.act(obs)
+    copy = surreal.load(tmp_path / "copy.safetensors")
+    assert copy.act(obs) == policy.act(obs) and copy.version == policy.version == 7
+    pretrained = surreal.load("cartpole-ppo")
+    pretrained.save(tmp_path / "pretrained.safetensors")
+    assert repr(surreal.load(tmp_path / "pretrained.safetensors")) == repr(pretrained)
 
 
 def test_a_plot_that_cannot_be_drawn_is_an_error(result: Result) -> None:

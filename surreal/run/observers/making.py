@@ -120,8 +120,9 @@ class SinkFeeder:
     def _load(self) -> list[_Position]:
         try:
             kept: dict[str, Any] = json.loads(self._state.read_text(encoding="utf-8"))
-            found = [kept.get(f"{place}: {name}", [0, 0]) for place, name in enumerate(self._names)]
-            return [_Position(int(number), int(offset)) for number, offset in found]
+            found = [kept.get(f"{place}: {name}", 0) for place, name in enumerate(self._names)]
+            # Earlier versions wrote only the offset.
+            return [_Position(0, each) if isinstance(each, int) else _Position(*map(int, each)) for each in found]
         except (OSError, ValueError, TypeError, AttributeError):
             return [_Position()] * len(self._names)
 

@@ -142,7 +142,7 @@ def test_replaced_parameters_are_used() -> None:
         ({"action_space": 2.5}, "number of actions"),
         ({"action_space": spaces.Discrete(3, start=1)}, "must start at 0"),
         ({"action_space": 2, "hiddens": [8, 0]}, r"hiddens is \[8, 0\]; each must be >= 1"),
-        ({"action_space": 2, "activation": "rely"}, "use one of none, sigmoid"),
+        ({"action_space": 2, "activation": "rely"}, "did you mean relu"),
     ],
 )
 def test_bad_arguments_are_named(arguments: dict[str, object], message: str) -> None:

@@ -114,13 +114,19 @@ class Policy:
             An action of `action_space`; for a batch, a list of them.
 
         Raises:
-            ValueError: the observation has another shape.
+            ValueError: the observation, the mask or `first` has another shape.
         """
         is_single = self.obs_spec.count_rows(obs) is None
         rows = tree.map_leaves(lambda part: np.asarray(part)[None] if is_single else np.asarray(part), obs)
         count = len(tree.first_leaf(rows))
         mask = None if action_mask is None else np.asarray(action_mask, np.bool_).reshape(count, -1)
         begins = np.full(count, self._begins) if first is None else np.asarray(first, np.bool_)
+        if begins.shape != (count,):
+            raise ValueError(f"first has shape {list(begins.shape)}; it must be [{count}]")
+        num_actions = getattr(self.action_space, "n", None)
+        if mask is not None and num_actions is not None and mask.shape[1] != num_actions:
+            given = list(np.asarray(action_mask).shape)
+            raise ValueError(f"action_mask has shape {given}; it must be [{num_actions}], with B before it in a batch")
         self._begins = False
         chosen = self.agent.act_batch(rows, np.zeros(count, np.bool_), np.arange(count), begins, mask)
         actions = list(self._adapter.rows(chosen.actions))

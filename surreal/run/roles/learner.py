@@ -31,8 +31,9 @@ def body(process: RoleProcess) -> None:
     if process.rank:
         follow_first_rank(process)
         return
-    # A launcher has checked it, as has an earlier life of this run.
-    if not process.arguments.supervised and not RunFolder(process.run_dir).config_path.exists():
+    # A launcher has checked it, as has an earlier life of this run. A debugger should see the first error itself.
+    is_checked = process.arguments.supervised or RunFolder(process.run_dir).config_path.exists()
+    if not is_checked and not process.arguments.debug:
         try_update(process.config)
 
     def make(stack: ExitStack, collector: Collector) -> LearnerSession | LockstepSession:

@@ -28,6 +28,10 @@ def test_one_observation_and_a_batch_get_the_same_actions(tmp_path: Path) -> Non
     assert len(set(actions)) == 2
     illegal = np.array([True, False]) if actions[0] == 1 else np.array([False, True])
     assert policy.act(batch[0], action_mask=illegal) != actions[0]
+    with pytest.raises(ValueError, match=r"first has shape \[1\]; it must be \[20\]"):
+        policy.act(batch, first=np.array([True]))
+    with pytest.raises(ValueError, match=r"action_mask has shape \[3\]; it must be \[2\]"):
+        policy.act(batch[0], action_mask=np.array([True, False, True]))
     with pytest.raises(ValueError, match=r"shape \[2, 20, 4\]"):
         policy.act(np.stack([batch, batch]))
 

@@ -106,7 +106,7 @@ def draw(task: str, curves: Mapping[str, Mapping[int, Sequence[Point]]], folder:
         drawn.append(Curve(f"reference {value:g}", band, is_reference=True))
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{task}.svg"
-    write_picture({"mean return": drawn}, PlotOptions(axis=Axis.STEPS, title=task), path)
+    write_picture({"mean return": drawn}, PlotOptions(axis=Axis.STEPS), path, title=task)
     return path
 
 

@@ -11,11 +11,13 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
+from surreal.base.metrics import Reading
 from surreal.distributed.telemetry.heartbeats import Heartbeat
 from surreal.run.view.live.frame import Frame, Picture
 from surreal.run.view.live.trend import Bound
 from surreal.run.view.run_view import summarize_processes
 
+LAST_UPDATE = {"learner/loss": 0.0213, "learner/q_mean": 41.7}
 RUN = "cartpole-dqn-20260131-123456-ab12"
 
 
@@ -45,7 +47,7 @@ def small_run():
     warning = {"warning": "agent-1 was killed by SIGKILL; starting it again", "warned": 712.0}
     return [
         beat("launcher", "launcher", 4700, 0, **warning),
-        beat("learner", "learner", 4711, 2469, metrics=learner),
+        beat("learner", "learner", 4711, 2469, metrics=learner, reading=Reading(753.0, 42_000, LAST_UPDATE)),
         beat("eval", "eval", 4720, 2467, metrics=evaluation),
         beat("agent", "agent-0", 4712, 2469, metrics=agent, global_step=42_016),
         beat("agent", "agent-1", 4713, 2301, age_s=40.0),

@@ -30,6 +30,11 @@ class Panel(StrEnum):
     OTHER = "Other"  #: commands without a panel, such as those of other packages
 
 
+#: Groups of options in the help of a command that has many.
+APP_OPTIONS = "Options of an app"
+CHECK_OPTIONS = "Check and verify"
+OUTPUT_OPTIONS = "Output"
+
 Overrides = Annotated[list[str] | None, SET]
 RunName = Annotated[
     str | None, typer.Argument(metavar="RUN", help="The run; default: the newest.", autocompletion=run_names)
@@ -54,7 +59,12 @@ POLICY = (
     "cartpole-ppo."
 )
 
-NoColor = Annotated[bool, typer.Option("--no-color", help="No colors; NO_COLOR in the environment does the same.")]
+NoColor = Annotated[
+    bool,
+    typer.Option(
+        "--no-color", help="No colors; NO_COLOR in the environment does the same.", rich_help_panel=OUTPUT_OPTIONS
+    ),
+]
 
 
 def with_fields(command: Callable[..., None]) -> Callable[..., None]:

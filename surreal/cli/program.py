@@ -23,6 +23,7 @@ from typer.models import CommandInfo, TyperInfo
 
 from surreal import __version__
 from surreal.base.errors import ConfigError
+from surreal.base.system.command_line import HELP_OPTIONS, with_short_help
 from surreal.base.system.files import take_user
 from surreal.cli import completion, training
 from surreal.cli.options import Panel
@@ -84,7 +85,7 @@ app = typer.Typer(
     help="Distributed reinforcement learning with Redis in the middle.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": list(HELP_OPTIONS)},
 )
 
 
@@ -136,8 +137,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     is_debugging = "--debug" in args
     if is_debugging and args[0] not in [role.name for role in ROLES]:
         args.remove("--debug")
-    command = typer.main.get_command(app)
-    _hide_variables(command)
+    command = with_short_help(typer.main.get_command(app))
     try:
         command(args)
     except SystemExit as end:
@@ -151,14 +151,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         print_error(error)
         return exit_code_of(error)
     return ExitCode.OK
-
-
-def _hide_variables(command: Any) -> None:
-    """Leave environment variables that follow the general rule out of the help."""
-    for parameter in command.params:
-        parameter.show_envvar = bool(parameter.envvar)
-    for inner in getattr(command, "commands", {}).values():
-        _hide_variables(inner)
 
 
 def program() -> NoReturn:

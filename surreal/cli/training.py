@@ -13,7 +13,19 @@ import typer
 from surreal.base.errors import ConfigError, StoppedError, SurrealError
 from surreal.base.system.logs import setup_logging
 from surreal.cli.completion import preset_names, presets_and_files
-from surreal.cli.options import NoColor, Offline, Overrides, Panel, RunDir, flag, say, stdout_console
+from surreal.cli.options import (
+    APP_OPTIONS,
+    CHECK_OPTIONS,
+    OUTPUT_OPTIONS,
+    NoColor,
+    Offline,
+    Overrides,
+    Panel,
+    RunDir,
+    flag,
+    say,
+    stdout_console,
+)
 from surreal.run.process.arguments import Device, LogLevel, Seed, parse, warn_of_password
 from surreal.run.process.ending import Ending, ExitCode, print_error
 from surreal.run.process.roles import (
@@ -60,16 +72,30 @@ def run(
             autocompletion=presets_and_files,
         ),
     ] = None,
-    config: Annotated[Path | None, typer.Option("--config", "-c", metavar="FILE", help="The app's settings.")] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", "-c", metavar="FILE", help="The app's settings.", rich_help_panel=APP_OPTIONS),
+    ] = None,
     environments: Annotated[
         int | None,
-        typer.Option("--n-environments", "-n", min=0, metavar="N", help="Environment programs of the app; default: 1."),
+        typer.Option(
+            "--n-environments",
+            "-n",
+            min=0,
+            metavar="N",
+            help="Environment programs of the app; default: 1.",
+            rich_help_panel=APP_OPTIONS,
+        ),
     ] = None,
     exploit: Annotated[
         str | None,
-        typer.Option(metavar="BOOL", help="The first environment acts greedily and does not learn."),
+        typer.Option(
+            metavar="BOOL", help="The first environment acts greedily and does not learn.", rich_help_panel=APP_OPTIONS
+        ),
     ] = None,
-    show_ui: Annotated[bool, typer.Option("--show-ui", help="The first environment shows itself.")] = False,
+    show_ui: Annotated[
+        bool, typer.Option("--show-ui", help="The first environment shows itself.", rich_help_panel=APP_OPTIONS)
+    ] = False,
     overrides: Overrides = None,
     seed: Seed = None,
     device: Device = None,
@@ -91,16 +117,29 @@ def run(
         ),
     ] = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Only check whether the run is possible; exit 0 if it is, 2 if not.")
+        bool,
+        typer.Option(
+            "--check",
+            help="Only check whether the run is possible; exit 0 if it is, 2 if not.",
+            rich_help_panel=CHECK_OPTIONS,
+        ),
     ] = False,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Then play new episodes; exit 1 if they miss the goal.")
+        bool,
+        typer.Option(
+            "--verify", help="Then play new episodes; exit 1 if they miss the goal.", rich_help_panel=CHECK_OPTIONS
+        ),
     ] = False,
     verify_episodes: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Number of episodes that --verify plays.")
+        int,
+        typer.Option(min=1, metavar="N", help="Number of episodes that --verify plays.", rich_help_panel=CHECK_OPTIONS),
     ] = 100,
-    progress: Annotated[bool, typer.Option(help="Show progress, or only warnings and the end.")] = True,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show only the end.")] = False,
+    progress: Annotated[
+        bool, typer.Option(help="Show progress, or only warnings and the end.", rich_help_panel=OUTPUT_OPTIONS)
+    ] = True,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Show only the end.", rich_help_panel=OUTPUT_OPTIONS)
+    ] = False,
     no_color: NoColor = False,
     log_level: LogLevel = None,
 ) -> None:

@@ -21,6 +21,7 @@ import typer
 from typer.models import ParameterInfo
 
 T = TypeVar("T")
+HELP_OPTIONS = ("-h", "--help")
 
 
 def read_command_line(
@@ -100,14 +101,25 @@ def make_command(
 
     call.__signature__ = inspect.Signature(list(options))  # type: ignore[attr-defined]
     app = typer.Typer(add_completion=False, rich_markup_mode=None if is_plain else "markdown")
-    app.command(help=text, context_settings={"help_option_names": ["-h", "--help"]})(call)
-    return typer.main.get_command(app)
+    app.command(help=text, context_settings={"help_option_names": list(HELP_OPTIONS)})(call)
+    return with_short_help(typer.main.get_command(app))
+
+
+def with_short_help(command: Any) -> Any:
+    """Leave environment variables and the types of flags and arguments out of a command's help; return the command."""
+    for parameter in command.get_params(typer.Context(command, help_option_names=list(HELP_OPTIONS))):
+        parameter.show_envvar = False
+        if getattr(parameter, "is_flag", False) or not parameter.opts[0].startswith("-"):
+            parameter.display_type_rich = lambda ctx: None  # noqa: ARG005 - Typer gives it
+    for inner in getattr(command, "commands", {}).values():
+        with_short_help(inner)
+    return command
 
 
 def _refuse_missing_values(command: Any, argv: Sequence[str]) -> None:
     """Refuse `--run-dir --resume`: Typer would take the second option for the first one's value."""
     options = {text: option for option in command.params for text in option.opts if text.startswith("-")}
-    known = {*options, "-h", "--help"}
+    known = {*options, *HELP_OPTIONS}
     words = list(argv[: argv.index("--")] if "--" in argv else argv)
     for word, following in pairwise(words):
         if word in options and not options[word].is_flag and following in known:

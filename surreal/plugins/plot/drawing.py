@@ -22,6 +22,7 @@ from surreal.plugins.recorded.files import RunHistory
 from surreal.plugins.recorded.history import RETURN
 from surreal.plugins.recorded.listing import ListedRun
 from surreal.plugins.recorded.settings import Group, group_runs, read_settings
+from surreal.plugins.recorded.words import words_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -112,7 +113,8 @@ def plot(histories: Histories, options: PlotOptions, path: Path, rng: np.random.
         if not curves:
             raise ConfigError(_missing(metric, histories, Axis(options.axis)), key="--metric")
         panels[metric] = curves
-    write_picture(panels, options, path)
+    tasks = ", ".join(sorted({task for group in groups for task in group.strata if task}))
+    write_picture(panels, options, path, title=options.title or tasks)
     return [
         Drawn(metric, label, *(float(column[-1]) for column in (band.runs, band.x, band.middle, band.low, band.high)))
         for metric, curves in panels.items()
@@ -138,8 +140,8 @@ def _missing(metric: str, histories: Histories, axis: Axis) -> str:
     return f"none of these runs has a metric {metric}{hint if names else ', nor any other yet'}"
 
 
-def write_picture(panels: Mapping[str, Sequence[Curve]], options: PlotOptions, path: Path) -> None:
-    """Draw a panel for each metric into a file.
+def write_picture(panels: Mapping[str, Sequence[Curve]], options: PlotOptions, path: Path, *, title: str) -> None:
+    """Draw a panel for each metric into a file, below a title.
 
     Raises:
         ConfigError: matplotlib is not installed.
@@ -155,11 +157,12 @@ def write_picture(panels: Mapping[str, Sequence[Curve]], options: PlotOptions, p
         figure = Figure(figsize=(width, height * len(panels)), dpi=150, layout="constrained")
         every = figure.subplots(len(panels), 1, squeeze=False, sharex=True)[:, 0]
         for axes, (metric, curves) in zip(every, panels.items(), strict=True):
-            axes.set_ylabel(metric)
-            _draw_panel(axes, curves, options.is_log)
-        every[-1].set_xlabel(Axis(options.axis).label)
-        if options.title:
-            figure.suptitle(options.title)
+            words = words_of(metric)
+            axes.set_title(words.title, fontsize=10)
+            axes.set_ylabel(words.axis)
+            _draw_panel(axes, curves, words.scale, options.is_log)
+        every[-1].set_xlabel(Axis(options.axis).words)
+        figure.suptitle(title)
         try:
             # No date: the same curves make the same file.
             figure.savefig(path, metadata={"Date": None} if path.suffix.lower() == ".svg" else None)
@@ -167,19 +170,18 @@ def write_picture(panels: Mapping[str, Sequence[Curve]], options: PlotOptions, p
             raise FolderError(f"the picture could not be written: {describe_os_error(error)}") from error
 
 
-def _draw_panel(axes: Axes, curves: Sequence[Curve], is_log: bool) -> None:
+def _draw_panel(axes: Axes, curves: Sequence[Curve], scale: float, is_log: bool) -> None:
     handles = []
     for number, curve in enumerate(curves):
         style: dict[str, Any] = {"color": color(number), "linestyle": _DASHES[number // len(COLORS) % len(_DASHES)]}
         if curve.is_reference:
             style = {"color": "0.4", "linestyle": "--"}
         for line in curve.runs:
-            axes.plot(line.x, line.y, linewidth=0.7, alpha=0.4, **style)
+            axes.plot(line.x, scale * line.y, linewidth=0.7, alpha=0.4, **style)
         # A line needs two points.
-        handles += axes.plot(
-            curve.band.x, curve.band.middle, linewidth=1.8, marker="o" if len(curve.band.x) == 1 else "", **style
-        )
-        axes.fill_between(curve.band.x, curve.band.low, curve.band.high, color=style["color"], alpha=0.2, linewidth=0)
+        x, (middle, low, high) = curve.band.x, (scale * values for values in curve.band[1:4])
+        handles += axes.plot(x, middle, linewidth=1.8, marker="o" if len(x) == 1 else "", **style)
+        axes.fill_between(x, low, high, color=style["color"], alpha=0.2, linewidth=0)
     axes.margins(x=0.01)
     axes.xaxis.set_major_formatter(lambda x, _: f"{x:,.10g}")
     if is_log:

@@ -29,4 +29,4 @@ class PlotOptions:
     confidence: Annotated[float, typer.Option(min=0.01, max=0.999, help="Confidence level of the bands.")] = 0.95
     shows_runs: Annotated[bool, typer.Option("--each", help="Also draw each run.")] = False
     is_log: Annotated[bool, typer.Option("--log", help="Use a logarithmic scale for the values.")] = False
-    title: Annotated[str, typer.Option(help="Title above the picture.")] = ""
+    title: Annotated[str, typer.Option(help="Title above the picture; default: the environments.")] = ""

@@ -46,6 +46,11 @@ class Axis(StrEnum):
     def label(self) -> str:
         return {"steps": "env steps", "updates": "updates", "seconds": "seconds"}[self]
 
+    @property
+    def words(self) -> str:
+        """Words below the axis."""
+        return {"steps": "environment steps", "updates": "updates of the learner", "seconds": "time, s"}[self]
+
 
 class Line(NamedTuple):
     """A curve; x grows from point to point."""

@@ -29,7 +29,12 @@ Folders = Annotated[
 ]
 RedisOption = Annotated[
     str | None,
-    typer.Option("--redis", metavar="URL", envvar="SURREAL_REDIS", help="Also list the runs that this Redis knows."),
+    typer.Option(
+        "--redis",
+        metavar="URL",
+        envvar="SURREAL_REDIS",
+        help="Also list the runs that this Redis knows; default: $SURREAL_REDIS.",
+    ),
 ]
 Statuses = Annotated[
     list[str] | None, typer.Option("--status", metavar="STATUS", help="Only runs with this status; may be repeated.")
@@ -167,8 +172,10 @@ def _print_runs(runs: Sequence[ListedRun]) -> None:
         # For a finished run, the kind of end is enough.
         "why": lambda run: (run.reason.partition(":")[0] if run.status == "finished" else run.reason) or "-",
     }
-    if console.width < _WIDE:
-        del columns["configuration"], columns["started"]
+    is_wide = console.width >= _WIDE
+    if not is_wide:
+        for title in ("configuration", "seed", "started", "why"):
+            del columns[title]
     table = Table(box=None, pad_edge=False)
     for title in columns:
         is_number = title in ("seed", "time", "env steps", "return")
@@ -177,6 +184,9 @@ def _print_runs(runs: Sequence[ListedRun]) -> None:
     for run in runs:
         table.add_row(*(Text(show(run)) for show in columns.values()))
     console.print(table)
+    for run in () if is_wide else runs:
+        if run.reason and run.status in ("failed", "unreadable"):
+            say(console, f"{run.label}: {run.reason}")
 
 
 def _print_comparison(found: Comparison) -> None:

@@ -57,11 +57,21 @@ def test_names_and_labels_are_in_a_vector_picture_as_they_are(capsys: pytest.Cap
     ]
     assert main(["plot", *arguments, "--smooth", "0.5", "--title", "Two & more", "-o", "out.svg"]) == 0
     text = Path("out.svg").read_text()
-    for word in ("&lt;b&gt;$x^2$", "(3 runs)", "learner/loss", "agent/episode_return", "updates", "Two &amp; more"):
+    for word in ("&lt;b&gt;$x^2$", "(3 runs)", "Two &amp; more"):
         assert word in text
+    for word in ("Loss", "loss", "mean return", "updates of the learner"):
+        assert f">{word}<" in text
+    assert "learner/loss" not in text
     before = Path("out.svg").read_bytes()
     assert main(["plot", *arguments, "--smooth", "0.5", "--title", "Two & more", "-o", "out.svg"]) == 0
     assert Path("out.svg").read_bytes() == before  # the bootstrap and the file repeat
+
+
+def test_a_picture_is_titled_by_its_environments() -> None:
+    assert main(["plot", "dqn-*", "-o", "out.svg"]) == 0
+    text = Path("out.svg").read_text()
+    for word in (">CartPole-v1<", ">Evaluation return<", ">mean return of a round<", ">environment steps<"):
+        assert word in text
 
 
 def test_metrics_are_listed(capsys: pytest.CaptureFixture[str]) -> None:

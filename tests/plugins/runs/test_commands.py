@@ -46,13 +46,23 @@ def there() -> set[str]:
 
 def test_runs_are_listed_within_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
     make("one", FINISHED, best=0.5, seed=3)
-    make("two-with-a-long-name-20260131-123456-9f3a", FAILED)
+    make("two-with-a-name-20260131-123456-9f3a", FAILED)
     assert main(["runs"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 80
-    assert lines[0].split() == ["run", "seed", "status", "time", "env", "steps", "return", "why"]
-    assert lines[1].split() == ["one", "3", "finished", "1:01:01", "1,234", "0.5", "max_env_steps"]
-    assert "agent-0" in lines[2]
+    assert lines[0].split() == ["run", "status", "time", "env", "steps", "return"]
+    assert lines[1].split() == ["one", "finished", "1:01:01", "1,234", "0.5"]
+    assert lines[2].split() == ["two-with-a-name-20260131-123456-9f3a", "failed", "1:01:01", "1,234", "-"]
+    assert lines[3] == "two-with-a-name-20260131-123456-9f3a: agent-0 failed: boom"
+
+
+def test_a_wide_terminal_shows_all_columns(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    make("one", FINISHED, best=0.5, seed=3)
+    assert main(["runs"]) == 0
+    titles, row = (line.split() for line in capsys.readouterr().out.splitlines())
+    assert titles == ["run", "configuration", "seed", "status", "started", "time", "env", "steps", "return", "why"]
+    assert (row[2], row[-1]) == ("3", "max_env_steps")
 
 
 def test_json_has_everything_and_filters_and_order_apply(capsys: pytest.CaptureFixture[str]) -> None:

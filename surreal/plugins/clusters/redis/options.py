@@ -15,10 +15,15 @@ class AccessOptions:
 
     password: Annotated[
         str | None,
-        typer.Option(envvar="SURREAL_REDIS_PASSWORD", help="Password; better --password-file, or the variable."),
+        typer.Option(envvar="SURREAL_REDIS_PASSWORD", help="Better --password-file; default: $SURREAL_REDIS_PASSWORD."),
     ] = None
     password_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", envvar="SURREAL_REDIS_PASSWORD_FILE", help="File with the password.")
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            envvar="SURREAL_REDIS_PASSWORD_FILE",
+            help="File with the password; default: $SURREAL_REDIS_PASSWORD_FILE.",
+        ),
     ] = None
     acl_file: Annotated[
         Path | None,

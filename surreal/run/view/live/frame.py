@@ -19,6 +19,7 @@ from surreal.run.view.live.text import (
     ASCII,
     UNICODE,
     Glyphs,
+    describe_balance,
     describe_troubles,
     draw_band,
     draw_bar,
@@ -109,7 +110,7 @@ def _head(picture: Picture, width: int, glyphs: Glyphs) -> list[_Line]:
     if view.replay_fill is not None:
         lines.append(_Line(_replay(view.replay_fill, width, glyphs), 7))
     if view.samples_per_insert is not None:
-        lines.append(_Line(_samples(view.samples_per_insert, view.limiter_position, width, glyphs), 8))
+        lines.append(_Line(_balance(view.samples_per_insert, view.limiter_position, width, glyphs), 8))
     if width >= _WIDEST and view.learning:
         numbers = "   ".join(f"{name.replace('_', ' ')} {value:.3g}" for name, value in view.learning.items())
         lines.append(_Line(_labelled("last update", numbers, glyphs), 9))
@@ -169,12 +170,9 @@ def _curve(
     label: str, newest: float | None, values: Sequence[float], facts: Sequence[str], width: int, glyphs: Glyphs
 ) -> Text:
     known = [value for value in values if math.isfinite(value)]
-    if width >= _WIDE and len(known) > 1:
-        facts = [
-            *facts,
-            f"{number(known[0])} to {number(known[-1])}",
-            f"low {number(min(known))}, high {number(max(known))}",
-        ]
+    if len(known) > 1:
+        facts = [*facts, f"{number(known[0])} to {number(known[-1])}"]
+        facts += [f"low {number(min(known))}, high {number(max(known))}"] if width >= _WIDE else []
 
     def draw(cells: int) -> str:
         return draw_sparkline(values, cells, glyphs).ljust(cells)
@@ -187,17 +185,13 @@ def _replay(fill: float, width: int, glyphs: Glyphs) -> Text:
     return _with_bar("replay", lambda cells: draw_bar(fill, cells, glyphs), share, [], width, style="blue")
 
 
-def _samples(ratio: float, position: float | None, width: int, glyphs: Glyphs) -> Text:
-    value = f"{ratio:.2f}"
+def _balance(ratio: float, position: float | None, width: int, glyphs: Glyphs) -> Text:
+    """Show whether acting or learning is ahead: the place in the limiter's band, in words."""
+    facts = [f"{ratio:.1f} samples/insert"]
     if position is None:
-        return _labelled("samples/insert", value, glyphs)
-    ends = "agents wait ", " learner waits"
-
-    def draw(cells: int) -> str:
-        inner = cells - sum(map(len, ends))
-        return draw_band(position, cells, glyphs) if inner < _MIN_BAR else draw_band(position, inner, glyphs).join(ends)
-
-    return _with_bar("samples/insert", draw, value, [], width, style="blue", longest=_MAX_BAR + sum(map(len, ends)))
+        return _labelled("balance", facts[0], glyphs)
+    words = describe_balance(position)
+    return _with_bar("balance", lambda cells: draw_band(position, cells, glyphs), words, facts, width, style="blue")
 
 
 def _with_bar(

@@ -31,6 +31,10 @@ UNICODE = Glyphs("▁▂▃▄▅▆▇█", "█", "░", "─", "├┤", "●
 ASCII = Glyphs("_.-:=+*#", "#", ".", "-", "||", "o", "...")
 
 
+#: At less than this share of the limiter's band from its end, one side waits.
+_EDGE = 0.1
+
+
 def draw_bar(share: float, width: int, glyphs: Glyphs) -> str:
     """Draw a bar that is full up to a share, 0..1; only 1 fills the last cell, and NaN is empty."""
     full = int(min(max(share, 0.0), 1.0) * width) if math.isfinite(share) else 0
@@ -141,6 +145,15 @@ def describe_numbers(view: RunView, elapsed_s: float, *, is_over: bool = False) 
         ("version", str(view.version) if view.version else "-"),
         *([("rating", rating + against)] if rating else []),
     ]
+
+
+def describe_balance(position: float) -> str:
+    """Describe the balance of learning and acting: `position` in the limiter's band, from 0, at which agents wait."""
+    if not math.isfinite(position):
+        return "-"
+    if position <= _EDGE:
+        return "agents wait for the learner"
+    return "the learner waits for agents" if position >= 1.0 - _EDGE else "learning and acting in balance"
 
 
 def describe_troubles(view: RunView, *, without: str = "") -> list[tuple[str, str]]:

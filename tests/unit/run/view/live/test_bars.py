@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surreal.run.view.live.text import ASCII, UNICODE, Glyphs, draw_band, draw_bar, draw_sparkline
+from surreal.run.view.live.text import ASCII, UNICODE, Glyphs, describe_balance, draw_band, draw_bar, draw_sparkline
 
 
 @pytest.mark.parametrize(
@@ -33,6 +33,19 @@ def test_only_what_is_whole_is_a_full_bar(share: float, bar: str) -> None:
 )
 def test_a_band_shows_where_in_it_something_is(position: float, band: str) -> None:
     assert draw_band(position, 7, ASCII) == band
+
+
+@pytest.mark.parametrize(
+    ("position", "words"),
+    [
+        (0.0, "agents wait for the learner"),
+        (0.5, "learning and acting in balance"),
+        (1.0, "the learner waits for agents"),
+        (math.nan, "-"),
+    ],
+)
+def test_the_balance_of_learning_and_acting_is_in_words(position: float, words: str) -> None:
+    assert describe_balance(position) == words
 
 
 def test_a_sparkline_goes_from_the_lowest_to_the_highest() -> None:

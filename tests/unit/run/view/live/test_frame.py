@@ -58,10 +58,10 @@ def test_at_80_columns_everything_has_its_line() -> None:
 cartpole-dqn-20260131-123456-ab12                                    12 min 34 s
 env steps      █████████░░░░░░░░░░░░░░   42%  3 min 21 s left  42,000 of 100,000
 42,000 (1,234/s) env steps   10,234 (312/s) updates   version 2,469
-eval return    ▁▃▇█                                312.0  best 398.0  goal 475.0
-return         ▁▁▁▂▂▂▂▂▂▃▃▃▃▃▄▄▄▄▄▄▅▅▅▅▅▅▆▆▆▆▆▇▇▇▇▇▇███                    102.3
+eval return    ▁▃▇█                  312.0  best 398.0  goal 475.0  9.0 to 312.0
+return         ▁▁▁▂▂▂▂▂▂▃▃▃▃▃▄▄▄▄▄▄▅▅▅▅▅▅▆▆▆▆▆▇▇▇▇▇▇███       102.3  0.0 to 39.0
 replay         ████████████████████████████░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░   48%
-samples/insert agents wait ├──────────────────●───────────┤ learner waits  31.90
+balance        ├──────●───┤  learning and acting in balance  31.9 samples/insert
 process  rate          version  restarts  state
 learner  30 updates/s  -        -         ok
 agent-0  -             -        -         ok"""
@@ -81,7 +81,7 @@ def test_without_utf_8_it_is_ascii() -> None:
     text = text_of(replace(VIEW, title="größe", view=hostile, phase="füllen"), glyphs=ASCII)
     assert text.isascii()
     assert "env steps      #########..............   42%" in text
-    assert "agents wait |------------------o-----------| learner waits" in text
+    assert "balance        |------o---|  learning and acting in balance" in text
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])

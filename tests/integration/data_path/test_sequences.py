@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import numpy as np
@@ -221,7 +222,19 @@ def test_agents_are_not_held_before_a_sequence_can_begin(run: Any) -> None:
     sender = run.sender(client=run.make_client(), chunk_steps=16, is_limited=True, wait_timeout_s=DEADLINE_S)
     pool = Pool(16, 1, 0.5, is_dict=False)
     replay.start_threads()
-    for _ in range(80):
-        sender.send_batch(*pool.recv())
-        replay.dequeue(0.0)
+    is_over = threading.Event()
+
+    def take() -> None:
+        while not is_over.is_set():
+            replay.dequeue(0.05)
+
+    # In a thread, because the sender waits for credit while batches are taken slowly.
+    taker = threading.Thread(target=take)
+    taker.start()
+    try:
+        for _ in range(80):
+            sender.send_batch(*pool.recv())
+    finally:
+        is_over.set()
+        taker.join()
     assert replay.num_samples > 0

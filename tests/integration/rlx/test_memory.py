@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import socket
 import struct
+import warnings
 import weakref
 from collections.abc import Iterator
 from contextlib import suppress
@@ -50,7 +51,9 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[weakref.ref[Any]]]:
             _make(self, *args, **options)
 
         monkeypatch.setattr(kind, "__init__", noting)
-    gc.collect()
+    with warnings.catch_warnings():  # garbage of earlier tests is theirs
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
     gc.disable()
     yield found
     gc.enable()

@@ -188,5 +188,5 @@ def test_a_picture_has_all_algorithms_of_a_task_its_reference_and_the_number_of_
     rows = [Point(0, 0.0, 10.0), Point(100, 1.0, 400.0)]
     path = draw("cartpole", {"cartpole-ppo": {0: rows, 1: rows}, "cartpole-dqn": {0: rows}}, tmp_path)
     text = path.read_text()
-    for label in ("cartpole-ppo (2 seeds)", "cartpole-dqn (1 seed)", "reference 500", "env steps"):
+    for label in ("cartpole-ppo (2 seeds)", "cartpole-dqn (1 seed)", "reference 500", "environment steps"):
         assert label in text

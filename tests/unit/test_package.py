@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -30,19 +28,6 @@ def test_public_names_come_when_they_are_used() -> None:
         _ = surreal.Agnet
     with pytest.raises(ImportError, match="Agnet"):
         exec("from surreal import Agnet")
-
-
-def test_the_three_lists_of_public_names_are_the_same() -> None:
-    tree = ast.parse(Path(inspect.getfile(surreal)).read_text(encoding="utf-8"))
-    block = next(node for node in tree.body if isinstance(node, ast.If))
-    seen = {
-        (str(node.module).removeprefix("surreal."), alias.name)
-        for node in block.body
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-    }
-    assert seen == {(module, name) for module, names in surreal._MODULES.items() for name in names}
-    assert {name for _, name in seen} == set(surreal.__all__)
 
 
 def test_help_begins_with_what_to_do() -> None:

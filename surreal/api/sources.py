@@ -47,6 +47,9 @@ def write_source(source: Source, algorithm: str | None, folder: Path) -> str:
         ConfigError: the algorithm is unknown, or does not suit the environment's actions.
         EnvError: the environment cannot be made.
     """
+    if isinstance(source, gymnasium.Env):
+        name = type(source).__name__
+        raise ConfigError(f'each process makes its own environments, so give the class: train({name}, "ppo")')
     if algorithm is None:
         if isinstance(source, Config):
             return _write(folder, source.name, to_yaml(source))
@@ -61,7 +64,7 @@ def write_source(source: Source, algorithm: str | None, folder: Path) -> str:
         raise ConfigError(
             f'an algorithm goes with an environment, not with a {type(source).__name__}: train("CartPole-v1", "ppo")'
         )
-    plain = settings_for(source, algorithm)
+    plain = settings_for(source, algorithm.lower())
     return _write(folder, plain["name"], yaml.safe_dump(plain, sort_keys=False))
 
 
@@ -135,7 +138,7 @@ def nearest_preset(algorithm: str, observation: gymnasium.Space[Any], action: gy
         shown = kind if has_one_action else f"{type(action).__name__} actions"
         why = f"has no preset for {shown if kind == 'images' or not has_one_action else shown + ' actions'}"
         if algorithm not in known:
-            why = "is not an algorithm of Surreal" + (f"; did you mean {similar}?" if similar else "")
+            why = "is not an algorithm of Surreal" + (f" (did you mean {similar}?)" if similar else "")
         raise ConfigError(f"{algorithm} {why}; here you can take {', '.join(sorted(offered))}")
     return offered[algorithm]
 

@@ -101,13 +101,14 @@ class ObsSpec:
         """
         rows: int | None = None
         for number, (leaf, spec) in enumerate(zip(self.split(obs), self.leaves, strict=True)):
-            shape = np.shape(leaf)
-            if number == 0 and len(shape) == len(spec.shape) + 1:
+            shape = _shape_of(leaf)
+            if number == 0 and shape is not None and len(shape) == len(spec.shape) + 1:
                 rows = shape[0]
             if shape != (spec.shape if rows is None else (rows, *spec.shape)):
                 name = f"observation {spec.name}".strip()
+                found = f"is a {type(leaf).__name__}, not an array" if shape is None else f"has shape {list(shape)}"
                 one, batch = list(spec.shape), ", ".join(["B" if rows is None else str(rows), *map(str, spec.shape)])
-                raise ValueError(f"{name} has shape {list(shape)}; it must be {one}, or [{batch}] in a batch")
+                raise ValueError(f"{name} {found}; it must be {one}, or [{batch}] in a batch")
         return rows
 
     def unflatten(self, arrays: Sequence[Any]) -> Obs:
@@ -193,6 +194,17 @@ def _flatten(obs: Obs, structure: Structure, arrays: list[Any], path: str) -> No
             raise ValueError(f"observation {path or 'root'} must be a tuple of {len(items)} items")
         for index, (item, child) in enumerate(zip(obs, items, strict=True)):
             _flatten(item, child, arrays, join(path, index))
+
+
+def _shape_of(leaf: Any) -> tuple[int, ...] | None:
+    """The shape of an array, or of numbers in lists; None for anything else."""
+    if hasattr(leaf, "shape"):
+        return tuple(leaf.shape)
+    try:
+        array = np.asarray(leaf)
+    except ValueError:  # lists of unequal lengths
+        return None
+    return array.shape if array.dtype.kind in "biuf" else None
 
 
 def _unflatten(structure: Structure, arrays: Any) -> Obs:

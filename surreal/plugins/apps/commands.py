@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from surreal.base.errors import ConfigError
-from surreal.cli.options import Panel, flag
+from surreal.cli.options import Overrides, Panel, flag
 
 if TYPE_CHECKING:
     from surreal.plugins.apps.creating import Change
@@ -153,6 +153,7 @@ def show(
     context: typer.Context,
     section: Annotated[str | None, typer.Argument(metavar="SECTION", help="Show only this section or setting.")] = None,
     config: _OwnFile = None,
+    overrides: Overrides = None,
 ) -> None:
     """Show all settings, defaults included."""
     from ruamel.yaml.comments import CommentedMap
@@ -160,7 +161,9 @@ def show(
     from surreal.config import load_config, to_yaml
     from surreal.plugins.apps.document import get_value, parse_document, to_text
 
-    document = parse_document(to_yaml(load_config(config or context.obj), hide_passwords=True), "app.yaml")
+    document = parse_document(
+        to_yaml(load_config(config or context.obj, overrides or ()), hide_passwords=True), "app.yaml"
+    )
     if section is None:
         typer.echo(to_text(document), nl=False)
         return

@@ -46,6 +46,8 @@ def test_from_an_empty_folder_to_an_algorithm_to_edit(
     assert "now      0.5\n" in capsys.readouterr().out
     assert main(["config", "show", "learner.gamma"]) == 0
     assert capsys.readouterr().out == "0.5\n"
+    assert main(["config", "show", "learner.gamma", "--set", "learner.gamma=0.25"]) == 0
+    assert capsys.readouterr().out == "0.25\n"
     assert main(["generate", "-a", "ppo"]) == 0
     shown = capsys.readouterr().out
     assert "algorithm/learner.py   copy of surreal.learner.on_policy.ppo\n" in shown

@@ -63,7 +63,7 @@ def test_the_preset_of_the_most_similar_task_is_taken(
             spaces.MultiDiscrete([2, 3]),
             "dqn has no preset for MultiDiscrete actions; here you can take a2c, .*ppo",
         ),
-        ("ppoo", MOVE, r"ppoo is not an algorithm of Surreal; did you mean ppo\?"),
+        ("ppoo", MOVE, r"ppoo is not an algorithm of Surreal \(did you mean ppo\?\); here you"),
         ("rlx", MOVE, "rlx is not an algorithm"),
     ],
 )
@@ -149,7 +149,11 @@ def test_an_environment_needs_an_algorithm_and_settings_need_none(tmp_path: Path
     for env, name in (("CartPole-v1", "'CartPole-v1'"), (Bandit, "Bandit")):
         with pytest.raises(ConfigError, match=f"{name} is an environment; name an algorithm"):
             write_source(env, None, tmp_path)
+    for algorithm in (None, "ppo"):
+        with pytest.raises(ConfigError, match=r"so give the class: train\(Bandit, "):
+            write_source(Bandit(), algorithm, tmp_path)
     with pytest.raises(ConfigError, match="not with a dict"):
         write_source({}, "ppo", tmp_path)
+    assert write_source("CartPole-v1", "PPO", tmp_path).endswith("cartpole-ppo.yaml")
     with pytest.raises(SurrealError, match="did you mean CartPole-v1"):
         write_source("CartPole-v9", "ppo", tmp_path)

@@ -174,6 +174,9 @@ def test_another_shape_is_refused_with_both() -> None:
             ValueError, match=r"observation has shape \[.*\]; it must be \[4\], or \[.*, 4\] in a batch"
         ):
             spec.count_rows(wrong)
+    for other, kind in ((None, "NoneType"), ({"a": 1}, "dict"), ((np.zeros(4), {}), "tuple"), ("left", "str")):
+        with pytest.raises(ValueError, match=rf"observation is a {kind}, not an array; it must be \[4\]"):
+            spec.count_rows(other)
     nested = ObsSpec.from_obs({"a": np.zeros(4), "b": np.zeros(2)})
     with pytest.raises(ValueError, match=r"observation b has shape \[2\]; it must be \[2\], or \[5, 2\] in a batch"):
         nested.count_rows({"a": np.zeros((5, 4)), "b": np.zeros(2)})

@@ -47,7 +47,7 @@ def write_source(source: Source, algorithm: str | None, folder: Path) -> str:
         ConfigError: the algorithm is unknown, or does not suit the environment's actions.
         EnvError: the environment cannot be made.
     """
-    if isinstance(source, gymnasium.Env):
+    if hasattr(source, "reset") and not isinstance(source, type):
         name = type(source).__name__
         raise ConfigError(f'each process makes its own environments, so give the class: train({name}, "ppo")')
     if algorithm is None:

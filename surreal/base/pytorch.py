@@ -116,7 +116,12 @@ class Module(nn.Module):
         return describe_tensors(self.tensors())
 
     def load_tensors(
-        self, tensors: Mapping[str, Tensor], version: int | None = None, header: Mapping[str, Any] | None = None
+        self,
+        tensors: Mapping[str, Tensor],
+        version: int | None = None,
+        header: Mapping[str, Any] | None = None,
+        *,
+        in_place: bool = True,
     ) -> None:
         """Replace all parameters by copies of `tensors`, under `lock`, all or none.
 
@@ -124,6 +129,7 @@ class Module(nn.Module):
             tensors: by name, shaped and typed as `tensors()`; on any device.
             version: new value of `version`; None leaves it.
             header: published with the tensors; a module without parameters creates them from it.
+            in_place: False: `tensors` themselves become the parameters, so that no forward pass waits for a copy.
 
         Raises:
             ContractError: names, shapes or dtypes differ; nothing was replaced.
@@ -141,7 +147,10 @@ class Module(nn.Module):
             mine = self.tensors()
             if not _fit(tensors, mine):
                 _check_same(describe_tensors(tensors), describe_tensors(mine))
-            torch._foreach_copy_(list(mine.values()), [tensors[name] for name in mine])
+            if in_place:
+                torch._foreach_copy_(list(mine.values()), [tensors[name] for name in mine])
+            for name, own in () if in_place else self.state_dict(keep_vars=True).items():
+                own.data = tensors[name]
             if version is not None:
                 self.version = version
                 self._changed.notify_all()

@@ -102,6 +102,20 @@ def test_listener_gets_the_parameters_version_and_message(
         assert broadcaster.metrics()["broadcast/version"] == 2
 
 
+def test_parameters_are_exchanged_by_reference_for_agents_that_keep_time(client: RedisClient) -> None:
+    """What acts is not written to, so that no action waits for a copy."""
+    mirror = Net()
+    listener = TorchListener(client, mirror, in_place=False)
+    broadcaster = TorchBroadcaster(client, model := Net().fill(1))
+    broadcaster.broadcast(model)
+    assert listener.update_once()
+    acting = [parameter.data for parameter in mirror.parameters()]
+    broadcaster.broadcast(model.fill(2))
+    assert listener.update_once()
+    assert mirror.holds(2) and mirror.version == 2
+    assert all(bool((tensor == 1).all()) for tensor in acting)
+
+
 def test_thread_follows_notices_without_polling(client: RedisClient, listener: TorchListener) -> None:
     listener.run_listener_thread()
     listener.run_listener_thread()

@@ -21,6 +21,8 @@ def conflicts(config: Config) -> Iterator[tuple[str, str]]:
     yield from _process_conflicts(config)
     yield from _rank_conflicts(config)
     yield from _round_conflicts(config)
+    if config.env.rate_hz is not None:
+        yield from _rate_conflicts(config)
     if config.env.is_game:
         yield from _game_conflicts(config)
     if config.self_play.enabled:
@@ -133,6 +135,22 @@ def _round_conflicts(config: Config) -> Iterator[tuple[str, str]]:
             f"is {steps}, but replay.args.trajectory_steps is {config.replay.args['trajectory_steps']}; make them the "
             "same, or leave round_steps out",
         )
+
+
+def _rate_conflicts(config: Config) -> Iterator[tuple[str, str]]:
+    """Yield settings that would keep an agent from acting in time."""
+    shown = f"is {config.env.rate_hz:g}, but"
+    if config.agent.round_steps is not None:
+        yield "env.rate_hz", f"{shown} agent.round_steps makes agents wait for parameters; leave one of them out"
+    if config.has_parameter_servers:
+        yield (
+            "env.rate_hz",
+            f"{shown} learner.gradients is agents: agents also learn; set it to learner",
+        )
+    if config.run.deterministic:
+        yield "env.rate_hz", f"{shown} run.deterministic goes by counts, not by the clock; leave one of them out"
+    if config.env.is_game:
+        yield "env.rate_hz", f"{shown} env.id, {config.env.id}, is a game of several players; leave it out"
 
 
 def _order_conflicts(config: Config) -> Iterator[tuple[str, str]]:

@@ -68,6 +68,15 @@ class EnvConfig(Section):
     episode, makes the environment again and continues, at most ten times in a row without a whole episode in between.
     Not with `vector` and `envpool`."""
 
+    rate_hz: float | None = Field(None, gt=0, le=1000)
+    """Steps per second of environments in the real world, such as robots: an agent's actions leave at this rate,
+    whatever its learner does. Experience that the replay does not take is then dropped, as with `sender.on_full: drop`.
+    Evaluation does not wait. Unset: as fast as the environments are."""
+
+    safe_action: Literal["last"] | float | int | list[Any] = "last"
+    """The action taken when the agent's is late, with `rate_hz`: an action of the space, a number for all of its
+    entries, or `last`: the one before, and zeros at the beginning of an episode."""
+
     num_envs: int = Field(8, ge=1, le=4096)
     """Environments per agent. Raising it makes the forward pass cheaper per env step and the experience more
     diverse. Each player of a game counts as one, so it is a multiple of the players of `id`."""

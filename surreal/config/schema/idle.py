@@ -61,6 +61,16 @@ _IDLE: tuple[_Idle, ...] = (
         "env.id, {c.env.id}, is not a game of several players; leave it out",
     ),
     _Idle(
+        "env.safe_action",
+        lambda c: c.env.rate_hz is None,
+        "env.rate_hz is not set: no action is late; set it, or leave safe_action out",
+    ),
+    _Idle(
+        "env.rate_hz",
+        lambda c: not c.agent.count and c.rlx.servers,
+        "agent.count is 0, and clients of RLX servers keep their own time: AgentProxy(rate_hz=...); leave it out",
+    ),
+    _Idle(
         "agent.show_ui",
         lambda c: c.env.is_vector,
         "env.pool is {c.env.pool}, whose environments draw in no window; use local or subproc",

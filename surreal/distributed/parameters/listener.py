@@ -59,6 +59,7 @@ class TorchListener:
             delay when a notice was lost.
         max_bytes: most bytes of parameters that are accepted.
         shards: number of parameter servers that publish a part each; their parts of one version are loaded together.
+        in_place: see `Module.load_tensors`; False for agents that keep time.
     """
 
     @checked
@@ -71,6 +72,7 @@ class TorchListener:
         poll_interval_s: Positive = 3.0,
         max_bytes: int = DEFAULT_MAX_BYTES,
         shards: int = 1,
+        in_place: bool = True,
     ) -> None:
         self.client = client
         self.model = model
@@ -81,7 +83,8 @@ class TorchListener:
         self._contract_key = client.policy_keys(policy).contract
         self._poll_interval_s = poll_interval_s
         self._max_bytes = max_bytes
-        self._reader = PublishedReader(client, part_keys(client, policy, shards), max_bytes, reuses_memory=True)
+        self._in_place = in_place
+        self._reader = PublishedReader(client, part_keys(client, policy, shards), max_bytes, reuses_memory=in_place)
         self._supervisor = Supervisor("listener")
         self._notices = Subscription(client, self._reader.notices)
         self._update_lock = threading.Lock()
@@ -255,11 +258,13 @@ class TorchListener:
             raise CodecError(f"their version is {fetched.version}; the largest possible is {MAX_VERSION}")
         try:
             tensors, header = fetched.decode(self._max_bytes)
+            # Before the lock: agents may act until the values are on their device.
+            tensors = {name: tensor.to(self.model.device) for name, tensor in tensors.items()}
             with self.model.lock:
                 if self._is_held:
                     self._has_missed = True
                     return False
-                self.model.load_tensors(tensors, fetched.version, header)
+                self.model.load_tensors(tensors, fetched.version, header, in_place=self._in_place)
                 self.version, self.epoch, self.message = fetched.version, fetched.epoch, fetched.message
         except CodecError:
             self._skipped = mark  # reading the same bytes again would not help

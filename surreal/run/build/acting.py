@@ -192,7 +192,8 @@ def build_remote_server(config: Config, client: RedisClient, stop: threading.Eve
 
 def build_listener(config: Config, client: RedisClient, model: Module) -> TorchListener:
     """Make the agents' and the evaluation's side of the parameters."""
-    return TorchListener(client, model, policy=config.broadcast.policy, shards=config.num_servers)
+    in_place = config.env.rate_hz is None
+    return TorchListener(client, model, policy=config.broadcast.policy, shards=config.num_servers, in_place=in_place)
 
 
 def build_keeper(config: Config, client: RedisClient, run_dir: Path, stop: threading.Event) -> LeagueKeeper | None:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import gymnasium
 import numpy as np
 from gymnasium.vector.utils import batch_space
+from numpy.typing import NDArray
 
 from surreal.base.errors import EnvError
 from surreal.base.specs import ObsSpec
@@ -31,6 +32,7 @@ from surreal.envs.players.make import check_game, is_game, make_game
 from surreal.envs.players.views import EveryPlayer, OnePlayer, find_player
 from surreal.envs.pools.base import describe_observations
 from surreal.envs.pools.game_pool import GamePool
+from surreal.envs.pools.rate_pool import RatePool, safe_action_of
 from surreal.rlx.pool.ranges import ValueLimits
 from surreal.rlx.pool.wrapping import RemoteWrappers, check_remote
 from surreal.run.build.construct import refused
@@ -125,6 +127,19 @@ def check_env(env_id: str) -> None:
 
 def build_pool(config: Config, *, index: int, opponents: Opponents | None = None) -> EnvPool:
     """Make the environments of agent number `index`; with opponents, in games against them."""
+    pool, rate_hz = _build_pool(config, index, opponents), config.env.rate_hz
+    return pool if rate_hz is None else RatePool(pool, rate_hz, check_safe_action(config, pool.action_space))
+
+
+def check_safe_action(config: Config, space: gymnasium.Space[Any]) -> NDArray[Any] | None:
+    """Read `env.safe_action`; `space` as agents see it."""
+    try:
+        return safe_action_of(config.env.safe_action, space)
+    except ValueError as error:
+        raise refused(config, "env.safe_action", str(error)) from None
+
+
+def _build_pool(config: Config, index: int, opponents: Opponents | None) -> EnvPool:
     env, seed = config.env, (config.seed, 1, index)
     if is_game(env.id):
         return _build_game_pool(config, seed, opponents)

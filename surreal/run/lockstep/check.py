@@ -27,7 +27,14 @@ from surreal.run.build.acting import build_model
 from surreal.run.build.check import check_machine, check_names, naming_setting
 from surreal.run.build.checkpoints import OWN_CHECKPOINTS, earlier_checkpoint
 from surreal.run.build.construct import check, refused
-from surreal.run.build.environments import EnvSpaces, agent_spaces, build_env, build_spaces, find_spaces
+from surreal.run.build.environments import (
+    EnvSpaces,
+    agent_spaces,
+    build_env,
+    build_spaces,
+    check_safe_action,
+    find_spaces,
+)
 from surreal.run.build.learning import LEARNER, build_checkpoints, build_learner, build_replay
 from surreal.run.build.saved_policy import policy_file, policy_header, policy_tensors
 from surreal.run.lockstep.rehearsal import RandomEnv, Rehearsal, smallest_config
@@ -61,6 +68,7 @@ def check_parts(config: Config, *, resumed: Path | None = None, is_here: bool = 
     config = _on_cpu(config)
     with naming_setting(config, "env.kwargs" if config.env.kwargs else "env.id"):
         spaces = find_spaces(config)
+    check_safe_action(config, agent_spaces(spaces).action_space)
     if config.eval.enabled:
         with naming_setting(config, "eval.env_kwargs" if config.eval.env_kwargs else "eval.env_id"):
             build_env(config, training=False).close()

@@ -13,6 +13,7 @@ import logging
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
+from typing import Literal
 
 from surreal.base.errors import StoppedError
 from surreal.run.build.acting import build_opponents, build_rounds
@@ -43,7 +44,9 @@ def body(process: RoleProcess) -> None:
         stack.callback(pool.close)
         spaces = Spaces(pool.obs_spec, pool.action_space)
         rounds = build_rounds(process.config, process.should_stop)
-        session = ActingSession(process, stack, pool, spaces, rounds=rounds)
+        # A full replay must not stop an agent that keeps time.
+        on_full: Literal["drop"] | None = None if process.config.env.rate_hz is None else "drop"
+        session = ActingSession(process, stack, pool, spaces, rounds=rounds, on_full=on_full)
         session.run()
         logger.info("acted for %d env steps and %d episodes", session.loop.env_steps, session.loop.episodes)
 

@@ -18,6 +18,7 @@ from surreal.run.process.roles import AGENT, EVAL, LEARNER, Role
 _NOT_IN_JSON = ("processes", "beats", "lives", "created", "seed", "stop_reason")
 #: Metrics of an update that a wide view shows, in this order.
 _LEARNING = ("loss", "policy_loss", "value_loss", "entropy", "kl", "q_mean", "explained_variance")
+_P99 = "agent/latency_p99_ms"
 
 
 class LastWarning(NamedTuple):
@@ -53,6 +54,10 @@ class RunView:
     rating: float | None = None  #: Elo of the learner, in self-play
     past_versions: int = 0  #: number of past versions that it plays against
     rated_games: int = 0  #: games against them
+    #: where agents keep time (`env.rate_hz`): deadlines so far, those missed, and the slowest agent's 99th percentile
+    deadlines: int = 0
+    missed_deadlines: int = 0
+    latency_p99_ms: float | None = None
     run: str = ""  #: id
     title: str = ""  #: name of the configuration
     created: float = 0.0  #: when the run was first listed, s since 1970; 0: unknown
@@ -139,6 +144,9 @@ def summarize_processes(beats: Iterable[Heartbeat]) -> RunView:
         rating=learner.get("self_play/rating"),
         past_versions=whole(learner, "self_play/versions_count"),
         rated_games=whole(learner, "self_play/games_total"),
+        deadlines=sum(whole(metrics, "agent/deadlines_total") for metrics in agents),
+        missed_deadlines=sum(whole(metrics, "agent/missed_deadlines_total") for metrics in agents),
+        latency_p99_ms=max((metrics[_P99] for metrics in agents if _P99 in metrics), default=None),
         learning=_learning_of(alive),
     )
 

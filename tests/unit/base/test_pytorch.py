@@ -32,6 +32,20 @@ def test_contract_describes_shapes_and_dtypes() -> None:
     }
 
 
+def test_tensors_that_are_not_copied_become_the_parameters() -> None:
+    net, given = Net(), {"layer.weight": torch.ones(2, 3), "layer.bias": torch.zeros(2)}
+    parameters = list(net.parameters())
+    net.load_tensors(given, version=7, in_place=False)
+    assert [id(parameter) for parameter in net.parameters()] == list(map(id, parameters))
+    assert [parameter.data_ptr() for parameter in parameters] == [tensor.data_ptr() for tensor in given.values()]
+    assert net.version == 7
+    assert net(torch.ones(1, 3)).tolist() == [[3.0, 3.0]]
+    with pytest.raises(ContractError):
+        net.load_tensors({**given, "layer.bias": torch.zeros(3)}, in_place=False)
+    net.load_tensors({name: torch.zeros_like(tensor) for name, tensor in given.items()})
+    assert net.layer.weight.requires_grad
+
+
 def test_loaded_tensors_are_copied_and_the_version_follows() -> None:
     net, given = Net(), {"layer.weight": torch.ones(2, 3), "layer.bias": torch.zeros(2)}
     parameters = list(net.parameters())

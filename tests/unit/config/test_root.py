@@ -110,6 +110,16 @@ RAW = ("env.observation_space=raw", "env.action_space={type: discrete, n: 2}")
             "agent.round_steps",
             "make them the same",
         ),
+        (["env.safe_action=0.0"], "env.safe_action", "env.rate_hz is not set"),
+        (["env.rate_hz=50", "agent.count=0", "rlx.servers=1"], "env.rate_hz", "clients of RLX servers keep their own"),
+        (["env.rate_hz=50", "run.deterministic=true"], "env.rate_hz", "goes by counts, not by the clock"),
+        (["env.rate_hz=50", "learner.gradients=agents"], "env.rate_hz", "set it to learner"),
+        ([*GAME, "env.rate_hz=50"], "env.rate_hz", "is a game of several players; leave it out"),
+        (
+            ["agent.round_steps=5", "broadcast.interval_updates=1", "learner.batch_size=16", "env.rate_hz=50"],
+            "env.rate_hz",
+            "makes agents wait for parameters",
+        ),
         (["rlx.client_envs=4"], "rlx.client_envs", "but rlx.clients is 0"),
         (["rlx.servers=1", "rlx.client_envs=4"], "rlx.client_envs", "but rlx.clients is 0"),
         (

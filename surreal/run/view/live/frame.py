@@ -111,6 +111,12 @@ def _head(picture: Picture, width: int, glyphs: Glyphs) -> list[_Line]:
         lines.append(_Line(_replay(view.replay_fill, width, glyphs), 7))
     if view.samples_per_insert is not None:
         lines.append(_Line(_balance(view.samples_per_insert, view.limiter_position, width, glyphs), 8))
+    if view.deadlines:
+        missed = (
+            f"{view.missed_deadlines:,} of {view.deadlines:,} missed ({view.missed_deadlines / view.deadlines:.2%})"
+        )
+        latency = f"   latency p99 {number(view.latency_p99_ms)} ms"
+        lines.append(_Line(_labelled("deadlines", missed + latency, glyphs), 8))
     if width >= _WIDEST and view.learning:
         numbers = "   ".join(f"{name.replace('_', ' ')} {value:.3g}" for name, value in view.learning.items())
         lines.append(_Line(_labelled("last update", numbers, glyphs), 9))

@@ -175,3 +175,9 @@ def test_at_the_end_nothing_goes_on_any_more() -> None:
     text = text_of(view)
     assert "left" not in text and "/s" not in text and "waiting" not in text and "process" not in text
     assert "42,000 of 100,000" in text
+
+
+def test_deadlines_have_a_line_where_agents_keep_time() -> None:
+    kept = replace(VIEW, view=replace(SNAPSHOT, deadlines=12_000, missed_deadlines=6, latency_p99_ms=3.21))
+    assert "deadlines      6 of 12,000 missed (0.05%)   latency p99 3.2 ms" in text_of(kept)
+    assert "deadlines" not in text_of(VIEW)

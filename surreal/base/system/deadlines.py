@@ -1,0 +1,86 @@
+"""`Deadlines`: the times at which a loop acts at a fixed rate, and how well it keeps them.
+
+    deadlines = Deadlines(rate_hz=50)
+    while True:
+        stop.wait(max(0.0, deadlines.left_s()))
+        robot.command(action)
+        deadlines.advance()
+        ...                                       # observe, choose the next action
+
+Used by `surreal.envs.pools.rate_pool` and by RLX clients. Not thread-safe, except for `metrics`.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable
+
+import numpy as np
+
+from surreal.base.ranges import Positive, PositiveInt, checked
+
+
+class Deadlines:
+    """Deadlines at a fixed rate.
+
+    They are whole periods after the start: one that is missed does not delay those after it, and nothing drifts.
+
+    Args:
+        rate_hz: deadlines per second, > 0.
+        window: latencies that the percentiles are of; raising it smooths them, and delays them.
+        clock: s, never goes back.
+
+    Attributes:
+        period_s: time between two deadlines.
+        missed: deadlines without the action that was due.
+        passed: deadlines so far, missed ones included.
+    """
+
+    @checked
+    def __init__(
+        self, rate_hz: Positive, *, window: PositiveInt = 2000, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.period_s = 1.0 / rate_hz
+        self.missed = self.passed = 0
+        self._clock = clock
+        self._latencies: deque[float] = deque(maxlen=window)
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin again; the next deadline is a period from now."""
+        self._start_s = self._clock()
+        self._number = 1
+
+    def left_s(self) -> float:
+        """Return the time until the next deadline; negative if it has passed."""
+        return self._start_s + self._number * self.period_s - self._clock()
+
+    def advance(self) -> None:
+        """Take the first deadline that is still to come; those that have passed in between are missed."""
+        skipped = max(0, math.floor(-self.left_s() / self.period_s))
+        self._number += skipped + 1
+        self.passed += skipped + 1
+        self.missed += skipped
+
+    def miss(self) -> None:
+        """Count a deadline whose action was late."""
+        self.missed += 1
+
+    def add_latency(self, latency_s: float) -> None:
+        """Record the time from an observation to the action chosen for it."""
+        self._latencies.append(latency_s)
+
+    def metrics(self, role: str) -> dict[str, float]:
+        """Return counts, and percentiles of the last latencies; from any thread.
+
+        Args:
+            role: first part of the names.
+        """
+        counts = {f"{role}/deadlines_total": float(self.passed), f"{role}/missed_deadlines_total": float(self.missed)}
+        latencies = self._latencies.copy()  # one C call, so the writer cannot interrupt it
+        if not latencies:
+            return counts
+        p50, p99 = 1e3 * np.percentile(np.array(latencies), (50, 99))
+        return {**counts, f"{role}/latency_p50_ms": float(p50), f"{role}/latency_p99_ms": float(p99)}

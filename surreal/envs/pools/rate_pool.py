@@ -1,0 +1,214 @@
+"""`RatePool`: environments of the real world, whose actions leave at a fixed rate (`env.rate_hz`).
+
+A separate thread drives the environments; the agent's loop does not know it:
+
+    thread                                           agent's loop
+    wait for the deadline
+    step the environments with the actions  ------>  recv: observations
+    (late ones: the safe action)            <------  send: actions, at any time before the next deadline
+
+An observation is taken right after the action of its deadline has left, and the action chosen for it leaves at the next
+deadline: a step of the environment commands and observes, and does not wait.
+
+A step whose action was late is not experience: the agent did not choose what happened. Its episode's experience ends
+before it, and continues with the next observation that the agent gets, as a new segment. Observations that the agent
+had no time for are dropped.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+from surreal.base.contracts import EnvPool
+from surreal.base.system.deadlines import Deadlines
+from surreal.base.system.threads import Supervisor
+from surreal.base.tree import map_leaves, take_rows
+from surreal.base.types import StepBatch, StepKind
+from surreal.envs.actions import ActionAdapter
+from surreal.envs.pools.base import checked_actions, empty_batch
+
+#: Longest wait of the thread before it looks whether it must end, s.
+_MAX_WAIT_S = 0.5
+_JOIN_TIMEOUT_S = 10.0
+#: At Python's default of 5 ms, the thread would wait that long for another one that is busy.
+_SWITCH_INTERVAL_S = 0.0005
+#: Batches of ends of episodes that wait for the agent, at most.
+_MAX_READY = 256
+
+
+class RatePool(EnvPool):
+    """Drives another pool at a fixed rate, from the first `recv` on.
+
+    Args:
+        pool: steps its environments when all of them have an action.
+        rate_hz: steps per second, > 0.
+        safe_action: taken in place of an action that is late, see `safe_action_of`; None: the environment's last one,
+            or before the first of an episode, zeros (or what is nearest to them in the space).
+        clock: s, never goes back.
+    """
+
+    def __init__(
+        self,
+        pool: EnvPool,
+        rate_hz: float,
+        safe_action: NDArray[Any] | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.num_envs, self.obs_spec = pool.num_envs, pool.obs_spec
+        self.observation_space, self.action_space = pool.observation_space, pool.action_space
+        self.deadlines = Deadlines(rate_hz, clock=clock)
+        self._pool, self._clock, self._safe = pool, clock, safe_action
+        self._adapter = ActionAdapter(pool.action_space)
+        self._empty = empty_batch(pool.obs_spec)
+        self._supervisor = Supervisor("rate")
+        self._is_started = False
+        self._in_flight = pool.num_envs  # environments whose next row is still to come
+        self._changed = threading.Condition()  # guards everything below
+        self._actions = np.repeat(self._adapter.default()[None], pool.num_envs, axis=0)  # taken next, or last
+        self._waits, self._has_action, self._is_asked, self._is_cut = np.zeros((4, pool.num_envs), np.bool_)
+        self._ready: deque[tuple[StepBatch, float]] = deque(maxlen=_MAX_READY)  # with the time of observation
+        self._observed_s = 0.0
+
+    def recv(self, timeout_s: float = 1.0) -> StepBatch:
+        """Wait for the newest observations; starts the thread. Raises `ThreadFailedError` if the thread failed."""
+        self._supervisor.check()
+        if not self._is_started:
+            self._is_started = True
+            sys.setswitchinterval(min(sys.getswitchinterval(), _SWITCH_INTERVAL_S))
+            self.deadlines.restart()
+            self._supervisor.spawn("deadlines", self.step)
+        with self._changed:
+            self._changed.wait_for(lambda: self._ready or not self._supervisor.is_running, timeout_s)
+            return self._take()
+
+    def send(self, actions: NDArray[Any], env_ids: NDArray[np.int64]) -> None:
+        """Take actions for the next deadline. One whose deadline has passed is ignored."""
+        actions, ids = checked_actions(self._adapter, actions, env_ids)
+        with self._changed:
+            is_on_time = self._is_asked[ids]
+            on_time = ids[is_on_time]
+            self._actions[on_time] = actions[is_on_time]
+            self._has_action[on_time] = True
+            self._is_asked[on_time] = False
+        self.deadlines.add_latency(self._clock() - self._observed_s)
+
+    def step(self) -> None:
+        """Wait for the deadline, or act and observe if it has come; the thread's body."""
+        left_s = self.deadlines.left_s()
+        if left_s > 0:
+            self._supervisor.stop_event.wait(min(left_s, _MAX_WAIT_S))
+            return
+        self._act()
+        is_reset = False
+        while self._in_flight and not self._supervisor.stop_event.is_set():
+            is_reset |= self._offer(self._pool.recv(_MAX_WAIT_S))
+        if is_reset and self.deadlines.left_s() < -self.deadlines.period_s:
+            self.deadlines.restart()  # resets take their time, and no deadline is missed by it
+        else:
+            self.deadlines.advance()
+
+    def close(self) -> None:
+        self._supervisor.stop()
+        self._supervisor.join(_JOIN_TIMEOUT_S)
+        self._pool.close()
+
+    def awaited(self) -> str:
+        return self._pool.awaited()
+
+    def metrics(self) -> dict[str, float]:
+        """Return the pool's own metrics, latencies, and the deadlines that were missed."""
+        return {**self._pool.metrics(), **self.deadlines.metrics("agent")}
+
+    def _act(self) -> None:
+        """Hand the environments their actions."""
+        with self._changed:
+            ids = np.flatnonzero(self._waits)
+            late = ids[~self._has_action[ids]]
+            if len(late):
+                self.deadlines.miss()
+                if self._safe is not None:
+                    self._actions[late] = self._safe
+                self._is_cut[late], self._is_asked[late] = True, False
+                # What the agent has not seen yet is outdated, except the ends of episodes.
+                ended = [(take_rows(batch, batch.kind == StepKind.LAST), at) for batch, at in self._ready]
+                self._ready.clear()
+                self._ready.extend((batch, at) for batch, at in ended if batch.num_last or len(batch.closed_ids))
+            self._waits[ids] = self._has_action[ids] = False
+            actions = self._actions[ids]
+        if len(ids):
+            self._pool.send(actions, ids)
+            self._in_flight += len(ids)
+
+    def _offer(self, batch: StepBatch) -> bool:
+        """Keep a copy of a batch for the agent; returns whether an episode began."""
+        observed_s = self._clock()
+        if not len(batch.kind) and not len(batch.closed_ids):
+            return False
+        acting = batch.env_ids[batch.num_last :]
+        first = acting[batch.kind[batch.num_last :] == StepKind.FIRST]
+        self._in_flight -= len(acting)
+        copied = StepBatch(*(map_leaves(_copy, column) for column in batch))
+        with self._changed:
+            self._actions[first] = self._adapter.default()
+            self._waits[acting] = True
+            self._ready.append((copied, observed_s))
+            self._changed.notify()
+        return bool(len(first))
+
+    def _take(self) -> StepBatch:
+        """Return the next batch that is ready, in which episodes with a late action begin again."""
+        if not self._ready:
+            return self._empty
+        batch, self._observed_s = self._ready.popleft()
+        acting = batch.env_ids[batch.num_last :]
+        self._is_asked[acting] = True
+        is_cut = self._is_cut[batch.env_ids]
+        if not is_cut.any():
+            return batch
+        cut = np.unique(batch.env_ids[is_cut])
+        self._is_cut[acting] = False
+        is_cut[: batch.num_last] = False
+        batch.kind[is_cut], batch.reward[is_cut] = StepKind.FIRST, 0.0
+        return batch._replace(closed_ids=np.union1d(batch.closed_ids, cut))
+
+
+def safe_action_of(value: Any, space: gymnasium.Space[Any]) -> NDArray[Any] | None:
+    """Read an `env.safe_action`.
+
+    Args:
+        value: "last", or an action of the space; a number stands for an array that is full of it.
+        space: actions as agents see them: flat, discrete ones counted from 0.
+
+    Returns:
+        The action; None for "last".
+
+    Raises:
+        ValueError: it is not in the space.
+    """
+    if value == "last":
+        return None
+    adapter = ActionAdapter(space)
+    try:
+        given = np.asarray(value, np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"is {value!r}; it must be last, a number, or numbers of shape {adapter.shape}") from None
+    with np.errstate(all="ignore"):
+        action = np.broadcast_to(given, adapter.shape if given.ndim == 0 else given.shape).astype(adapter.dtype)
+    is_same = np.isfinite(action).all() and np.allclose(action, given)
+    if not is_same or not space.contains(action if adapter.shape else action.item()):
+        raise ValueError(f"is {value!r}, which is not an action of {space}")
+    return action
+
+
+def _copy(leaf: Any) -> Any:
+    return leaf.copy() if isinstance(leaf, np.ndarray) else leaf

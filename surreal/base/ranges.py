@@ -30,6 +30,11 @@ ShareBelowOne = Annotated[float, Ge(0), Lt(1)]
 PositiveInt = Annotated[int, Ge(1)]
 NonNegativeInt = Annotated[int, Ge(0)]
 
+
+class AnyCase:
+    """Marks a choice of words that may be written in any case: `Annotated[Literal["adam", "sgd"], AnyCase]`."""
+
+
 _HOLDS: dict[type, tuple[str, Callable[[Any, Any], bool]]] = {
     Gt: ("gt", operator.gt),
     Ge: ("ge", operator.ge),
@@ -63,6 +68,8 @@ def refusal(value: Any, annotation: Any) -> str:
 
     Numbers are compared with bounds, those of a list with the bounds of its elements. NaN is outside of all bounds.
     """
+    if AnyCase in getattr(annotation, "__metadata__", ()) and isinstance(value, str):
+        value = value.lower()
     if (choices := _choices(annotation)) and value not in choices:
         return f"it must be {describe_range(annotation)}"
     if not _is_within(value, _bounds(annotation)):
@@ -160,6 +167,8 @@ def _bounds(annotation: Any) -> list[Any]:
 
 def _choices(annotation: Any) -> tuple[Any, ...]:
     """The values that a `Literal` allows, with None in `Literal[...] | None`; () if there are others as well."""
+    if AnyCase in getattr(annotation, "__metadata__", ()):
+        return _choices(annotation.__origin__)
     if typing.get_origin(annotation) is Literal:
         return typing.get_args(annotation)
     parts = [part for part in _parts(annotation) if part is not type(None)]

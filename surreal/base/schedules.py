@@ -10,6 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from itertools import pairwise
 from typing import Any
 
@@ -155,8 +156,8 @@ def schedule_from_config(
 ) -> Schedule | PerEnvSchedule:
     """Build a schedule from plain data: a number, points, or a mapping with `type` and the arguments of that type.
 
-    `{type: constant, value}`, `{type: linear, start, end, steps, begin}`, `{type: piecewise, points: [[step, value]]}`,
-    `{type: ape_x, base, alpha}`.
+    `{type: constant, value}`, `{type: linear, start, end, steps, begin}`, `{type: cosine}` with the same arguments,
+    `{type: piecewise, points: [[step, value]]}`, `{type: ape_x, base, alpha}`, `{class: my_module.MySchedule, args}`.
 
     Args:
         config: the data.
@@ -164,24 +165,39 @@ def schedule_from_config(
         count: for `ape_x`, number of environments in all agents of the run.
 
     Raises:
-        ValueError: the type is unknown, or an argument is missing, unknown or out of range.
+        ValueError: the type or the class is unknown, or an argument is missing, unknown or out of range.
     """
     if isinstance(config, int | float):
         return ConstantSchedule(config)
     if not isinstance(config, Mapping):
         return PiecewiseSchedule(config)
     args = dict(config)
-    kind = args.pop("type", None)
+    kind = args.pop("type", "class" if "class" in args else None)
     try:
         match kind:
             case "constant":
                 return ConstantSchedule(**args)
             case "linear":
                 return LinearSchedule(**args)
+            case "cosine":
+                return CosineSchedule(**args)
             case "piecewise":
                 return PiecewiseSchedule(**args)
             case "ape_x":
                 return PerEnvSchedule([ape_x_epsilon(index, count, **args) for index in indices])
+            case "class":
+                return _find_class(args["class"])(**args.get("args", {}))
     except TypeError as error:
         raise ValueError(f"schedule {dict(config)} does not fit its type {kind!r}: {error}") from error
-    raise ValueError(f"schedule type {kind!r} is unknown; use constant, linear, piecewise or ape_x")
+    raise ValueError(f"schedule type {kind!r} is unknown; use constant, linear, cosine, piecewise or ape_x")
+
+
+def _find_class(path: str) -> type[Schedule]:
+    module, _, name = path.rpartition(".")
+    try:
+        found = getattr(import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ValueError(f"schedule class {path} cannot be imported: {error}") from error
+    if not (isinstance(found, type) and issubclass(found, Schedule)):
+        raise ValueError(f"schedule class {path} is not a subclass of surreal.base.schedules.Schedule")
+    return found

@@ -15,22 +15,23 @@ import functools
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, ClassVar, Concatenate, Literal, ParamSpec, TypeVar
+from typing import Annotated, Any, ClassVar, Concatenate, Literal, ParamSpec, TypeVar
 
 from torch import Tensor, nn
 
 from surreal.base.contracts import ReplayView, Stepper
 from surreal.base.errors import CheckpointError
-from surreal.base.ranges import NonNegative, Positive, PositiveInt, ShareBelowOne, checked
-from surreal.base.schedules import CosineSchedule, LinearSchedule
+from surreal.base.ranges import AnyCase, NonNegative, Positive, PositiveInt, ShareBelowOne, checked
+from surreal.base.schedules import CosineSchedule, LinearSchedule, schedule_from_config
 from surreal.base.types import Gradients
 from surreal.base.values import checked_count
 from surreal.learner.base import BatchT, Learner, ModelT
 from surreal.learner.option_checks import check_schedule
 from surreal.learner.stepping.graphs import Graphs
-from surreal.learner.stepping.optimizers import MODEL, Optimizer, OptimizerSettings
+from surreal.learner.stepping.optimizers import MODEL, Optimizer
 from surreal.learner.stepping.ranks import Ranks
 from surreal.learner.stepping.stepper import LocalStepper, ParameterGroups, PartStepper, RankStepper, SendingStepper
+from surreal.learner.stepping.update_rules import OptimizerName, OptimizerSettings
 from surreal.model.norms import BatchRenorm
 
 logger = logging.getLogger(__name__)
@@ -79,20 +80,25 @@ class GradientLearner(Learner[ModelT, BatchT]):
         stepper: the object that takes the steps.
 
     Args:
-        optimizer: adam, rmsprop, or rmsprop_tf: RMSProp whose mean of squares begins at one, with epsilon inside its
-            root.
+        optimizer: one of torch's, or rmsprop_tf: RMSProp whose mean of squares begins at one, with epsilon inside its
+            root. adamw is adam with a weight decay of 0.01.
         initial_learning_rate: first learning rate; raising it learns faster until it becomes unstable.
         learning_rate_end: last value of the schedule of the learning rate.
         use_linear_schedule: whether to anneal the learning rate from `initial_learning_rate` to `learning_rate_end`.
         use_cosine_schedule: the same along half a period of a cosine, which changes slowly at both ends.
+        learning_rate_factor: a schedule by which every learning rate is multiplied, in place of these two: points
+            `[[step, factor], ...]`, such as a warm-up [[0, 0], [10000, 1]], or as `agent.exploration`, such as
+            `{type: cosine, start: 1, end: 0.1, steps: 100000}` or `{class: my_module.MySchedule}`.
         max_global_step: length of all schedules, in units of `schedule_step`; they stay at their ends afterward. None:
             run.max_env_steps, or learner.max_updates if updates count.
         schedule_step: unit of schedules: environment (env steps of the whole run) or update (updates of this learner).
         decay: decay of RMSProp's mean of squares; raising it averages over more updates.
         epsilon: epsilon of the optimizer; None takes the optimizer's default.
-        beta1: decay of Adam's mean of gradients; raising it averages over more updates.
-        weight_decay: share of each parameter, times the learning rate, that a step of Adam takes away (AdamW,
-            arXiv:1711.05101); raising it keeps parameters smaller. A learned temperature does not decay.
+        beta1: decay of Adam's mean of gradients, and momentum of sgd; raising it averages over more updates. None is
+            0.9, for sgd 0.
+        weight_decay: share of each parameter, times the learning rate, that a step also takes away (AdamW,
+            arXiv:1711.05101); raising it keeps parameters smaller. A learned temperature does not decay. None is 0, for
+            adamw 0.01.
         gradients_norm_clipping: largest global norm of a group's gradient; None: no clipping. Raising it lets rare
             large errors change the parameters more.
         compile: whether updates run as compiled graphs (`stepping/graphs.py`). auto compiles alongside the run, where
@@ -110,17 +116,18 @@ class GradientLearner(Learner[ModelT, BatchT]):
         model: ModelT,
         replay: ReplayView | None = None,
         *,
-        optimizer: str = "adam",
+        optimizer: Annotated[OptimizerName, AnyCase] = "adam",
         initial_learning_rate: Positive = 1e-3,
         learning_rate_end: NonNegative = 0.0,
         use_linear_schedule: bool = False,
         use_cosine_schedule: bool = False,
+        learning_rate_factor: float | Sequence[tuple[int, float]] | Mapping[str, Any] | None = None,
         max_global_step: int | None = None,
         schedule_step: Literal["environment", "update"] = "environment",
         decay: ShareBelowOne = 0.99,
         epsilon: Positive | None = None,
-        beta1: ShareBelowOne = 0.9,
-        weight_decay: NonNegative = 0.0,
+        beta1: ShareBelowOne | None = None,
+        weight_decay: NonNegative | None = None,
         gradients_norm_clipping: Positive | None = 10.0,
         compile: bool | Literal["auto"] = "auto",  # noqa: A002 - the name of what torch calls it
         device: str = "cpu",
@@ -134,15 +141,24 @@ class GradientLearner(Learner[ModelT, BatchT]):
             raise ValueError(f"compile is {compile!r}; it must be auto, true or false")
         self.max_global_step = max_global_step
         self._schedule_step = schedule_step
-        rate = None
-        if use_linear_schedule and use_cosine_schedule:
-            raise ValueError("use_linear_schedule and use_cosine_schedule are true; use one of them")
+        rate: Callable[[], float] | None = None
+        if use_linear_schedule + use_cosine_schedule + (learning_rate_factor is not None) > 1:
+            raise ValueError("use_linear_schedule, use_cosine_schedule and learning_rate_factor: use one of them")
+        if learning_rate_factor is not None:
+            factor = schedule_from_config(learning_rate_factor)
+            rate = lambda: initial_learning_rate * float(factor(self.schedule_position))  # noqa: E731
         if use_linear_schedule or use_cosine_schedule:
             option = "use_cosine_schedule" if use_cosine_schedule else "use_linear_schedule"
             shape = CosineSchedule if use_cosine_schedule else LinearSchedule
             rate = self.make_schedule(option, initial_learning_rate, learning_rate_end, shape)
+        options = {"epsilon": epsilon, "beta1": beta1, "weight_decay": weight_decay}
         self._groups = ParameterGroups(
-            OptimizerSettings(optimizer, initial_learning_rate, decay, epsilon, beta1, weight_decay),
+            OptimizerSettings(
+                optimizer.lower(),
+                initial_learning_rate,
+                decay,
+                **{name: value for name, value in options.items() if value is not None},
+            ),
             max_norm=gradients_norm_clipping,
             lock=model.lock,
             schedule=rate,

@@ -157,17 +157,26 @@ class ApeXExploration(Section):
     """How fast the rate falls from one environment to the next; 0 gives every environment `base`."""
 
 
+class OwnExploration(ClassSection):
+    """Your schedule."""
+
+    type: Literal["class"] = "class"
+
+
 Exploration = Annotated[
-    ConstantExploration | LinearExploration | PiecewiseExploration | ApeXExploration, Field(discriminator="type")
+    ConstantExploration | LinearExploration | PiecewiseExploration | ApeXExploration | OwnExploration,
+    Field(discriminator="type"),
 ]
 
 
 def short_exploration(value: object) -> object:
-    """Read a bare number as a constant exploration rate, and a list of points as lines between them."""
+    """Read a bare number as a constant exploration rate, a list of points as lines between them, and a class."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return {"type": "constant", "value": value}
     if isinstance(value, list):
         return {"type": "piecewise", "points": value}
+    if isinstance(value, dict) and "class" in value:
+        return {"type": "class", **value}
     return value
 
 

@@ -44,7 +44,8 @@ class AgentConfig(ClassSection):
 
     exploration: Annotated[Exploration, BeforeValidator(short_exploration)] | None = None
     """Exploration rate (of `DeterministicAgent`: standard deviation of its noise): a number, points
-    `[[env step, rate], ...]`, or a schedule over the env steps of the whole run. Unset: the agent's own; a `QAgent`
+    `[[env step, rate], ...]`, a schedule over the env steps of the whole run, or `{class: my_module.MySchedule, args}`,
+    a subclass of `surreal.base.schedules.Schedule`. Unset: the agent's own; a `QAgent`
     goes from 1 to 0.05 over 10,000 env steps, a `DeterministicAgent` has 0.1, and a `NoisyQAgent` none. 0 never
     explores."""
 
@@ -66,7 +67,7 @@ class AgentConfig(ClassSection):
 
     def exploration_settings(self) -> dict[str, Any] | None:
         """Return the exploration as plain data, `{"type": "linear", "start": ...}`."""
-        return None if self.exploration is None else self.exploration.model_dump(mode="json")
+        return None if self.exploration is None else self.exploration.model_dump(mode="json", by_alias=True)
 
 
 class ReplayConfig(ClassSection):

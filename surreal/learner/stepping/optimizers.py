@@ -5,64 +5,19 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, replace
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.optim.rmsprop import rmsprop
 
+from surreal.learner.stepping.update_rules import BETA2, OptimizerSettings
 from surreal.model.lengths import kept_length, restore_length
 
-OPTIMIZERS = ("adam", "rmsprop", "rmsprop_tf")
-#: State of each in addition to the number of steps, one tensor of a parameter's shape each.
-_QUANTITIES = {"adam": ("exp_avg", "exp_avg_sq"), "rmsprop": ("square_avg",), "rmsprop_tf": ("square_avg",)}
-#: Default epsilon of each optimizer.
-_EPSILONS = {"adam": 1e-8, "rmsprop": 0.01, "rmsprop_tf": 1e-5}
-#: Decay of Adam's mean of squared gradients.
-_BETA2 = 0.999
 #: Keeps a division by a norm finite.
 _TINY = 1e-6
 #: Name of the group of parameters that is all of the model's, or all but a group with its own name.
 MODEL = "model"
-
-
-@dataclass(frozen=True)
-class OptimizerSettings:
-    """Choice of an optimizer and its settings.
-
-    Args:
-        name: "adam", "rmsprop" or "rmsprop_tf", in any case. The last is RMSProp as TensorFlow 1 has it: its mean of
-            squared gradients begins at one, so that first steps are short, and epsilon is added inside the root.
-        learning_rate: learning rate of the first step, > 0.
-        decay: decay of RMSProp's running mean of squared gradients, in [0, 1); raising it averages over more updates.
-        epsilon: added to the root of that mean, > 0; raising it shortens the steps of parameters with small gradients.
-            None takes 1e-8 for Adam, 0.01 for RMSProp and 1e-5 for rmsprop_tf.
-        beta1: decay of Adam's mean of gradients, in [0, 1); raising it averages over more updates.
-        weight_decay: share of each parameter, times the learning rate, that a step of Adam also takes away, >= 0
-            (AdamW, arXiv:1711.05101); raising it keeps parameters smaller. Single numbers, such as the logarithm of a
-            temperature, do not decay.
-    """
-
-    name: str = "adam"
-    learning_rate: float = 1e-3
-    decay: float = 0.99
-    epsilon: float | None = None
-    beta1: float = 0.9
-    weight_decay: float = 0.0
-
-    def __post_init__(self) -> None:
-        if self.name.lower() not in OPTIMIZERS:
-            raise ValueError(f"optimizer is {self.name!r}; it must be one of {', '.join(OPTIMIZERS)}")
-        if self.weight_decay > 0.0 and not self.is_fused:
-            raise ValueError(
-                f"weight_decay is {self.weight_decay}, but optimizer is {self.name}; weight_decay needs adam"
-            )
-
-    @property
-    def is_fused(self) -> bool:
-        """Whether a step is one kernel."""
-        return self.name.lower() == "adam"
 
 
 class Optimizer:
@@ -85,11 +40,11 @@ class Optimizer:
         self._kept = {name: kept for name, tensor in self._named.items() if (kept := kept_length(tensor)) is not None}
         if all(tensor.ndim == 0 for tensor in self._parameters):
             settings = replace(settings, weight_decay=0.0)
-        self._settings = settings
+        self._settings, self._kind = settings, settings.kind
         self.learning_rate = settings.learning_rate
         self._state: dict[str, _State] = {}
         # The fused kernel counts on the device, the other one where it costs nothing.
-        device = self._parameters[0].device if self._parameters and settings.is_fused else None
+        device = self._parameters[0].device if self._parameters and settings.kind.is_fused else None
         with torch.inference_mode(False):
             self._steps = torch.zeros(len(self._named), device=device)  # of each parameter
         self._step_of = dict(zip(self._named, self._steps.unbind(), strict=True))
@@ -105,7 +60,7 @@ class Optimizer:
     @property
     def kind(self) -> list[Any]:
         """Name and settings, without the learning rate, and the parameters whose length is kept."""
-        return [*astuple(replace(self._settings, name=self._settings.name.lower(), learning_rate=0.0)), self._kept]
+        return [*astuple(replace(self._settings, learning_rate=0.0)), self._kept]
 
     def show_rate(self) -> None:
         """Copy the learning rate of the next step to where graphs read it."""
@@ -117,7 +72,7 @@ class Optimizer:
         """Return everything that `apply_in_graph` reads and changes, by name, the parameters too; none is replaced."""
         found = {"rate": self._rate, "steps": self._steps}
         for name, parameter in self._named.items():
-            quantities = zip(_QUANTITIES[self._settings.name.lower()], self._state_of(name).quantities, strict=True)
+            quantities = zip(self._kind.quantities, self._state_of(name).quantities, strict=True)
             found |= {f"{name}/parameter": parameter, **{f"{name}/{key}": tensor for key, tensor in quantities}}
         return found
 
@@ -151,7 +106,7 @@ class Optimizer:
         if norm is None:
             norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(tensors)))
         found_inf = None
-        if norm.is_cuda and self._settings.is_fused:
+        if norm.is_cuda and self._kind.is_fused:
             # No wait for the device: the kernel itself changes nothing where this is 1.
             found_inf = (~norm.isfinite()).to(torch.float32)
             if max_norm is not None:
@@ -179,29 +134,16 @@ class Optimizer:
         norm: Tensor = torch.linalg.vector_norm(norms)
         is_finite = norm.isfinite()
         scale = 1.0 if max_norm is None else (max_norm / (norm + _TINY)).clamp(max=1.0)
-        given, kind = self._settings.epsilon, self._settings.name.lower()
-        epsilon = _EPSILONS[kind] if given is None else given
-        first, second = self._settings.beta1, _BETA2
         has_gradient = torch.tensor([name in gradients for name in self._named], device=self._steps.device)
         with torch.no_grad():
             self._steps.add_(has_gradient & is_finite.to(self._steps.device))
-            biases = 1.0 - first**self._steps, (1.0 - second**self._steps).sqrt()
-            for number, (name, parameter) in enumerate(self._named.items()):
+            for (name, parameter), given in zip(self._named.items(), self._settings.given(self._steps), strict=True):
                 if name not in gradients:
                     continue
-                gradient, quantities = gradients[name] * scale, self._state_of(name).quantities
-                new: tuple[Tensor, ...]
-                if self._settings.is_fused:
-                    mean = torch.lerp(quantities[0], gradient, 1.0 - first)
-                    square = second * quantities[1] + (1.0 - second) * gradient.square()
-                    root = square.sqrt() / biases[1][number] + epsilon
-                    change, new = mean / biases[0][number] / root, (mean, square)
-                    if self._settings.weight_decay > 0.0:
-                        change = change + self._settings.weight_decay * parameter
-                else:
-                    square = self._settings.decay * quantities[0] + (1.0 - self._settings.decay) * gradient.square()
-                    root = (square + epsilon).sqrt() if kind == "rmsprop_tf" else square.sqrt() + epsilon
-                    change, new = gradient / root, (square,)
+                quantities = self._state_of(name).quantities
+                change, new = self._kind.change(gradients[name] * scale, quantities, given)
+                if self._settings.weight_decay:
+                    change = change + self._settings.weight_decay * parameter
                 parameter.copy_(torch.where(is_finite, parameter - self._rate * change, parameter))
                 if name in self._kept:
                     restore_length(parameter, *self._kept[name])
@@ -212,61 +154,46 @@ class Optimizer:
     def _step(
         self, parameters: list[Tensor], gradients: list[Tensor], states: Sequence[_State], found_inf: Tensor | None
     ) -> None:
+        settings, rate = self._settings, self.learning_rate
         steps = [state.step for state in states]
-        squares = [state.quantities[-1] for state in states]
-        given, name, rate = self._settings.epsilon, self._settings.name.lower(), self.learning_rate
-        epsilon = _EPSILONS[name] if given is None else given
-        if self._settings.is_fused:
-            # All at once, where all have a gradient: one addition in place of one for each.
-            counted = [self._steps] if len(steps) == len(self._named) else steps
-            torch._foreach_add_(counted, 1.0)
-            step = torch._fused_adamw_ if self._settings.weight_decay > 0.0 else torch._fused_adam_
-            # torch's own caller sorts tensors by device and dtype in each step: a third of what a small network takes.
-            for dtype in {parameter.dtype for parameter in parameters}:
-                of_dtype = [i for i, parameter in enumerate(parameters) if parameter.dtype == dtype]
-                step(
-                    [parameters[i] for i in of_dtype],
-                    [gradients[i] for i in of_dtype],
-                    [states[i].quantities[0] for i in of_dtype],
-                    [squares[i] for i in of_dtype],
-                    [],
-                    [steps[i] for i in of_dtype],
-                    lr=rate,
-                    beta1=self._settings.beta1,
-                    beta2=_BETA2,
-                    weight_decay=self._settings.weight_decay,
-                    eps=epsilon,
-                    amsgrad=False,
-                    maximize=False,
-                    found_inf=found_inf,
-                )
-            if found_inf is not None:
-                torch._foreach_sub_(counted, [found_inf] * len(counted))
+        # All at once, where all have a gradient: one addition in place of one for each.
+        counted = [self._steps] if len(steps) == len(self._named) else steps
+        torch._foreach_add_(counted, 1.0)
+        if not self._kind.is_fused:
+            if settings.weight_decay:
+                torch._foreach_mul_(parameters, 1.0 - rate * settings.weight_decay)
+            if settings.name in ("rmsprop", "rmsprop_tf"):
+                _step_rmsprop(parameters, gradients, [state.quantities[0] for state in states], settings, rate)
+                return
+            rows = zip(parameters, gradients, states, settings.given(torch.stack(steps)), strict=True)
+            for parameter, gradient, state, given in rows:
+                change, new = self._kind.change(gradient, state.quantities, given)
+                parameter.sub_(change, alpha=rate)
+                for quantity, value in zip(state.quantities, new, strict=True):
+                    quantity.copy_(value)
             return
-        if name == "rmsprop_tf":
-            decay = self._settings.decay
-            torch._foreach_add_(steps, 1.0)
-            torch._foreach_mul_(squares, decay)
-            torch._foreach_addcmul_(squares, gradients, gradients, value=1.0 - decay)
-            roots = torch._foreach_add(squares, epsilon)
-            torch._foreach_sqrt_(roots)
-            torch._foreach_addcdiv_(parameters, gradients, roots, value=-rate)
-            return
-        rmsprop(
-            parameters,
-            gradients,
-            squares,
-            [],
-            [],
-            steps,
-            foreach=True,
-            lr=rate,
-            alpha=self._settings.decay,
-            eps=epsilon,
-            weight_decay=0.0,
-            momentum=0.0,
-            centered=False,
-        )
+        step = torch._fused_adamw_ if settings.weight_decay else torch._fused_adam_
+        # torch's own caller sorts tensors by device and dtype in each step: a third of what a small network takes.
+        for dtype in {parameter.dtype for parameter in parameters}:
+            of_dtype = [i for i, parameter in enumerate(parameters) if parameter.dtype == dtype]
+            step(
+                [parameters[i] for i in of_dtype],
+                [gradients[i] for i in of_dtype],
+                [states[i].quantities[0] for i in of_dtype],
+                [states[i].quantities[1] for i in of_dtype],
+                [],
+                [steps[i] for i in of_dtype],
+                lr=rate,
+                beta1=settings.beta1,
+                beta2=BETA2,
+                weight_decay=settings.weight_decay,
+                eps=settings.epsilon,
+                amsgrad=False,
+                maximize=False,
+                found_inf=found_inf,
+            )
+        if found_inf is not None:
+            torch._foreach_sub_(counted, [found_inf] * len(counted))
 
     def tensors(self) -> dict[str, Tensor]:
         """The optimizer's state as `<parameter>/<quantity>`, of parameters that have moved: {} before any step."""
@@ -293,7 +220,7 @@ class Optimizer:
             dict(self._items(self._state_of(name)))[quantity].copy_(tensor)
 
     def _items(self, state: _State) -> Iterable[tuple[str, Tensor]]:
-        return zip(("step", *_QUANTITIES[self._settings.name.lower()]), (state.step, *state.quantities), strict=True)
+        return zip(("step", *self._kind.quantities), (state.step, *state.quantities), strict=True)
 
     def _state_of(self, name: str) -> _State:
         state = self._state.get(name)
@@ -302,10 +229,9 @@ class Optimizer:
         return state
 
     def _fresh(self, name: str, step: Tensor) -> _State:
-        parameter, kind = self._named[name].detach(), self._settings.name.lower()
-        begin = torch.ones_like if kind == "rmsprop_tf" else torch.zeros_like
+        parameter, kind = self._named[name].detach(), self._kind
         with torch.inference_mode(False):
-            return _State(step, tuple(begin(parameter) for _ in _QUANTITIES[kind]))
+            return _State(step, tuple(torch.full_like(parameter, kind.begin) for _ in kind.quantities))
 
 
 class _State(NamedTuple):
@@ -313,3 +239,18 @@ class _State(NamedTuple):
 
     step: Tensor  #: how many it has done, a float32 scalar
     quantities: tuple[Tensor, ...]
+
+
+def _step_rmsprop(
+    parameters: list[Tensor], gradients: list[Tensor], squares: list[Tensor], settings: OptimizerSettings, rate: float
+) -> None:
+    """Step all parameters at once, by the rule in `update_rules`."""
+    torch._foreach_mul_(squares, settings.decay)
+    torch._foreach_addcmul_(squares, gradients, gradients, value=1.0 - settings.decay)
+    if settings.name == "rmsprop_tf":
+        roots = torch._foreach_add(squares, settings.epsilon)
+        torch._foreach_sqrt_(roots)
+    else:
+        roots = torch._foreach_sqrt(squares)
+        torch._foreach_add_(roots, settings.epsilon)
+    torch._foreach_addcdiv_(parameters, gradients, roots, value=-rate)

@@ -22,9 +22,10 @@ from surreal.base.contracts import Stepper
 from surreal.base.errors import DivergedError
 from surreal.base.pytorch import Module
 from surreal.base.types import Gradients
-from surreal.learner.stepping.optimizers import MODEL, Optimizer, OptimizerSettings
+from surreal.learner.stepping.optimizers import MODEL, Optimizer
 from surreal.learner.stepping.ranks import Ranks, Reducer
 from surreal.learner.stepping.reports import Histograms
+from surreal.learner.stepping.update_rules import OptimizerSettings
 from surreal.model.filters import RunningMoments
 
 #: Pairs of name and parameter.

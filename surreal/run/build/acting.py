@@ -97,7 +97,10 @@ def build_agent(
         per_agent, total = config.env.num_envs, config.env.num_envs * max(1, config.agent.count)
         # Agents beyond `count`, which joined from elsewhere, share the places of the first ones.
         places = [place % total for place in range(index * per_agent, (index + 1) * per_agent)]
-        offered["exploration"] = schedule_from_config(settings, indices=places, count=total)
+        try:
+            offered["exploration"] = schedule_from_config(settings, indices=places, count=total)
+        except ValueError as error:
+            raise config.refusal("agent.exploration", f"agent.exploration: {error}") from error
     return _make_agent(config, model, spaces, offered, "training")
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from surreal.base.errors import ConfigError
 from surreal.config import Config
+from surreal.config.schema.fields import OwnExploration
 from surreal.envs.players.make import GAMES
 
 #: Registered environments that make another one, of any module, by their arguments.
@@ -23,6 +24,8 @@ def imports_of(config: Config) -> Iterator[tuple[str, str]]:
             yield f"{name}.class", path
     if (session := config.agent.args.get("session")) is not None:
         yield "agent.args.session", str(session)
+    if isinstance(config.agent.exploration, OwnExploration):
+        yield "agent.exploration", config.agent.exploration.class_path
     for key, env_id in (("env.id", config.env.id), ("eval.env_id", config.eval.env_id)):
         if env_id is not None and not _is_registered(env_id):
             yield key, env_id

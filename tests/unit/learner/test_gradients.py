@@ -106,8 +106,20 @@ def test_learning_rates_can_follow_a_cosine(make_batch: MakeBatch) -> None:
     learner = made(TwoRates, initial_learning_rate=1.0, metrics_interval=1, **schedule)
     found = [learner.optimize(i, make_batch())["learning_rate_critic"] for i in range(6)]
     assert found == pytest.approx([4.0, 3.0 + 0.5**0.5, 3.0, 3.0 - 0.5**0.5, 2.0, 2.0])
-    with pytest.raises(ValueError, match="use_linear_schedule and use_cosine_schedule are true"):
+    with pytest.raises(ValueError, match="use_cosine_schedule and learning_rate_factor: use one of them"):
         made(TwoRates, use_linear_schedule=True, **schedule)
+
+
+def test_learning_rates_can_follow_points_and_classes(make_batch: MakeBatch) -> None:
+    def rates(factor: Any) -> list[float]:
+        options = {"initial_learning_rate": 1.0, "metrics_interval": 1, "schedule_step": "update"}
+        learner = made(TwoRates, learning_rate_factor=factor, **options)
+        return [learner.optimize(i, make_batch())["learning_rate_critic"] for i in range(4)]
+
+    assert rates([[0, 0.0], [2, 1.0], [3, 0.5]]) == [0.0, 2.0, 4.0, 2.0]
+    assert rates({"type": "cosine", "start": 1.0, "end": 0.0, "steps": 2}) == pytest.approx([4.0, 2.0, 0.0, 0.0])
+    linear = {"class": "surreal.base.schedules.LinearSchedule", "args": {"start": 0.5, "end": 1.0, "steps": 2}}
+    assert rates(linear) == [2.0, 3.0, 4.0, 4.0]
 
 
 def test_a_parameter_that_the_loss_does_not_know_stays(make_batch: MakeBatch) -> None:

@@ -70,6 +70,16 @@ def test_a_game_without_self_play_is_one_policy_for_all_players() -> None:
     ("preset", "overrides", "message"),
     [
         ("cartpole-dqn", ["learner.args.optimizer=AdamW2"], r"optimizer is 'AdamW2'; it must be one of .* \(--set\)"),
+        (
+            "cartpole-dqn",
+            ["learner.args.learning_rate_factor={class: nowhere.Falling}"],
+            "schedule class nowhere.Falling cannot be imported",
+        ),
+        (
+            "cartpole-dqn",
+            ["agent.exploration={class: surreal.agent.QAgent}"],
+            "schedule class surreal.agent.QAgent is not a subclass of surreal.base.schedules.Schedule",
+        ),
         ("cartpole-ppo", ["learner.args.clip_range=-3"], r"clip_range is -3; it must be > 0 \(--set\)"),
         ("cartpole-dqn", ["env.rate_hz=50", "env.safe_action=2"], r"safe_action is 2, which is not .* Discrete\(2\)"),
         ("cartpole-ppo", ["learner.args.mini_batch=0"], r"mini_batch is 0; it must be >= 1 \(--set\)"),

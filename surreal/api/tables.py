@@ -4,22 +4,40 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import shutil
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 _SHOWN_ROWS = 5
+#: From here on, a time has no date, s since 1970.
+_YEAR_10000 = 253_402_300_800
 
 
 class ColumnTable(dict[str, list[Any]]):
-    """Column -> its values, all of the same length; None where a row has no value."""
+    """Column -> its values, all of the same length; None where a row has no value.
+
+    Its repr shows the columns that fit the terminal, and the names of the others; `time` is shown in UTC.
+    """
 
     def __repr__(self) -> str:
-        rows = len(next(iter(self.values()), []))
-        lines = [" ".join(f"{name:>14.14}" for name in self)]
-        for index in range(max(0, rows - _SHOWN_ROWS), rows):
-            lines.append(" ".join(f"{_text(values[index]):>14.14}" for values in self.values()))
-        return "\n".join([*lines, f"[{rows} rows; the last {min(rows, _SHOWN_ROWS)} are shown]"])
+        rows, space = len(next(iter(self.values()), [])), shutil.get_terminal_size().columns
+        columns = {
+            name: [name, *(_text(name, value) for value in values[-_SHOWN_ROWS:])] for name, values in self.items()
+        }
+        shown: list[list[str]] = []
+        for cells in columns.values():
+            width = max(map(len, cells))
+            if shown and width >= space:
+                break
+            space -= width + 1
+            shown.append([cell.rjust(width) for cell in cells])
+        lines = [" ".join(line) for line in zip(*shown, strict=True)]
+        facts = f"[{rows} rows; the last {min(rows, _SHOWN_ROWS)} are shown]"
+        if left_out := list(columns)[len(shown) :]:
+            facts = f"{facts[:-1]}; more columns: {', '.join(left_out)}]"
+        return "\n".join([*lines, facts])
 
 
 def table(rows: Iterable[Mapping[str, Any]]) -> Any:
@@ -46,5 +64,7 @@ def read_lines(path: Path) -> Iterable[dict[str, Any]]:
                 yield found
 
 
-def _text(value: Any) -> str:
+def _text(name: str, value: Any) -> str:
+    if name == "time" and isinstance(value, float) and 0 <= value < _YEAR_10000:
+        return f"{datetime.fromtimestamp(value, UTC):%Y-%m-%d %H:%M:%S}"
     return "" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -44,6 +44,23 @@ def test_tables_have_a_column_for_each_name_and_none_where_a_row_has_no_value(re
     assert shown.splitlines()[-1] == "[9 rows; the last 5 are shown]" and len(shown.splitlines()) == 7
 
 
+@pytest.mark.parametrize(("columns", "more"), [(200, ""), (60, "; more columns: learner/q_mean")])
+def test_a_table_shows_whole_names_and_times_that_people_read(
+    columns: int, more: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    times = [1_795_730_000.0, 3e38, float("nan"), None]
+    losses = [0.5] * 4
+    shown = repr(ColumnTable({"time": times, "learner/explained_variance": losses, "learner/q_mean": losses}))
+    title, first, *others, last = shown.splitlines()
+    assert title.split()[:2] == ["time", "learner/explained_variance"]
+    assert first.startswith("2026-11-26 21:53:20 ")
+    assert [line.split()[0] for line in others] == ["3e+38", "nan", "0.5"]
+    assert last == f"[4 rows; the last 4 are shown{more}]"
+    assert max(map(len, shown.splitlines()[:-1])) <= columns
+    assert repr(ColumnTable()) == "[0 rows; the last 0 are shown]"
+
+
 def test_pandas_makes_the_tables_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(
         sys.modules, "pandas", SimpleNamespace(DataFrame=lambda columns: ("frame", columns), __spec__=1)

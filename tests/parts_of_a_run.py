@@ -13,7 +13,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -38,6 +39,7 @@ from surreal.replay.archive import export_replay, import_replay
 from surreal.replay.stream.info import replay_info
 from surreal.run.evaluation import EpisodeScore, EvaluationRound
 from surreal.run.process import registry
+from surreal.run.process.attributes import EnvironmentAttributes
 from surreal.run.process.liveness.claims import Claim
 from surreal.run.self_play.exchange import Games, LeagueExchange
 from surreal.run.session.score_sharing import ScoreCollector, ScoreSender
@@ -140,6 +142,7 @@ class PartsOfARun:
             Act("learner", "brings scores", self.scores.step),
             Act("learner", "keeps a league", self.keep_league),
             Act("agent", "plays in it", self.play_in_league),
+            *(Act(user, "sets attributes", partial(self.set_attributes, user)) for user in _ROLES),
             *(Act(user, "reports", telemetry.step) for user, telemetry in self.telemetry.items()),
             Act("learner", "collects", lambda: self.collector.step(0.0)),
             Act("observer", "looks", lambda: run_status(self.clients["observer"])),
@@ -196,6 +199,13 @@ class PartsOfARun:
                 for _ in range(10):
                     replay.step(timeout_s=0.0)
             replay.dequeue(0.01)
+
+    def set_attributes(self, user: str) -> None:
+        callback = "callbacks=[{class: surreal.run.observers.StopWithoutImprovement}]"
+        attributes = EnvironmentAttributes(load_config("cartpole-dqn", [callback]), self.clients[user])
+        attributes.set({"gravity": 9.8})
+        with ExitStack() as stack:
+            attributes.follow(stack)
 
     def publish(self) -> None:
         for _ in range(2):

@@ -113,7 +113,17 @@ def test_every_metric_of_the_code_is_on_its_page_and_named_by_its_scheme() -> No
 
 def test_every_name_that_keys_py_makes_is_in_its_table() -> None:
     run, shard, policy = keys.RunKeys("R"), keys.ShardKeys("R", 0), keys.PolicyKeys("R", "P")
-    made = [keys.RUNS, run.config, run.processes, run.log, run.stop, run.claim("NAME"), run.scores, run.best]
+    made = [
+        keys.RUNS,
+        run.config,
+        run.processes,
+        run.log,
+        run.stop,
+        run.attributes,
+        run.claim("NAME"),
+        run.scores,
+        run.best,
+    ]
     made += [run.ballast(1), run.durable_stream, run.durable_meta]
     made += [run.durable_rows("ID"), run.durable_staged("ID")]
     made += [

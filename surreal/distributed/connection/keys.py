@@ -43,6 +43,7 @@ the hash slots, so that shards spread evenly over the servers of a cluster.
 | `surreal:{R}:durable:staged:ID` | string | the same, on their way into the stream | DurableReplay | durable_put script | until the script, at most a minute |
 | `surreal:{R}:durable:meta` | hash | `rows`, `columns`, `put`, `consumed`, `stale`, `step:WRITER`, `used:ENTRY`, `batch:READER`, `state:READER` | durable scripts | DurableReplay | the replay |
 | `surreal:{R}:stop` | string | why the run ends | launcher, `surreal stop` | every process | the run |
+| `surreal:{R}:attributes` | hash | name -> value of an attribute of environments that a callback has set, JSON | processes with callbacks | agents | the run |
 | `surreal:{R}:ballast:I` | string | zeros, to use up memory | `surreal chaos` | - | seconds |
 | `surreal:runs` | hash | run id -> creation time and title, JSON | first process | `surreal status` | until the run is deleted |
 
@@ -264,6 +265,10 @@ class RunKeys:
         return f"surreal:{{{self.run}}}:stop"
 
     @property
+    def attributes(self) -> str:
+        return f"surreal:{{{self.run}}}:attributes"
+
+    @property
     def scores(self) -> str:
         return f"surreal:{{{self.run}}}:scores"
 
@@ -287,7 +292,7 @@ SHARD_KINDS = (
 RUN_KINDS = (
     *(f"policy:*:{name}" for name in ("params", "part:*", "lease", "contract", "notice")),
     *(f"policy:*:{name}" for name in ("calls", "asked:*", "answer:*", "league", "games")),
-    *("config", "claim:*", "processes", "log", "scores", "best", "stop", "ballast:*"),
+    *("config", "claim:*", "processes", "log", "scores", "best", "stop", "attributes", "ballast:*"),
     *("durable:stream", "durable:meta", "durable:rows:*", "durable:staged:*"),
 )
 

@@ -126,6 +126,8 @@ _PART: Table = {
     "stop": "get set del",
     "policy:*:params": "hexists",
 }
+#: Processes with callbacks.
+_CALL_BACK: Table = {"attributes": "hset hgetall"}
 #: Processes that read parameters: listeners, and learners that resume.
 _FOLLOW: Table = {
     "policy:*:params": "hmget hget",
@@ -145,7 +147,7 @@ _COLLECT_SCORES: Table = {"scores": "xread xrevrange", "best": "hmget"}
 _ANSWER: Table = {"policy:*:calls": "xread xdel", "policy:*:answer:*": "rpush pexpire"}
 _PUBLISH: Table = {"policy:*:part:*": "set setex pexpire", "policy:*:contract": "set pexpire"}
 #: Learners and parameter servers.
-_IMPROVE = _together(_PART, _FOLLOW, _LEAD, _COLLECT, _COLLECT_SCORES, _ANSWER, _PUBLISH)
+_IMPROVE = _together(_PART, _CALL_BACK, _FOLLOW, _LEAD, _COLLECT, _COLLECT_SCORES, _ANSWER, _PUBLISH)
 #: Commands that show a run.
 _LOOK: Table = {
     RUNS: "hgetall",
@@ -167,6 +169,7 @@ AGENT = User(
     ("claim", "append", "room", "push_gradient", "call"),
     _together(
         _PART,
+        _CALL_BACK,
         _LISTEN,
         {
             "meta": "hmget",
@@ -213,7 +216,7 @@ EVALUATION = User(
     "evaluation",
     "`surreal eval`, `surreal watch`",
     ("claim",),
-    _together(_PART, _LISTEN, {"scores": "xadd", "best": "hset"}),
+    _together(_PART, _CALL_BACK, _LISTEN, {"scores": "xadd", "best": "hset"}),
     f"{_KEYLESS} multi exec",
 )
 OBSERVER = User(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -33,6 +34,7 @@ from surreal.envs.players.views import EveryPlayer, OnePlayer, find_player
 from surreal.envs.pools.base import describe_observations
 from surreal.envs.pools.game_pool import GamePool
 from surreal.envs.pools.rate_pool import RatePool, safe_action_of
+from surreal.envs.wrappers.attributes import FollowAttributes
 from surreal.rlx.pool.ranges import ValueLimits
 from surreal.rlx.pool.wrapping import RemoteWrappers, check_remote
 from surreal.run.build.construct import refused
@@ -125,9 +127,18 @@ def check_env(env_id: str) -> None:
         check_env_id(env_id)
 
 
-def build_pool(config: Config, *, index: int, opponents: Opponents | None = None) -> EnvPool:
-    """Make the environments of agent number `index`; with opponents, in games against them."""
-    pool, rate_hz = _build_pool(config, index, opponents), config.env.rate_hz
+def build_pool(
+    config: Config, *, index: int, opponents: Opponents | None = None, attributes: Path | None = None
+) -> EnvPool:
+    """Make the environments of an agent.
+
+    Args:
+        config: the run's.
+        index: number of the agent.
+        opponents: opponents in games; None without self-play.
+        attributes: file with the attributes that callbacks set; see `FollowAttributes`.
+    """
+    pool, rate_hz = _build_pool(config, index, opponents, attributes), config.env.rate_hz
     return pool if rate_hz is None else RatePool(pool, rate_hz, check_safe_action(config, pool.action_space))
 
 
@@ -139,7 +150,7 @@ def check_safe_action(config: Config, space: gymnasium.Space[Any]) -> NDArray[An
         raise refused(config, "env.safe_action", str(error)) from None
 
 
-def _build_pool(config: Config, index: int, opponents: Opponents | None) -> EnvPool:
+def _build_pool(config: Config, index: int, opponents: Opponents | None, attributes: Path | None) -> EnvPool:
     env, seed = config.env, (config.seed, 1, index)
     if is_game(env.id):
         return _build_game_pool(config, seed, opponents)
@@ -165,13 +176,21 @@ def _build_pool(config: Config, index: int, opponents: Opponents | None) -> EnvP
             seed=seed,
         )
     # A partial, not a lambda: worker processes are spawned, and get it by pickle.
-    make = partial(make_env, env.id, kwargs=env.kwargs, wrappers=wrapper_specs(config), frame_stack=env.frame_stack)
+    make: Any = partial(
+        make_env, env.id, kwargs=env.kwargs, wrappers=wrapper_specs(config), frame_stack=env.frame_stack
+    )
+    if attributes is not None:
+        make = partial(_make_following, make, attributes)
     factories: list[Any] = [make] * env.num_envs
     if config.agent.show_ui:
         factories[0] = partial(make, render_mode="human")
     if env.pool == "subproc":
         return SubprocEnvPool(factories, num_workers=env.num_workers, seed=seed, on_error=env.on_error)
     return LocalEnvPool(factories, seed=seed, on_error=env.on_error)
+
+
+def _make_following(make: Callable[..., gymnasium.Env[Any, Any]], path: Path, **options: Any) -> FollowAttributes:
+    return FollowAttributes(make(**options), path)
 
 
 def _build_game_pool(config: Config, seed: tuple[int, ...], opponents: Opponents | None) -> GamePool:

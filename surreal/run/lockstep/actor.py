@@ -40,7 +40,8 @@ class Actor:
         pool: EnvPool | None = None,
     ) -> None:
         self._has_sessions = pool is not None
-        self.pool = build_pool(config, index=index) if pool is None else pool
+        attributes = process.attributes.follow(stack)
+        self.pool = build_pool(config, index=index, attributes=attributes) if pool is None else pool
         stack.callback(self.pool.close)
         spaces = Spaces(self.pool.obs_spec, self.pool.action_space)
         self.model = model = build_acting_model(config, spaces)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -75,6 +75,27 @@ class Callback:
     def close(self) -> None:
         """The process ends; called once, also if the run failed."""
 
+    def set_environments(self, **attributes: Any) -> None:
+        """Set attributes of the environments of all agents, by name, from each one's next episode on.
+
+            self.set_environments(difficulty=2)
+
+        They reach agents on other machines within about a second, and agents that start later as well. An environment
+        without such an attribute ends the run, and names the most similar one. Environments of the evaluation keep the
+        attributes that they were made with.
+
+        Args:
+            attributes: values of JSON: numbers, texts, lists.
+
+        Raises:
+            EnvError: the run has no environments that can be set: it has no agents, or another pool.
+            ValueError: a value is not of JSON, or not finite.
+        """
+        self._set_attributes(attributes)
+
+    def _set_attributes(self, attributes: Mapping[str, Any]) -> object:
+        raise SurrealError("set_environments works while a run calls the callback")
+
 
 class StopWithoutImprovement(Callback):
     """Ends the run when the evaluation has not improved for some rounds.
@@ -111,9 +132,18 @@ class Callbacks:
     Args:
         callbacks: the callbacks of this process.
         end: ends the run for a reason; called when a method returns `STOP`.
+        set_attributes: sets attributes of environments; None refuses.
     """
 
-    def __init__(self, callbacks: Sequence[Callback] = (), end: Callable[[str], object] = lambda _: None) -> None:
+    def __init__(
+        self,
+        callbacks: Sequence[Callback] = (),
+        end: Callable[[str], object] = lambda _: None,
+        set_attributes: Callable[[Mapping[str, Any]], object] | None = None,
+    ) -> None:
+        if set_attributes is not None:
+            for each in callbacks:
+                each._set_attributes = set_attributes  # type: ignore[method-assign,assignment]
         self._callbacks = callbacks
         self._end = end
         self._heard: dict[str, list[Callable[..., object]]] = {

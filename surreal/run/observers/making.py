@@ -170,11 +170,13 @@ def check_observers(config: Config) -> None:
             raise config.refusal(key, f"{key}: {cls.__qualname__} {error}") from error
 
 
-def make_callbacks(config: Config, end: Callable[[str], object], **offered: Any) -> Callbacks:
+def make_callbacks(
+    config: Config, end: Callable[[str], object], set_attributes: Callable[[Mapping[str, Any]], object], **offered: Any
+) -> Callbacks:
     """Make the callbacks of a process; arguments as in `Callbacks`."""
     found = enumerate(config.callbacks)
     made = [_make(config, f"callbacks.{place}", settings, Callback, offered) for place, settings in found]
-    return Callbacks(made, end)
+    return Callbacks(made, end, set_attributes)
 
 
 def make_feeder(config: Config, run_dir: Path, *, is_last: bool, **offered: Any) -> SinkFeeder:

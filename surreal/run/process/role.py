@@ -36,6 +36,7 @@ from surreal.distributed.telemetry.telemetry import Telemetry
 from surreal.run.observers.making import make_callbacks
 from surreal.run.process import registry
 from surreal.run.process.arguments import RoleArguments
+from surreal.run.process.attributes import EnvironmentAttributes
 from surreal.run.process.ending import Ending, ExitCode, error_line, exit_code_of, is_expected, print_error
 from surreal.run.process.finding import connect_role, connect_servers
 from surreal.run.process.interrupts import CheckpointRequest, follow_parent, set_at_signals
@@ -54,6 +55,7 @@ class RoleProcess:
         client: the run's Redis: configuration, heartbeats, log.
         replay: replay servers; the same as `client` unless others are named.
         parameter_client: parameter server; the same as `client` unless another is named.
+        attributes: attributes of environments, which callbacks set and agents follow.
         checkpoint_request: whether SIGUSR1 asked for a checkpoint.
         stop: set by SIGTERM, SIGINT, and (without a launcher) the run's stop key.
         startup: times of the start; the body marks them.
@@ -93,7 +95,8 @@ class RoleProcess:
         self._stop_reason: str | None = None  # known here before the telemetry has read it
         self._endings: list[Callable[[], object]] = []
         named = {"run": self.client.run, "process": self.name, "run_dir": self.run_dir, "seed": self.config.seed}
-        self.callbacks = make_callbacks(self.config, self.request_stop, **named)
+        self.attributes = EnvironmentAttributes(self.config, self.client)
+        self.callbacks = make_callbacks(self.config, self.request_stop, self.attributes.set, **named)
 
     def join_run(self) -> None:
         """Claim the name, agree with the run, and start telemetry.
@@ -122,6 +125,7 @@ class RoleProcess:
         if self.client.retry(register, what="agree with the run", stop=self.stop):
             take_over(self._claim, self.replay, self.stop)
         self.telemetry.at_each_step(self._stay)
+        self.telemetry.at_each_step(self.attributes.update)
         self.telemetry.start()
         self._watchdog.start()
 

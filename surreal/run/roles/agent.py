@@ -40,7 +40,8 @@ def body(process: RoleProcess) -> None:
         opponents = build_opponents(process.config, process.parameter_client, index=process.index, rng=rng)
         if opponents is not None:
             stack.callback(opponents.close)
-        pool = build_pool(process.config, index=process.index, opponents=opponents)
+        attributes = process.attributes.follow(stack)
+        pool = build_pool(process.config, index=process.index, opponents=opponents, attributes=attributes)
         stack.callback(pool.close)
         spaces = Spaces(pool.obs_spec, pool.action_space)
         rounds = build_rounds(process.config, process.should_stop)

@@ -48,7 +48,7 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_a_callback_gets_what_it_names_and_hears_what_it_overrides(write: Any) -> None:
     config = write("callbacks: [{class: heard_classes.Heard, args: {greeting: hi}}]")
-    callbacks = make_callbacks(config, print, run="r1", process="agent-0", run_dir=Path(), seed=3)
+    callbacks = make_callbacks(config, print, print, run="r1", process="agent-0", run_dir=Path(), seed=3)
     callbacks.on_broadcast(1, 2)
     callbacks.on_episode(7.5, 12)
     (heard,) = callbacks._callbacks

@@ -762,9 +762,12 @@ public:
 
     // Tell the agent what its last action led to, and ask for the next one; null when the episode is over. `reward` is
     // null in the first update of an episode. `truncated`: it is over because of a limit, not by the game's rules.
-    Value update(const Value& reward, const Value& state, bool terminal = false, bool truncated = false) {
+    // `executed_action`: the action that led to this reward, if something replaced the agent's.
+    Value update(const Value& reward, const Value& state, bool terminal = false, bool truncated = false,
+                 const Value& executed_action = nullptr) {
         Dict request{{"command", "update"}, {"reward", reward}, {"state", state}, {"terminal", terminal || truncated}};
         if (truncated) request.emplace_back("truncated", true);
+        if (!executed_action.is_null()) request.emplace_back("executed_action", executed_action);
         return find(exchange(request), "data");
     }
 

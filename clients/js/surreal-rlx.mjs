@@ -264,11 +264,13 @@ export class AgentProxy {
    * @param {unknown} [state] an array, a typed array, an image, an object; null if the environment has no state
    * @param {boolean} [terminal] the episode is over
    * @param {boolean} [truncated] the episode is over because of a limit, not by the game's rules; implies `terminal`
+   * @param {unknown} [executedAction] the action that led to this reward, if something replaced the agent's
    * @returns {Promise<any>} the action; null when the episode is over
    */
-  async update(reward = null, state = null, terminal = false, truncated = false) {
+  async update(reward = null, state = null, terminal = false, truncated = false, executedAction = null) {
     const message = { command: "update", reward, state, terminal: Boolean(terminal || truncated) };
     if (truncated) message.truncated = true;
+    if (executedAction !== null) message.executed_action = executedAction;
     return (await this.#exchange(message)).data ?? null;
   }
 

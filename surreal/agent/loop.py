@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from surreal.agent.interventions import InterventionCounter
 from surreal.agent.rounds import Rounds
 from surreal.agent.slots import CARRIED_RETURN, RunningReturns
 from surreal.base import tree
@@ -71,6 +72,7 @@ class AgentLoop:
         on_episode: called on the loop's thread for each episode that ends.
         rounds: makes the agent wait until parameters have learned from its steps; None, or without a sender: it never
             waits.
+        interventions: whether something else may replace actions, which is counted.
         gamma: discount of the returns that are recorded where the model scales rewards by them; None records none.
 
     Attributes:
@@ -86,6 +88,7 @@ class AgentLoop:
         *,
         on_episode: EpisodeCallback | None = None,
         rounds: Rounds | None = None,
+        interventions: bool = False,
         gamma: float | None = None,
     ) -> None:
         self.env_steps = 0
@@ -95,6 +98,7 @@ class AgentLoop:
         self._sender = sender
         self._on_episode = on_episode
         self._rounds = rounds if sender is not None else None
+        self._interventions = InterventionCounter() if interventions else None
         self._rested: list[_Rows] = []  # rows whose actions belong to the next round
         records_returns = gamma is not None and sender is not None and agent.model.scales_rewards
         self._returns = RunningReturns(gamma) if records_returns and gamma is not None else None
@@ -123,6 +127,8 @@ class AgentLoop:
         sender = self._sender
         if num_last:
             self._report(batch)
+        if self._interventions is not None:
+            self._interventions.count(batch)
         if self._agent.wants_outcomes:
             self._agent.observe(batch)
         is_resting = None
@@ -155,6 +161,7 @@ class AgentLoop:
             **self._duration.metrics(),
             **self._agent.metrics(),
             **(self._rounds.metrics() if self._rounds is not None else {}),
+            **(self._interventions.metrics() if self._interventions is not None else {}),
         }
 
     def _act(self, rows: _Rows) -> Action:

@@ -67,6 +67,9 @@ class EnvPool(ABC):
         episode_length   int64, on LAST rows the steps of the episode, 0 elsewhere; present with `episode_return`
         action_mask      bool [N, n], which of the n discrete actions are legal, from the environment's
                          info["action_mask"]
+        is_intervention  bool, whether something else replaced the action that led to this row. Both are only present
+                         if it did in any row
+        executed_action  [N, *action_shape], what replaced it, in the agent's form, from info["executed_action"]
     """
 
     num_envs: int  #: slots: every id in `env_ids` is smaller

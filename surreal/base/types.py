@@ -15,6 +15,10 @@ from numpy.typing import NDArray
 #: An observation, or a batch of them: an array, or nested dicts and tuples of arrays, as in the space.
 Obs = Any
 
+#: The key of `info`, and column, with an action that replaced the agent's; and the column that tells which steps have
+#: one.
+EXECUTED_ACTION, IS_INTERVENTION = "executed_action", "is_intervention"
+
 
 class StepKind(enum.IntEnum):
     """Place of a row in its episode. A LAST row carries the final observation and takes no action."""

@@ -6,7 +6,7 @@ start to count elsewhere, or nest spaces in `Dict` and `Tuple`. Used by the pool
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import gymnasium
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from surreal.base.errors import EnvError
 from surreal.base.specs import spaces_of
 from surreal.base.tree import map_leaves, take
+from surreal.base.values import is_sound
 
 
 class ActionAdapter:
@@ -75,6 +76,27 @@ class ActionAdapter:
         if self._is_shifted:
             return actions + self.env_space.start  # type: ignore[attr-defined]
         return actions if self._box is None else _clipped(self._box, actions)
+
+    def flat(self, action: Any) -> NDArray[Any]:
+        """Translate an action of the environment into the agent's form, [*shape].
+
+        Raises:
+            ValueError: it is not in the environment's space.
+        """
+        parts: list[NDArray[Any]] = []
+        try:
+            for leaf, value in _values(self.env_space, action):
+                array = np.asarray(value)
+                typed = array.astype(leaf.dtype) if is_sound(array) else array
+                if not leaf.contains(typed) or (typed.dtype.kind in "iu" and (typed != array).any()):
+                    raise ValueError(f"{value!r:.80} is not in {leaf}")
+                if self._is_scored:
+                    parts.append(np.asarray(spaces.flatten(leaf, typed)))
+                else:
+                    parts.append(np.ravel(typed - leaf.start if hasattr(leaf, "start") else typed))
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"{action!r:.80} is not an action of {self.env_space}: {error}") from error
+        return np.concatenate(parts).astype(self.dtype).reshape(self.shape)
 
     def _flat_space(self) -> gymnasium.Space[Any]:
         space = self.env_space
@@ -137,6 +159,20 @@ def _leaves(space: gymnasium.Space[Any]) -> list[Any]:
     if not all(isinstance(leaf, (*_DISCRETE, spaces.Box)) for leaf in found):
         raise EnvError(f"action space {space} is not supported; use Discrete, Multi*, Box, or Dict and Tuple of them")
     return found
+
+
+def _values(space: gymnasium.Space[Any], action: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield each leaf of a space, in the order of `_leaves`, with its part of an action."""
+    if isinstance(space, spaces.Dict):
+        if action.keys() != space.keys():
+            raise ValueError(f"it has the keys {list(action)}, not {list(space.keys())}")
+        for key, child in space.items():
+            yield from _values(child, action[key])
+    elif isinstance(space, spaces.Tuple):
+        for child, part in zip(space, action, strict=True):
+            yield from _values(child, part)
+    else:
+        yield space, action
 
 
 def _clipped(space: spaces.Box, actions: NDArray[Any]) -> NDArray[Any]:

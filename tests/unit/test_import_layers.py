@@ -37,7 +37,13 @@ ROOMS: dict[str, list[set[str]]] = {
         {"calls", "experience", "gradients", "parameters", "telemetry", "server"},
         {"durable"},
     ],
-    "envs": [{"atari", "terminal", "window"}, {"wrappers", "examples"}, {"."}, {"players"}, {"plain", "pools"}],
+    "envs": [
+        {"actions", "atari", "terminal", "window"},
+        {"wrappers", "examples"},
+        {"."},
+        {"players"},
+        {"plain", "pools"},
+    ],
     "learner": [{"stepping"}, {"."}, {"off_policy", "on_policy", "parameter_server"}],
     "run": [
         {"evaluation", "self_play"},

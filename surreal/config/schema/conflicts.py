@@ -73,6 +73,11 @@ def _process_conflicts(config: Config) -> Iterator[tuple[str, str]]:
     env = config.env
     if env.num_workers is not None and env.num_workers > env.num_envs:
         yield "env.num_workers", f"is {env.num_workers}; it must be <= env.num_envs, {env.num_envs}"
+    if env.has_interventions and (env.is_vector or env.is_game):
+        what = "env.id is a game of several players" if env.is_game else f"env.pool is {env.pool}"
+        yield "env.interventions", f"is true, but {what}, where nothing tells of replaced actions; leave it out"
+    if env.has_interventions and env.observation_space == "raw":
+        yield "env.interventions", "is true, but env.observation_space is raw: nothing is recorded; leave it out"
     if env.is_vector and not env.id.startswith("ALE/"):
         if env.wrappers:
             takes = f"is {env.pool}, which takes no env.wrappers; use local or subproc, or leave the wrappers out"

@@ -77,6 +77,11 @@ class EnvConfig(Section):
     """The action taken when the agent's is late, with `rate_hz`: an action of the space, a number for all of its
     entries, or `last`: the one before, and zeros at the beginning of an episode."""
 
+    interventions: bool = False
+    """Whether something else may replace the agent's actions: a person, a safety layer, or a script. It names the
+    action that was executed in `info["executed_action"]`, or as `executed_action` of the next `update` of an RLX
+    client. Experience keeps that action, and a column `is_intervention`. The wrapper `intervention` implies it."""
+
     num_envs: int = Field(8, ge=1, le=4096)
     """Environments per agent. Raising it makes the forward pass cheaper per env step and the experience more
     diverse. Each player of a game counts as one, so it is a multiple of the players of `id`."""
@@ -105,6 +110,11 @@ class EnvConfig(Section):
     def is_vector(self) -> bool:
         """Whether environments are made together, so that wrappers do not fit around a single one."""
         return self.pool in ("vector", "envpool")
+
+    @property
+    def has_interventions(self) -> bool:
+        """Whether actions may be replaced, and experience tells which ones were."""
+        return self.interventions or any(wrapper.name == "intervention" for wrapper in self.wrappers)
 
     @property
     def is_game(self) -> bool:

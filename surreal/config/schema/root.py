@@ -165,7 +165,10 @@ class Config(Section):
         sizes, addresses), is not in it.
         """
         plain = self.model_dump(mode="json", by_alias=True)
-        env = {key: plain["env"][key] for key in _SHARED_ENV} | {"player_id": self.env.player_id or None}
+        env = {key: plain["env"][key] for key in _SHARED_ENV} | {
+            "player_id": self.env.player_id or None,
+            "interventions": self.env.has_interventions or None,
+        }
         return {
             "version": plain["version"],
             "env": {key: value for key, value in env.items() if value is not None},

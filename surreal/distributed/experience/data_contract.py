@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from surreal.base.errors import CodecError
 from surreal.base.specs import ArraySpec, ObsSpec
+from surreal.base.types import IS_INTERVENTION
 from surreal.distributed.experience.payload import COMPRESSIONS, schema_of
 
 FORMAT_VERSION = 1
@@ -145,7 +146,11 @@ def frame_spec(stacked: ObsSpec, stack: int) -> ObsSpec:
     return ObsSpec(leaves, stacked.structure)
 
 
-def extra_specs(extras: Mapping[str, NDArray[Any]], mask: NDArray[Any] | None = None) -> tuple[ArraySpec, ...]:
+def extra_specs(
+    extras: Mapping[str, NDArray[Any]], mask: NDArray[Any] | None = None, *, interventions: bool = False
+) -> tuple[ArraySpec, ...]:
     """Return the specs of the columns that an agent adds, and of action masks, from one batch of them [N, ...]."""
     columns = dict(extras) if mask is None else {**extras, MASK_COLUMN: mask, NEXT_MASK_COLUMN: mask}
+    if interventions:
+        columns[IS_INTERVENTION] = np.zeros(1, np.bool_)
     return tuple(ArraySpec(name, column.shape[1:], column.dtype) for name, column in sorted(columns.items()))

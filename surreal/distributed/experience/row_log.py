@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from surreal.base.errors import BadValueError
 from surreal.base.specs import ArraySpec
-from surreal.base.types import Action, StepBatch, StepKind
+from surreal.base.types import EXECUTED_ACTION, IS_INTERVENTION, Action, StepBatch, StepKind
 from surreal.base.values import FEW
 from surreal.distributed.experience.codec import MAX_SEGMENTS, Contract, EncodedChunk, encode
 from surreal.distributed.experience.data_contract import EXTRA_PREFIX, MASK_COLUMN, NEXT_MASK_COLUMN
@@ -60,6 +60,7 @@ class RowLog:
     def __init__(self, contract: Contract, capacity: int, *, mask_width: int = 0) -> None:
         self.contract = contract
         self._mask_width = mask_width
+        self.has_interventions = any(extra.name == IS_INTERVENTION for extra in contract.extras)
         self.length = self.carried = 0  # rows, and those at the front that an earlier chunk already contained
         shape, dtype = contract.obs.leaves[0].shape, contract.obs.leaves[0].dtype
         #: Shape of a row, if an observation is one plain array; and its dtype, if that is a vector of a few floats.
@@ -77,8 +78,9 @@ class RowLog:
         self.action = _column(contract.action, capacity)
         self.leaves = [_column(leaf, capacity) for leaf in contract.obs.leaves]
         self.mask = np.ones((capacity, self._mask_width), np.bool_)
-        masks = (MASK_COLUMN, NEXT_MASK_COLUMN) if self._mask_width else ()
-        self.extras = {extra.name: _column(extra, capacity) for extra in contract.extras if extra.name not in masks}
+        self.is_intervention = np.zeros(capacity, np.bool_)
+        others = (IS_INTERVENTION, *((MASK_COLUMN, NEXT_MASK_COLUMN) if self._mask_width else ()))
+        self.extras = {extra.name: _column(extra, capacity) for extra in contract.extras if extra.name not in others}
 
     def reserve(self, rows: int) -> None:
         if self.length + rows <= self.capacity:
@@ -99,6 +101,9 @@ class RowLog:
         self.env_slot[begin:end] = batch.env_ids
         self.reward[begin:end] = batch.reward
         self.code[begin:end] = batch.kind
+        if IS_INTERVENTION in batch.info:
+            self._set_executed(batch)
+        self.is_intervention[begin:end] = False
         if self._mask_width:
             self.mask[begin:end] = batch.info.get("action_mask", True)
         acting = begin + batch.num_last
@@ -118,15 +123,27 @@ class RowLog:
 
     def set_actions(self, env_slots: NDArray[np.int64], action: Action) -> None:
         """Set the actions taken in the last row of each of these environments; raises as `append_batch`."""
-        columns = self._columns_of(action)
-        slots = self.env_slot[: self.length]
-        last = np.zeros(int(slots.max(initial=0)) + 1, np.int64)
-        last[slots] = np.arange(self.length)  # among equal slots, the last one wins
-        rows = last[env_slots]
+        columns, rows = self._columns_of(action), self._last_rows(env_slots)
         self.version[rows] = action.version
         for column, values in columns:
             _check_shape(values, (len(rows), *column.shape[1:]))
             column[rows] = values
+
+    def _set_executed(self, batch: StepBatch) -> None:
+        """Replace the actions that led to the rows of a batch by those that were executed."""
+        if not self.has_interventions:
+            raise ValueError(f"the batch has {IS_INTERVENTION}, which a sender with interventions=True records")
+        is_intervention = batch.info[IS_INTERVENTION] & (batch.kind != StepKind.FIRST)
+        executed, rows = batch.info[EXECUTED_ACTION], self._last_rows(batch.env_ids[is_intervention])
+        _check_shape(executed, (len(batch.kind), *self.action.shape[1:]))
+        self.action[rows], self.is_intervention[rows] = executed[is_intervention], True
+
+    def _last_rows(self, env_slots: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the log position of the last row of each of these environments."""
+        slots = self.env_slot[: self.length]
+        last = np.zeros(int(slots.max(initial=0)) + 1, np.int64)
+        last[slots] = np.arange(self.length)  # among equal slots, the last one wins
+        return last[env_slots]
 
     def _columns_of(self, action: Action) -> list[tuple[NDArray[Any], NDArray[Any]]]:
         """Pair the columns that actions fill with their values."""
@@ -241,6 +258,8 @@ class RowLog:
         columns |= {EXTRA_PREFIX + name: column.take(acted, axis=0) for name, column in self.extras.items()}
         for name, rows in ((MASK_COLUMN, acted), (NEXT_MASK_COLUMN, came)) if self._mask_width else ():
             columns[EXTRA_PREFIX + name] = self.mask.take(rows, axis=0)
+        if self.has_interventions:
+            columns[EXTRA_PREFIX + IS_INTERVENTION] = self.is_intervention.take(acted)
         first_step = self._first_steps(segments.order[start]) + history
         env_slots = self.env_slot[segments.order[start]]
         table = np.stack([sizes, own, env_slots, first_step, history], axis=1).astype(np.int32)
@@ -282,7 +301,7 @@ class RowLog:
 
     def _columns(self) -> list[NDArray[Any]]:
         fixed: list[NDArray[Any]] = [self.env_slot, self.code, self.step, self.reward, self.version, self.action]
-        return [*fixed, self.mask, *self.leaves, *self.extras.values()]
+        return [*fixed, self.is_intervention, self.mask, *self.leaves, *self.extras.values()]
 
 
 def _column(spec: ArraySpec, capacity: int) -> NDArray[Any]:

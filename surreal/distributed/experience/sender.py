@@ -59,6 +59,8 @@ class ExpSender:
             finds it in `info["frames"]`.
         compression: compression of the observations: None, "lz4" (fast) or "zstd" (smaller). It costs this process
             time for each chunk; readers must mirror the observations.
+        interventions: whether something else may replace actions, as `info["executed_action"]` says; then the executed
+            ones are recorded, and a column `is_intervention`.
         shard: number of the shard to send to; while it does not answer, another one is used.
         stop: ends a wait with `StoppedError` when it is set.
     """
@@ -80,6 +82,7 @@ class ExpSender:
         action_spec: ArraySpec | None = None,
         frame_stack: Annotated[int, Ge(1), Le(MAX_STACK)] = 1,
         compression: Literal["lz4", "zstd"] | None = None,
+        interventions: bool = False,
         shard: int = 0,
         stop: threading.Event | None = None,
     ) -> None:
@@ -90,7 +93,7 @@ class ExpSender:
         self._chunk_max_bytes = chunk_max_bytes
         self._max_delay_s = max_delay_s
         self._lookahead, self._frame_stack, self._compression = lookahead, frame_stack, compression
-        self._obs_spec, self._action_spec = obs_spec, action_spec
+        self._obs_spec, self._action_spec, self._has_interventions = obs_spec, action_spec, interventions
         self._log: RowLog | None = None
         self._flush_length = 0  # length of the log at which a chunk leaves
         self._fitting_rows = 0  # rows that fit into a chunk
@@ -174,7 +177,8 @@ class ExpSender:
             reward: the reward that followed.
             done: whether the episode ended.
             info: `info["truncated"]` marks the end as a time limit. `info["phantom"]` marks the reset that `Env.step`
-                makes after an end, which is not a step and is not recorded. `info["frames"]` in the first call, a
+                makes after an end, which is not a step and is not recorded. `info["executed_action"]` replaces the
+                action of a sender that records interventions. `info["frames"]` in the first call, a
                 tuple, means that observations are stacks of that many frames, as `FrameStack` makes them.
             truncated: replaces `info["truncated"]`.
             extras: columns recorded with the step, the same keys in each.
@@ -265,7 +269,8 @@ class ExpSender:
     def _open(self, batch: StepBatch, action: Action) -> RowLog:
         actions = np.asarray(action.actions)
         mask = None if MASK_COLUMN in action.extras else batch.info.get("action_mask")
-        spec, extras = ArraySpec("action", actions.shape[1:], actions.dtype), extra_specs(action.extras, mask)
+        extras = extra_specs(action.extras, mask, interventions=self._has_interventions)
+        spec = ArraySpec("action", actions.shape[1:], actions.dtype)
         return self._make_log(take(batch.obs, 0), spec, extras, mask_width=0 if mask is None else mask.shape[1])
 
     def _open_single(self, obs: Obs, action: Any, extras: Mapping[str, Any], info: Mapping[str, Any] | None) -> RowLog:
@@ -274,7 +279,8 @@ class ExpSender:
             self._frame_stack = len(frames)
         array = np.asarray(action)
         spec = ArraySpec("action", array.shape, np.dtype(np.float32) if array.dtype == np.float64 else array.dtype)
-        return self._make_log(obs, spec, extra_specs({name: np.asarray(value)[None] for name, value in extras.items()}))
+        columns = {name: np.asarray(value)[None] for name, value in extras.items()}
+        return self._make_log(obs, spec, extra_specs(columns, interventions=self._has_interventions))
 
     def _make_log(self, obs: Obs, action: ArraySpec, extras: tuple[ArraySpec, ...], *, mask_width: int = 0) -> RowLog:
         """Make the log for observations and actions like the first ones, unless their specs were given."""

@@ -7,9 +7,10 @@ from math import hypot
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from surreal.base.errors import BadValueError
-from surreal.base.types import Obs, StepKind
+from surreal.base.types import EXECUTED_ACTION, Obs, StepKind
 from surreal.base.values import LARGEST, describe_unsound, is_sound
 from surreal.distributed.experience.data_contract import PRIORITY_COLUMN
 from surreal.distributed.experience.row_log import TERMINATED, TRUNCATED, RowLog
@@ -57,6 +58,10 @@ class SingleSteps:
                 self._start_row(log, begin, obs[0])
             position = log.length
             acting = position - 1
+            if log.has_interventions:
+                executed = info.get(EXECUTED_ACTION) if info else None
+                log.is_intervention[acting] = executed is not None
+                action = action if executed is None else _executed(log, executed)
             log.action[acting] = action
             log.version[acting] = version
             if extras or log.extras:
@@ -127,6 +132,15 @@ def _put_obs(log: RowLog, position: int, obs: Obs, name: str) -> None:
         if not is_sound(array):
             raise _refusal(f"{name} {leaf.name}".rstrip(), array)
         column[position] = array
+
+
+def _executed(log: RowLog, action: Any) -> NDArray[Any]:
+    array, shape = np.asarray(action), log.action.shape[1:]
+    if array.shape != shape:
+        raise ValueError(f'info["{EXECUTED_ACTION}"] has shape {array.shape} where {shape} was agreed on')
+    if not is_sound(array):
+        raise _refusal(EXECUTED_ACTION, array)
+    return array
 
 
 def _put_extras(log: RowLog, position: int, extras: Mapping[str, Any]) -> None:

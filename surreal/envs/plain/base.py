@@ -32,7 +32,7 @@ import gymnasium
 import numpy as np
 
 from surreal.base.errors import EnvError
-from surreal.base.types import Obs
+from surreal.base.types import EXECUTED_ACTION, Obs
 from surreal.envs.actions import ActionAdapter
 from surreal.envs.make import make_env, record_video
 from surreal.envs.wrappers.named import WrapperSpec
@@ -165,6 +165,8 @@ class GymEnv(Env):
 
     def _tell(self, info: dict[str, Any], *, terminated: bool, truncated: bool) -> dict[str, Any]:
         told = {**info, "terminated": bool(terminated), "truncated": bool(truncated)}
+        if EXECUTED_ACTION in info and not self._adapter.is_plain:
+            told[EXECUTED_ACTION] = self._adapter.flat(info[EXECUTED_ACTION])
         if self._monitor is not None:
             told["raw_episode"] = self._monitor.take_episode()
         return told

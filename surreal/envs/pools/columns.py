@@ -15,8 +15,11 @@ from numpy.typing import NDArray
 
 from surreal.base.errors import EnvError
 from surreal.base.specs import ArraySpec, ObsSpec
+from surreal.base.types import EXECUTED_ACTION, IS_INTERVENTION, StepBatch, StepKind
 from surreal.envs.players.base import View
 from surreal.envs.pools.rows import LastRows, LiveRows
+
+_FIRST = int(StepKind.FIRST)
 
 
 @dataclass(slots=True)
@@ -36,31 +39,34 @@ class Columns:
     episode_length: NDArray[np.int64]  #: [k]
     action_mask: NDArray[np.bool_]  #: [k, n]; n is 0 without masks
     final_mask: NDArray[np.bool_]  #: [k, n]
+    is_intervention: NDArray[np.bool_]  #: [k] whether something else replaced the action
+    executed_action: NDArray[Any]  #: [k, *action_shape] what replaced it
 
     @classmethod
-    def specs(cls, obs_spec: ObsSpec, mask_width: int) -> list[ArraySpec]:
+    def specs(cls, obs_spec: ObsSpec, mask_width: int, action: ArraySpec) -> list[ArraySpec]:
         """List the arrays in a fixed order, for allocation."""
         leaves = [ArraySpec(leaf.name, leaf.shape, leaf.dtype) for leaf in obs_spec.leaves]
         rest: list[tuple[str, tuple[int, ...], str]]
         rest = [("reward", (), "f8"), ("terminated", (), "?"), ("truncated", (), "?"), ("episode_return", (), "f8")]
         rest += [("episode_length", (), "i8"), ("action_mask", (mask_width,), "?"), ("final_mask", (mask_width,), "?")]
-        return leaves + leaves + [ArraySpec(name, shape, np.dtype(dtype)) for name, shape, dtype in rest]
+        rest += [(IS_INTERVENTION, (), "?")]
+        return leaves + leaves + [ArraySpec(name, shape, np.dtype(dtype)) for name, shape, dtype in rest] + [action]
 
     @classmethod
     def of(cls, arrays: list[NDArray[Any]]) -> Columns:
         """Build columns from arrays in the order of `specs`."""
-        leaves = (len(arrays) - 7) // 2
+        leaves = (len(arrays) - 9) // 2
         return cls(arrays[:leaves], arrays[leaves : 2 * leaves], *arrays[2 * leaves :])
 
     @classmethod
-    def allocate(cls, obs_spec: ObsSpec, num_envs: int, mask_width: int) -> Columns:
-        specs = cls.specs(obs_spec, mask_width)
+    def allocate(cls, obs_spec: ObsSpec, num_envs: int, mask_width: int, action: ArraySpec) -> Columns:
+        specs = cls.specs(obs_spec, mask_width, action)
         return cls.of([np.zeros((num_envs, *spec.shape), spec.dtype) for spec in specs])
 
     def rows(self, start: int, stop: int) -> Columns:
         """View the rows of consecutive environments."""
         arrays = [*self.obs, *self.final_obs, self.reward, self.terminated, self.truncated, self.episode_return]
-        arrays += [self.episode_length, self.action_mask, self.final_mask]
+        arrays += [self.episode_length, self.action_mask, self.final_mask, self.is_intervention, self.executed_action]
         return Columns.of([array[start:stop] for array in arrays])
 
     def last_rows(self, ended: NDArray[np.int64], *, has_mask: bool) -> LastRows:
@@ -84,6 +90,14 @@ class Columns:
             first,
             self.action_mask.take(ids, 0) if has_mask else None,
         )
+
+    def with_interventions(self, batch: StepBatch) -> StepBatch:
+        """Add the actions that replaced the agent's to a batch of these environments, if there are any."""
+        is_intervention = self.is_intervention[batch.env_ids] & (batch.kind != _FIRST)
+        if not is_intervention.any():
+            return batch
+        executed = self.executed_action[batch.env_ids]
+        return batch._replace(info={**batch.info, IS_INTERVENTION: is_intervention, EXECUTED_ACTION: executed})
 
 
 class PlayerColumns:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from surreal.base import tree
 from surreal.base.errors import EnvError
 from surreal.base.specs import ArraySpec, ObsSpec
+from surreal.base.types import EXECUTED_ACTION
 from surreal.base.values import describe_unsound, is_sound, unsound_rows
 from surreal.envs.actions import ActionAdapter, flat_mask, mask_width
 from surreal.envs.pools.base import FaultCounter, OnError, describe_error, describe_observations, env_seeds
@@ -39,6 +40,7 @@ class EnvList:
     Args:
         seeds: for the first reset of each environment; an environment that is made again gets the next seed.
         on_error: "end" raises the exceptions of environments, "restart" makes the environment again.
+        interventions: whether to read `info["executed_action"]`.
 
     Attributes:
         lost: indices of the environments that lost their episode in the last step and show a first observation.
@@ -55,6 +57,7 @@ class EnvList:
         columns: Columns | None = None,
         *,
         on_error: OnError = "end",
+        interventions: bool = False,
     ) -> None:
         if not env_fns:
             raise ValueError("a pool needs at least one environment")
@@ -78,7 +81,9 @@ class EnvList:
         self.obs_spec: ObsSpec = describe_observations(self.observation_space)
         self.adapter = ActionAdapter(self.envs[0].action_space)
         self._mask_width = mask_width(self.adapter.space)
-        self.columns = columns or Columns.allocate(self.obs_spec, len(self.envs), self._mask_width)
+        action = ArraySpec(EXECUTED_ACTION, self.adapter.shape, self.adapter.dtype)
+        self.columns = columns or Columns.allocate(self.obs_spec, len(self.envs), self._mask_width, action)
+        self._has_interventions = interventions
         self.has_mask = False
         self._step_fns = [self._step_of(index) for index in range(len(self.envs))]
         self._monitors = [find_monitor(env) for env in self.envs]
@@ -113,7 +118,7 @@ class EnvList:
         env_actions = actions if self.adapter.is_plain else self.adapter.rows(actions)
         for index in self._stale:
             columns.terminated[index] = columns.truncated[index] = False
-        if self.obs_spec.structure is None and not self.has_mask:
+        if self.obs_spec.structure is None and not (self.has_mask or self._has_interventions):
             array, shape, ndarray = columns.obs[0], self.obs_spec.leaves[0].shape, np.ndarray
             for index, (step, action) in enumerate(zip(self._step_fns, env_actions, strict=True)):
                 obs, value, terminated, truncated, info = step(action)
@@ -124,7 +129,7 @@ class EnvList:
                     reward[index] = value
                     array[index] = obs
                 except _NO_NUMBER as error:
-                    self._count_no_number(index, error)
+                    self._refuse(index, "a value that is not a number", error)
                     continue
                 if terminated or truncated:
                     columns.terminated[index], columns.truncated[index] = terminated, truncated
@@ -171,21 +176,30 @@ class EnvList:
         return guarded
 
     def _take(self, index: int, obs: Any, reward: Any, info: Mapping[str, Any]) -> bool:
-        """Write the outcome of a step; returns False if it holds something that is not a number."""
+        """Write the outcome of a step; returns False if it holds something that is not a number, or no action."""
         try:
             self.columns.reward[index] = reward
             self._write(index, obs)
         except _NO_NUMBER as error:
-            self._count_no_number(index, error)
+            self._refuse(index, "a value that is not a number", error)
             return False
         if self.has_mask:
             self._write_mask(self.columns.action_mask, index, info)
+        if self._has_interventions:
+            executed = info.get(EXECUTED_ACTION)
+            self.columns.is_intervention[index] = executed is not None
+            try:
+                if executed is not None:
+                    self.columns.executed_action[index] = self.adapter.flat(executed)
+            except ValueError as error:
+                self._refuse(index, f'an info["{EXECUTED_ACTION}"] that cannot have been executed', error)
+                return False
         return True
 
-    def _count_no_number(self, index: int, error: Exception) -> None:
-        """Treat a value that is not a number as an exception of the environment."""
+    def _refuse(self, index: int, what: str, error: Exception) -> None:
+        """Treat an impossible value as an exception of the environment."""
         name = _name(self.envs[index])
-        problem = f"{name} (environment {index}) gives a value that is not a number: {describe_error(error)}"
+        problem = f"{name} (environment {index}) gives {what}: {describe_error(error)}"
         if self._on_error == "end":
             raise EnvError(problem) from error
         self._faults[index].add(problem, error)

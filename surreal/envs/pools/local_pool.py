@@ -36,6 +36,8 @@ class LocalEnvPool(EnvPool):
         record: whether their steps are sent as experience.
         on_error: "end" raises the exceptions of environments; "restart" cuts the episode and makes the environment
             again (not those of a vector environment).
+        interventions: whether environments may replace actions, and then report them in `info["executed_action"]` (not
+            those of a vector environment).
 
     Raises:
         EnvError: the environments cannot be made, or their spaces differ or are not supported.
@@ -49,15 +51,19 @@ class LocalEnvPool(EnvPool):
         explore: bool = True,
         record: bool = True,
         on_error: OnError = "end",
+        interventions: bool = False,
     ) -> None:
         stepper: VectorStepper | _ListStepper
         if isinstance(envs, gymnasium.vector.VectorEnv):
+            if interventions:
+                raise ValueError("interventions is true, but a vector environment reports none; leave it out")
             spec = describe_observations(envs.single_observation_space)
             joiner = RowJoiner(spec, envs.num_envs, explore=explore, record=record)
             stepper = VectorStepper(envs, spec, seed, joiner)
         else:
-            singles = EnvList(envs, env_seeds(seed, len(envs)), on_error=on_error)
-            stepper = _ListStepper(singles, RowJoiner(singles.obs_spec, len(envs), explore=explore, record=record))
+            singles = EnvList(envs, env_seeds(seed, len(envs)), on_error=on_error, interventions=interventions)
+            joiner = RowJoiner(singles.obs_spec, len(envs), explore=explore, record=record)
+            stepper = _ListStepper(singles, joiner, interventions=interventions)
         self._stepper = stepper
         self.num_envs = stepper.num_envs
         self.observation_space = stepper.observation_space
@@ -148,7 +154,7 @@ class LocalEnvPool(EnvPool):
 class _ListStepper:
     """Makes batches of an `EnvList`, in which every environment needs an action in every batch."""
 
-    def __init__(self, envs: EnvList, joiner: RowJoiner) -> None:
+    def __init__(self, envs: EnvList, joiner: RowJoiner, *, interventions: bool) -> None:
         self.num_envs = len(envs.envs)
         self.observation_space = envs.observation_space
         self.obs_spec = envs.obs_spec
@@ -158,6 +164,7 @@ class _ListStepper:
         self._obs = envs.obs_spec.unflatten(envs.columns.obs)
         self._ids = np.arange(self.num_envs)
         self._mask: NDArray[np.bool_] | None = None
+        self._has_interventions = interventions
 
     @property
     def lost_episodes(self) -> int:
@@ -169,6 +176,10 @@ class _ListStepper:
         return self._joiner.live(self._live(self._ids))
 
     def step(self, actions: NDArray[Any]) -> StepBatch:
+        batch = self._step(actions)
+        return self._envs.columns.with_interventions(batch) if self._has_interventions else batch
+
+    def _step(self, actions: NDArray[Any]) -> StepBatch:
         ended, lost = self._envs.step(actions), self._envs.lost
         columns = self._envs.columns
         if not ended and not lost:

@@ -58,6 +58,7 @@ class SubprocEnvPool(EnvPool):
         record: whether their steps are sent as experience.
         on_error: "end" raises the exceptions of environments in `recv`; "restart" cuts the episode and makes the
             environment again.
+        interventions: whether environments may replace actions, and then report them in `info["executed_action"]`.
         max_restarts: allowed deaths of workers within ten minutes.
         worker_timeout_s: kill a worker that needs longer for a step, s; None waits forever.
 
@@ -74,6 +75,7 @@ class SubprocEnvPool(EnvPool):
         explore: bool = True,
         record: bool = True,
         on_error: OnError = "end",
+        interventions: bool = False,
         max_restarts: int = 10,
         worker_timeout_s: float | None = None,
     ) -> None:
@@ -88,6 +90,7 @@ class SubprocEnvPool(EnvPool):
         self._entropy: Seed = seed if seed is not None else int(np.random.default_rng().integers(2**63))
         self._joiner = RowJoiner(self.obs_spec, self.num_envs, explore=explore, record=record)
         self._on_error: OnError = on_error
+        self._has_interventions = interventions
         self._lost_episodes = 0
         self._max_restarts = max_restarts
         self._worker_timeout_s = worker_timeout_s
@@ -159,11 +162,12 @@ class SubprocEnvPool(EnvPool):
         self._wants_action[ids] = True
         self._was_lost[ids] = False
         self._episodes.add(self._columns.episode_return[last], self._columns.episode_length[last])
-        return self._joiner.join(
+        batch = self._joiner.join(
             self._columns.last_rows(last, has_mask=self._has_mask),
             self._columns.live_rows(ids, np.flatnonzero(np.concatenate(is_first)), has_mask=self._has_mask),
             closed_ids,
         )
+        return self._columns.with_interventions(batch) if self._has_interventions else batch
 
     def send(self, actions: NDArray[Any], env_ids: NDArray[np.int64]) -> None:
         """Pass actions; a worker steps when all its environments have one."""
@@ -224,7 +228,8 @@ class SubprocEnvPool(EnvPool):
     def _start(self, worker: WorkerHandle) -> None:
         seeds = env_seeds(self._entropy, self.num_envs, incarnation=worker.incarnation)
         envs = slice(worker.start, worker.stop)
-        worker.launch(self._context, self._env_fns[envs], seeds[envs], self._shared, self._on_error)
+        options = self._on_error, self._has_interventions
+        worker.launch(self._context, self._env_fns[envs], seeds[envs], self._shared, *options)
         self._selector.register(worker.connection, selectors.EVENT_READ, worker)
 
     def _restart(self, worker: WorkerHandle) -> NDArray[np.int64]:

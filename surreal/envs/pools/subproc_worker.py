@@ -57,7 +57,7 @@ class SharedMemory:
         cls, context: Any, obs_spec: ObsSpec, action: ArraySpec, num_envs: int, mask_width: int
     ) -> SharedMemory:
         """Make the arrays; workers get this object when they are spawned."""
-        specs = (*Columns.specs(obs_spec, mask_width), action)
+        specs = (*Columns.specs(obs_spec, mask_width, action), action)
         buffers = tuple(context.RawArray(ctypes.c_uint8, max(1, num_envs * spec.nbytes)) for spec in specs)
         return cls(obs_spec, specs, buffers, num_envs)
 
@@ -111,13 +111,14 @@ class WorkerHandle:
         seeds: Sequence[int],
         shared: SharedMemory,
         on_error: OnError,
+        interventions: bool,
     ) -> None:
         """Start the process without waiting for its environments."""
         main_module = nullcontext() if _is_main_needed(env_fns) else _without_main()
         ours, theirs = context.Pipe()
         # The kernel ties a child to the thread that spawned it, which may end before this process.
         is_main = threading.current_thread() is threading.main_thread()
-        arguments = (theirs, env_fns, seeds, shared, self.start, os.getpid(), is_main, on_error)
+        arguments = (theirs, env_fns, seeds, shared, self.start, os.getpid(), is_main, on_error, interventions)
         name = f"surreal-env-worker-{self._index}"
         process = context.Process(target=run_worker, args=arguments, name=name, daemon=True)
         try:
@@ -172,6 +173,7 @@ def run_worker(
     parent_pid: int,
     follow_thread: bool,
     on_error: OnError,
+    interventions: bool,
 ) -> None:
     """Serve the environments from `start` on until the pool sends QUIT or ends."""
     # Ctrl-C reaches the whole terminal, but the pool decides when its environments end.
@@ -179,7 +181,7 @@ def run_worker(
     die_with_parent(parent_pid=parent_pid, follow_thread=follow_thread)
     with suppress(EOFError, ConnectionError), connection:
         try:
-            _serve(connection, env_fns, seeds, shared, start, on_error)
+            _serve(connection, env_fns, seeds, shared, start, on_error, interventions)
         except (EOFError, ConnectionError):
             raise
         except Exception as error:
@@ -195,10 +197,11 @@ def _serve(
     shared: SharedMemory,
     start: int,
     on_error: OnError,
+    interventions: bool,
 ) -> None:
     columns, actions = shared.views()
     stop = start + len(env_fns)
-    envs = EnvList(env_fns, seeds, columns.rows(start, stop), on_error=on_error)
+    envs = EnvList(env_fns, seeds, columns.rows(start, stop), on_error=on_error, interventions=interventions)
     try:
         if envs.obs_spec != shared.obs_spec:
             raise EnvError(f"environment {start} has observations {envs.observation_space}, unlike environment 0")

@@ -22,6 +22,7 @@ from gymnasium import wrappers as gym_wrappers
 
 from surreal.base.errors import EnvError
 from surreal.envs.atari.preprocessing import AtariPreprocessing, LifeLoss
+from surreal.envs.wrappers.intervention import Intervention
 from surreal.envs.wrappers.observations import ChannelsFirst, GrayImage, MiniGridOneHot, ObsClip, ObsEntries, ObsScale
 from surreal.envs.wrappers.steps import LastStep, RewardClip, RewardScale, RewardSign, Stagger
 
@@ -55,6 +56,7 @@ _WRAPPERS: dict[str, Callable[..., AnyEnv]] = {
     "clip_action": gym_wrappers.ClipAction,
     "flatten": gym_wrappers.FlattenObservation,
     "gray_image": GrayImage,
+    "intervention": Intervention,
     "last_step": LastStep,
     "life_loss": LifeLoss,
     "minigrid": MiniGridOneHot,
@@ -68,7 +70,7 @@ _WRAPPERS: dict[str, Callable[..., AnyEnv]] = {
     "stagger": Stagger,
     "time_limit": gym_wrappers.TimeLimit,
 }
-_TRAINING_ONLY = frozenset({"life_loss", "reward_clip", "reward_scale", "reward_sign", "stagger"})
+_TRAINING_ONLY = frozenset({"intervention", "life_loss", "reward_clip", "reward_scale", "reward_sign", "stagger"})
 
 
 def wrapper_names() -> tuple[str, ...]:

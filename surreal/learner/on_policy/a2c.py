@@ -19,7 +19,7 @@ from surreal.base.types import TrajectoryBatch
 from surreal.learner.advantages import generalised_advantages
 from surreal.learner.gradients import one_graph
 from surreal.learner.on_policy.base import ActorCriticLearner
-from surreal.learner.on_policy.evaluating import evaluate, recorded
+from surreal.learner.on_policy.evaluating import evaluate, policy_mask, recorded
 from surreal.learner.on_policy.policy_losses import (
     clip_fraction,
     clipped_policy_loss,
@@ -75,25 +75,25 @@ class A2CLearner(ActorCriticLearner):
     @one_graph
     def update_from(self, batch: TrajectoryBatch, is_shown: bool) -> dict[str, Tensor]:
         """Update once, and return the metrics."""
-        mask = batch.mask
+        mask, chosen = batch.mask, policy_mask(batch)
         policy, log_probability, value = evaluate(self.model, batch)
         with torch.no_grad():
             advantage = generalised_advantages(batch.reward, batch.discount, mask, value, self.gae_lambda)
             returns = advantage + value[:-1]
-            advantage = self.normalised(advantage, mask)
+            advantage = self.normalised(advantage, chosen)
         if self.policy_clip is None:
-            policy_loss = policy_gradient_loss(log_probability, advantage, mask)
+            policy_loss = policy_gradient_loss(log_probability, advantage, chosen)
         else:
             log_ratio = log_probability - recorded(batch, "log_probability")
-            policy_loss = clipped_policy_loss(log_ratio, advantage, mask, self.policy_clip)
+            policy_loss = clipped_policy_loss(log_ratio, advantage, chosen, self.policy_clip)
         if self.critic_clip is None:
             critic_loss = value_loss(value[:-1], returns, mask)
         else:
             critic_loss = clipped_value_loss(value[:-1], recorded(batch, "value"), returns, mask, self.critic_clip)
-        metrics = self.descend(policy_loss, critic_loss, self.entropy(policy, batch.action, mask))
+        metrics = self.descend(policy_loss, critic_loss, self.entropy(policy, batch.action, chosen))
         if is_shown:
             metrics["explained_variance"] = explained_variance(value[:-1], returns, mask)
             metrics |= self.drift(batch, log_probability)
             if self.policy_clip is not None:
-                metrics["clip_fraction"] = clip_fraction(log_ratio, mask, self.policy_clip)
+                metrics["clip_fraction"] = clip_fraction(log_ratio, chosen, self.policy_clip)
         return metrics

@@ -14,7 +14,7 @@ from surreal.base.contracts import ReplayView
 from surreal.base.ranges import Positive, checked
 from surreal.base.types import TrajectoryBatch
 from surreal.learner.advantages import vtrace
-from surreal.learner.on_policy.evaluating import Targets, evaluate, recorded
+from surreal.learner.on_policy.evaluating import Targets, chosen_by_policy, evaluate, policy_mask, recorded
 from surreal.learner.on_policy.ppo import PPOLearner
 from surreal.model.base import Model
 
@@ -63,5 +63,5 @@ class APPOLearner(PPOLearner):
             c_bar=self.c_bar,
             trace_lambda=self.gae_lambda,
         )
-        advantage = self.normalised(advantage, batch.mask)
-        return Targets(policy.frozen(), log_probability, value[:-1], advantage, returns)
+        advantage = self.normalised(advantage, policy_mask(batch))
+        return Targets(policy.frozen(), log_probability, value[:-1], advantage, returns, chosen_by_policy(batch))

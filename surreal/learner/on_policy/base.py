@@ -24,7 +24,7 @@ from surreal.base.specs import ObsSpec
 from surreal.base.types import TrajectoryBatch
 from surreal.learner.curiosity import CuriositySettings, Surprise, read_curiosity, surprise
 from surreal.learner.gradients import GradientLearner, one_graph
-from surreal.learner.on_policy.evaluating import evaluate, filtered
+from surreal.learner.on_policy.evaluating import evaluate, filtered, policy_mask, recorded
 from surreal.learner.on_policy.policy_losses import mean_of_steps, normalise, policy_drift
 from surreal.learner.stepping.optimizers import MODEL
 from surreal.learner.stepping.reports import normal_values
@@ -183,7 +183,7 @@ class ActorCriticLearner(GradientLearner[ModelT, TrajectoryBatch]):
         """Return `policy_drift` of log-probabilities [T, B], if agents recorded theirs; otherwise {}."""
         if "log_probability" not in batch.extras:
             return {}
-        return policy_drift(log_probability.detach() - batch.extras["log_probability"], batch.mask)
+        return policy_drift(log_probability.detach() - recorded(batch, "log_probability"), policy_mask(batch))
 
     def descend(self, policy_loss: Tensor, critic_loss: Tensor, entropy: Tensor) -> dict[str, Tensor]:
         """Take one step down the weighted sum of three scalars, and return them as metrics."""

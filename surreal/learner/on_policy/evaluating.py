@@ -11,7 +11,7 @@ from torch import Tensor
 
 from surreal.base import tree
 from surreal.base.pytorch import Module
-from surreal.base.types import Obs, TrajectoryBatch
+from surreal.base.types import IS_INTERVENTION, Obs, TrajectoryBatch
 from surreal.learner.advantages import generalised_advantages
 from surreal.learner.on_policy.policy_losses import normalise
 from surreal.model import Distribution, PolicyValue
@@ -22,7 +22,7 @@ class Evaluated(NamedTuple):
     """Results for trajectories [T, B]."""
 
     policy: Distribution  #: [T, B] over the legal actions
-    log_probability: Tensor  #: [T, B] float32 of the actions taken
+    log_probability: Tensor  #: [T, B] float32 of the actions taken; 0 where something else chose them
     value: Tensor  #: [T + 1, B] float32 of all observations, the last one and final ones included
 
 
@@ -30,7 +30,29 @@ def evaluate(model: Module, batch: TrajectoryBatch) -> Evaluated:
     """Compute a whole batch; a recurrent model begins with the state that the agent recorded."""
     policy, value = compute(model, batch.obs, batch.initial_state.get("state"), batch.is_first)
     policy = legal(policy[:-1], batch.extras.get("action_mask"))
-    return Evaluated(policy, policy.log_probability(batch.action), value)
+    return Evaluated(policy, of_policy(batch, policy.log_probability(batch.action)), value)
+
+
+def policy_mask(batch: TrajectoryBatch) -> Tensor:
+    """Return 1 for steps whose action the policy chose, [T, B] float32: the mask, where nothing else chose any."""
+    is_intervention = batch.extras.get(IS_INTERVENTION)
+    mask: Tensor = batch.mask if is_intervention is None else batch.mask * ~is_intervention
+    return mask
+
+
+def chosen_by_policy(batch: TrajectoryBatch) -> Tensor | None:
+    """Return `policy_mask`, or None where nothing else can choose actions."""
+    return policy_mask(batch) if IS_INTERVENTION in batch.extras else None
+
+
+def of_policy(batch: TrajectoryBatch, column: Tensor) -> Tensor:
+    """Return a column [T, B] with 0 at steps whose action something else chose.
+
+    What replaced actions is a part of the environment that the value predicts: importance ratios are 1 there, and the
+    policy learns nothing from these steps.
+    """
+    is_intervention = batch.extras.get(IS_INTERVENTION)
+    return column if is_intervention is None else column.masked_fill(is_intervention, 0.0)
 
 
 class Targets(NamedTuple):
@@ -41,6 +63,7 @@ class Targets(NamedTuple):
     value: Tensor  #: before the update
     advantage: Tensor
     returns: Tensor
+    policy_mask: Tensor | None = None  #: `policy_mask`, if something else chose some actions
 
 
 @torch.no_grad()
@@ -50,8 +73,9 @@ def make_targets(model: Module, batch: TrajectoryBatch, *, gae_lambda: float, no
     advantage = generalised_advantages(batch.reward, batch.discount, batch.mask, value, gae_lambda)
     returns = advantage + value[:-1]
     if normalize_advantage:
-        advantage = normalise(advantage, batch.mask)
-    return Targets(policy.frozen(), recorded(batch, "log_probability"), value[:-1], advantage, returns)
+        advantage = normalise(advantage, policy_mask(batch))
+    old = recorded(batch, "log_probability")
+    return Targets(policy.frozen(), old, value[:-1], advantage, returns, chosen_by_policy(batch))
 
 
 def compute(model: Module, obs: Obs, state: Tensor | None = None, is_first: Tensor | None = None) -> PolicyValue:
@@ -116,10 +140,12 @@ def filtered(
 def recorded(batch: TrajectoryBatch, name: str) -> Tensor:
     """Return a column [T, B] that the agent recorded: `log_probability` of the action under its policy, or `value`.
 
+    `log_probability` is 0 where something else chose the action: the agent recorded that of another one.
+
     Raises:
         ValueError: it did not.
     """
     if name not in batch.extras:
         raise ValueError(f"experience has no {name}, which this learner needs; surreal.agent.PolicyAgent records it")
     column: Tensor = batch.extras[name]
-    return column
+    return of_policy(batch, column) if name == "log_probability" else column

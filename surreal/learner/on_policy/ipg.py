@@ -24,7 +24,7 @@ from surreal.learner.advantages import generalised_advantages
 from surreal.learner.gradients import one_graph
 from surreal.learner.losses import UpdateNoise, critic_loss
 from surreal.learner.on_policy.base import ActorCriticLearner
-from surreal.learner.on_policy.evaluating import compute, legal
+from surreal.learner.on_policy.evaluating import compute, legal, policy_mask
 from surreal.learner.on_policy.minibatches import Minibatch, minibatches
 from surreal.learner.on_policy.policy_critics import PolicyCritics, make_policy_critics
 from surreal.learner.on_policy.policy_losses import explained_variance, interpolated_loss, mean_of_steps, value_loss
@@ -44,7 +44,8 @@ class Steps(NamedTuple):
     action: Tensor
     value: Tensor
     advantage: Tensor
-    is_on_policy: Tensor  #: float32
+    is_on_policy: Tensor  #: float32, fresh ones whose action the policy chose
+    is_fresh: Tensor  #: float32
     is_sampled: Tensor  #: float32, whose observations the critics are asked about: the replayed ones, if there are any
 
 
@@ -156,11 +157,11 @@ class IPGLearner(ActorCriticLearner[ActorCritic]):
     ) -> dict[str, Tensor]:
         """Take one step of policy and value, and return its metrics."""
         steps = self.evaluate(batch, index, has_replayed)
-        on_policy, returns = steps.is_on_policy, (steps.advantage + steps.value).detach()
-        entropy = self.entropy(steps.policy, steps.action, on_policy)
-        metrics = self.descend(self.policy_loss(steps), value_loss(steps.value, returns, on_policy), entropy)
+        fresh, returns = steps.is_fresh, (steps.advantage + steps.value).detach()
+        entropy = self.entropy(steps.policy, steps.action, steps.is_on_policy)
+        metrics = self.descend(self.policy_loss(steps), value_loss(steps.value, returns, fresh), entropy)
         if is_shown:
-            metrics["explained_variance"] = explained_variance(steps.value, returns, on_policy)
+            metrics["explained_variance"] = explained_variance(steps.value, returns, fresh)
         return metrics
 
     def fit_critics(self, batch: TrajectoryBatch) -> tuple[Tensor, Tensor]:
@@ -215,17 +216,18 @@ class IPGLearner(ActorCriticLearner[ActorCritic]):
         with torch.no_grad():
             advantage = generalised_advantages(batch.reward, batch.discount, batch.mask, value, self.gae_lambda)
         policy = legal(policy[:-1], batch.extras.get("action_mask"))
-        policy, on_policy, action = policy[index], on_policy_mask(batch)[index], batch.action[index]
-        replayed = 1.0 - on_policy
+        policy, fresh, action = policy[index], on_policy_mask(batch)[index], batch.action[index]
+        chosen = policy_mask(batch)[index]
         return Steps(
             obs=tree.map_leaves(lambda leaf: leaf[:-1][index], self._filtered(batch.obs)),
             policy=policy,
-            log_probability=policy.log_probability(action),
+            log_probability=policy.log_probability(action).masked_fill(chosen == 0.0, 0.0),
             action=action,
             value=value[:-1][index],
             advantage=advantage[index],
-            is_on_policy=on_policy,
-            is_sampled=replayed if has_replayed else on_policy,
+            is_on_policy=fresh * chosen,
+            is_fresh=fresh,
+            is_sampled=1.0 - fresh if has_replayed else fresh,
         )
 
     def policy_loss(self, steps: Steps) -> Tensor:

@@ -42,6 +42,10 @@ class Minibatch(NamedTuple):
         """Return `column[index]` of a [T, B, ...] that all minibatches read; it lives unchanged as long as they do."""
         return column[self.index] if self.shuffled is None else self.shuffled.pick(column, self.part)
 
+    def policy_mask(self, chosen: Tensor | None) -> Tensor | None:
+        """Return its part of `Targets.policy_mask`; without one, `mask`."""
+        return self.mask if chosen is None else self.of(chosen)
+
     def alone(self) -> Minibatch:
         """Return its tensors without the batch that they come from."""
         return self._replace(index=None, shuffled=None, part=slice(None))

@@ -17,7 +17,7 @@ from surreal.base.types import TrajectoryBatch
 from surreal.learner.advantages import bootstrapped_returns
 from surreal.learner.gradients import one_graph
 from surreal.learner.on_policy.base import ActorCriticLearner
-from surreal.learner.on_policy.evaluating import evaluate
+from surreal.learner.on_policy.evaluating import evaluate, policy_mask
 from surreal.learner.on_policy.policy_losses import (
     explained_variance,
     policy_gradient_loss,
@@ -47,12 +47,13 @@ class PolicyGradientLearner(ActorCriticLearner):
     def update_from(self, batch: TrajectoryBatch, is_shown: bool) -> dict[str, Tensor]:
         """Update once, and return the metrics."""
         policy, log_probability, value = evaluate(self.model, batch)
+        chosen = policy_mask(batch)
         with torch.no_grad():
             baseline = value if self.baseline else torch.zeros_like(value)
             returns = bootstrapped_returns(batch.reward, batch.discount, batch.mask, baseline)
-            advantage = self.normalised(batch.mask * (returns - baseline[:-1]), batch.mask)
-        policy_loss = policy_gradient_loss(log_probability, advantage, batch.mask)
-        entropy = self.entropy(policy, batch.action, batch.mask)
+            advantage = self.normalised(batch.mask * (returns - baseline[:-1]), chosen)
+        policy_loss = policy_gradient_loss(log_probability, advantage, chosen)
+        entropy = self.entropy(policy, batch.action, chosen)
         if self.baseline:
             metrics = self.descend(policy_loss, value_loss(value[:-1], returns, batch.mask), entropy)
         else:

@@ -54,6 +54,7 @@ class StepInputs(NamedTuple):
     policy: Distribution | None  #: before the update, where its divergence counts
     clip_range: Tensor | float | None
     kl_weight: Tensor | None  #: of the penalty, a scalar
+    policy_mask: Tensor | None  #: 1 for steps whose action the policy chose; None: all are
 
 
 class PPOLearner(ActorCriticLearner):
@@ -183,24 +184,26 @@ class PPOLearner(ActorCriticLearner):
 
     def losses(self, part: StepInputs, is_shown: bool = False) -> Losses:
         """Compute the losses of one minibatch and, if requested, further metrics."""
-        steps, clip_range = part.steps, part.clip_range
+        steps, clip_range, chosen = part.steps, part.clip_range, part.policy_mask
         policy, value = steps.compute(self.model)
         log_ratio, advantage = policy.log_probability(steps.action) - part.log_probability, part.advantage
+        if chosen is not None:
+            log_ratio = log_ratio.masked_fill(chosen == 0.0, 0.0)
         clipped = entropy = divergence = log_ratio.new_zeros(())
         if clip_range is None:
-            policy_loss = importance_policy_loss(log_ratio, advantage, steps.mask)
+            policy_loss = importance_policy_loss(log_ratio, advantage, chosen)
         else:
-            policy_loss = clipped_policy_loss(log_ratio, advantage, steps.mask, clip_range)
+            policy_loss = clipped_policy_loss(log_ratio, advantage, chosen, clip_range)
             if is_shown:
-                clipped = clip_fraction(log_ratio.detach(), steps.mask, clip_range)
+                clipped = clip_fraction(log_ratio.detach(), chosen, clip_range)
         if part.value is not None and clip_range is not None:
             critic_loss = clipped_value_loss(value, part.value, part.returns, steps.mask, clip_range)
         else:
             critic_loss = value_loss(value, part.returns, steps.mask)
         if self.entropy_beta > 0.0 or is_shown:
-            entropy = self.entropy(policy, steps.action, steps.mask)
+            entropy = self.entropy(policy, steps.action, chosen)
         if part.policy is not None:
-            divergence = mean_of_steps(part.policy.kl(policy), steps.mask)
+            divergence = mean_of_steps(part.policy.kl(policy), chosen)
         return Losses(policy_loss, critic_loss, entropy, divergence, clipped)
 
     def part_of(self, minibatch: Minibatch, targets: Targets, is_shown: bool = False) -> StepInputs:
@@ -218,6 +221,7 @@ class PPOLearner(ActorCriticLearner):
             minibatch.of(targets.policy) if needs_policy else None,
             clip_range,
             None if self.kl_penalty is None else self.kl_penalty.weight.to(self.device),
+            minibatch.policy_mask(targets.policy_mask),
         )
 
     def _total(self, part: StepInputs, losses: Losses, moves_policy: bool, moves_value: bool) -> Tensor:

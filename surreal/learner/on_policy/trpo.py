@@ -22,6 +22,7 @@ from surreal.learner.on_policy.evaluating import (
     evaluate,
     filtered,
     make_targets,
+    policy_mask,
 )
 from surreal.learner.on_policy.minibatches import Minibatch, concatenate, epochs, everything
 from surreal.learner.on_policy.policy_losses import (
@@ -177,7 +178,7 @@ class TRPOLearner(GradientLearner[Model, TrajectoryBatch]):
         return {
             "policy_loss": moved.loss,
             "value_loss": critic_loss,
-            "entropy": mean_of_steps(targets.policy.entropy(), batch.mask),
+            "entropy": mean_of_steps(targets.policy.entropy(), policy_mask(batch)),
             "kl": moved.kl,
             "step_fraction": moved.fraction,
             "gradient_norm": moved.gradient_norm,
@@ -252,8 +253,11 @@ class TRPOLearner(GradientLearner[Model, TrajectoryBatch]):
         """Loss of the policy as it is now, and its divergence from the one before the update: scalars."""
         policy, _ = part.compute(self.model)
         log_ratio = policy.log_probability(part.action) - part.of(targets.log_probability)
-        kl = mean_of_steps(part.of(targets.policy).kl(policy), part.mask)
-        return importance_policy_loss(log_ratio, part.of(targets.advantage), part.mask), kl
+        chosen = part.policy_mask(targets.policy_mask)
+        if chosen is not None:
+            log_ratio = log_ratio.masked_fill(chosen == 0.0, 0.0)
+        kl = mean_of_steps(part.of(targets.policy).kl(policy), chosen)
+        return importance_policy_loss(log_ratio, part.of(targets.advantage), chosen), kl
 
     def _replace(self, vector: Tensor) -> None:
         with self.model.lock, torch.no_grad():

@@ -17,7 +17,7 @@ from surreal.base.types import TrajectoryBatch
 from surreal.learner.advantages import vtrace
 from surreal.learner.gradients import one_graph
 from surreal.learner.on_policy.base import ActorCriticLearner
-from surreal.learner.on_policy.evaluating import evaluate, recorded
+from surreal.learner.on_policy.evaluating import evaluate, policy_mask, recorded
 from surreal.learner.on_policy.policy_losses import (
     explained_variance,
     policy_gradient_loss,
@@ -62,7 +62,7 @@ class VTraceLearner(ActorCriticLearner):
     @one_graph
     def update_from(self, batch: TrajectoryBatch, is_shown: bool) -> dict[str, Tensor]:
         """Update once, and return the metrics."""
-        mask = batch.mask
+        mask, chosen = batch.mask, policy_mask(batch)
         policy, log_probability, value = evaluate(self.model, batch)
         log_ratio = log_probability - recorded(batch, "log_probability")
         with torch.no_grad():
@@ -76,9 +76,9 @@ class VTraceLearner(ActorCriticLearner):
                 c_bar=self.c_bar,
                 trace_lambda=self.trace_lambda,
             )
-        policy_loss = policy_gradient_loss(log_probability, self.normalised(advantage, mask), mask)
+        policy_loss = policy_gradient_loss(log_probability, self.normalised(advantage, chosen), chosen)
         critic_loss = value_loss(value[:-1], target, mask)
-        metrics = self.descend(policy_loss, critic_loss, self.entropy(policy, batch.action, mask))
+        metrics = self.descend(policy_loss, critic_loss, self.entropy(policy, batch.action, chosen))
         if is_shown:
             metrics |= self.drift(batch, log_probability)
             metrics["explained_variance"] = explained_variance(value[:-1], target, mask)

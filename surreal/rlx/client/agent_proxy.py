@@ -31,6 +31,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from surreal.base.ranges import Positive, checked
+from surreal.base.types import EXECUTED_ACTION
 from surreal.rlx.client.transport import Transport, open_transport, parse_address
 from surreal.rlx.protocol.codec import decode, encode
 from surreal.rlx.protocol.errors import RlxEncodeError, RlxError
@@ -140,7 +141,15 @@ class AgentProxy:
             request["token"] = self._token
         return str(self._exchange(request).get("response"))
 
-    def update(self, reward: Any = None, state: Any = None, terminal: bool = False, truncated: bool = False) -> Any:
+    def update(
+        self,
+        reward: Any = None,
+        state: Any = None,
+        terminal: bool = False,
+        truncated: bool = False,
+        *,
+        executed_action: Any = None,
+    ) -> Any:
         """Tell the agent what its last action led to, and ask for the next one.
 
         Args:
@@ -150,6 +159,8 @@ class AgentProxy:
             terminal: the episode is over.
             truncated: a limit ended the episode, which could have continued: the learner still bootstraps from its last
                 state. Implies `terminal`.
+            executed_action: the action of the environment's space that led to this reward, if it was not the agent's:
+                a person or a safety layer replaced it. For runs with `env.interventions`.
 
         Returns:
             The action: an int, a float, a list or an array; None when the episode is over.
@@ -157,6 +168,8 @@ class AgentProxy:
         request = {"command": "update", "reward": reward, "state": state, "terminal": bool(terminal or truncated)}
         if truncated:
             request["truncated"] = True
+        if executed_action is not None:
+            request[EXECUTED_ACTION] = executed_action
         return self._exchange(request).get("data")
 
     def reset(self) -> str:

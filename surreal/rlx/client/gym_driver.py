@@ -20,6 +20,7 @@ import gymnasium
 import numpy as np
 
 from surreal.base.errors import EnvError, StoppedError
+from surreal.base.types import EXECUTED_ACTION
 from surreal.rlx.client.agent_proxy import AgentProxy, AgentProxyException
 from surreal.rlx.client.training import TrainingBase
 
@@ -108,13 +109,17 @@ class GymTraining(TrainingBase):
         while not is_over:
             if self._stop.is_set():
                 raise StoppedError("the driver was stopped in the middle of an episode")
-            obs, reward, terminated, truncated, _ = self._env.step(to_env_action(self._env.action_space, action))
+            obs, reward, terminated, truncated, info = self._env.step(to_env_action(self._env.action_space, action))
             total += float(reward)
             length += 1
             is_over = bool(terminated or truncated)
             # Where both are true, nothing would have followed: no bootstrap.
             action = self.agent.update(
-                float(reward), obs, terminal=is_over, truncated=bool(truncated) and not bool(terminated)
+                float(reward),
+                obs,
+                terminal=is_over,
+                truncated=bool(truncated) and not bool(terminated),
+                **({EXECUTED_ACTION: info[EXECUTED_ACTION]} if EXECUTED_ACTION in info else {}),
             )
         if self._on_episode is not None:
             self._on_episode(total, length)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surreal.base.specs import ArraySpec, ObsSpec
-from surreal.base.types import Obs, StepBatch, StepKind
+from surreal.base.types import EXECUTED_ACTION, IS_INTERVENTION, Obs, StepBatch, StepKind
 from surreal.envs.pools.base import empty_batch
 from surreal.rlx.pool.states import Leaves
 
@@ -26,6 +26,7 @@ class LiveEvent:
     reward: float  #: of the action before; 0 at the beginning of an episode
     is_first: bool
     is_exploiting: bool
+    executed: NDArray[Any] | None = None  #: what replaced the action before, in the agent's form
 
 
 @dataclass(slots=True)
@@ -39,6 +40,7 @@ class LastEvent:
     is_exploiting: bool
     episode_return: float  #: nan if it is not to be counted
     episode_length: int
+    executed: NDArray[Any] | None = None  #: as of a `LiveEvent`
 
 
 @dataclass(slots=True)
@@ -106,6 +108,8 @@ class BatchBuilder:
             terminated[:num_last] = [event.is_terminated for event in ended]
             truncated[:num_last] = ~terminated[:num_last]
             info = _episode_info(ended, count)
+        if any(row.executed is not None for row in rows):
+            info = {**info, **_executed_info(rows)}
         trains = np.array([not row.is_exploiting for row in rows], np.bool_)
         return StepBatch(
             kind=kind,
@@ -136,6 +140,13 @@ class BatchBuilder:
             ]
             leaves.append(np.ndarray((count, *leaf.shape), leaf.dtype, bytearray().join(rows)))
         return self.obs_spec.unflatten(leaves)
+
+
+def _executed_info(rows: Sequence[LastEvent | LiveEvent]) -> dict[str, NDArray[Any]]:
+    replaced = [row.executed is not None for row in rows]
+    nothing = np.zeros_like(next(row.executed for row in rows if row.executed is not None))
+    executed = [nothing if row.executed is None else row.executed for row in rows]
+    return {IS_INTERVENTION: np.array(replaced), EXECUTED_ACTION: np.stack(executed)}
 
 
 def _episode_info(ended: Sequence[LastEvent], count: int) -> dict[str, NDArray[Any]]:

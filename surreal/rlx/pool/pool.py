@@ -20,13 +20,14 @@ from numpy.typing import NDArray
 from surreal.base.contracts import EnvPool
 from surreal.base.specs import ObsSpec
 from surreal.base.system.threads import HandoverQueue
-from surreal.base.types import StepBatch
+from surreal.base.types import EXECUTED_ACTION, StepBatch
 from surreal.envs.actions import ActionAdapter
 from surreal.envs.pools.base import EpisodeCounter
 from surreal.rlx.pool.batches import BatchBuilder, CutEvent, Event, LastEvent, LiveEvent
 from surreal.rlx.pool.ranges import DEFAULT_LIMITS, ValueLimits
 from surreal.rlx.pool.states import StateReader
 from surreal.rlx.pool.wrapping import RemoteWrappers
+from surreal.rlx.protocol.errors import RlxRequestError
 
 #: Takes actions with the sessions they are for.
 Deliver = Callable[[Sequence[tuple[Any, Any]]], None]
@@ -54,6 +55,7 @@ class RlxEnvPool(EnvPool):
         gather_max: rows of a batch, >= 1; more are left for the next.
         explore: whether the agent may explore at all; sessions that exploit never do.
         record: whether steps are experience to be sent; those of sessions that exploit never are.
+        interventions: whether clients may replace actions, and then send `executed_action`.
         limits: which numbers of the observation space are refused.
 
     Attributes:
@@ -77,6 +79,7 @@ class RlxEnvPool(EnvPool):
         gather_max: int = 1024,
         explore: bool = True,
         record: bool = True,
+        interventions: bool = False,
         limits: ValueLimits = DEFAULT_LIMITS,
     ) -> None:
         # Sessions hand over the bytes of plain states as they are: they are looked at here, a whole batch at a time.
@@ -98,6 +101,7 @@ class RlxEnvPool(EnvPool):
             self.observation_space = batch_space(observation_space, frame_stack)
             self.obs_spec = ObsSpec.from_space(self.observation_space)
         self._adapter = ActionAdapter(action_space)
+        self._has_interventions = interventions
         self.action_space = self._adapter.space
         self._builder = BatchBuilder(
             self.obs_spec, is_raw=self.reader is None, explore=explore, record=record and self.reader is not None
@@ -164,6 +168,19 @@ class RlxEnvPool(EnvPool):
         # A list of Python's numbers where an action is one number: NumPy's are slow to handle one by one.
         rows = adapter.rows(actions) if adapter.shape else adapter.batch(actions).tolist()
         self._deliver([(owed.pop(env_slot), action) for env_slot, action in zip(ids, rows, strict=True)])
+
+    def executed(self, action: Any) -> NDArray[Any]:
+        """Read an action that a client executed in place of the agent's, into the agent's form.
+
+        Raises:
+            RlxRequestError: clients cannot replace actions, or it is not in the action space.
+        """
+        if not self._has_interventions:
+            raise RlxRequestError(f"{EXECUTED_ACTION} is not recorded; set env.interventions: true in the run")
+        try:
+            return self._adapter.flat(action)
+        except ValueError as error:
+            raise RlxRequestError(f"{EXECUTED_ACTION}: {error}") from error
 
     def close(self) -> None:
         """Forget the server; sessions get no more actions."""

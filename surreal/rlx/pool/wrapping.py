@@ -148,6 +148,11 @@ class SessionWrappers:
                 within.check(array)
         return [array if array.ndim else array.reshape(1) for array in arrays]
 
+    @property
+    def changes_actions(self) -> bool:
+        """Whether clients get other actions than the agent chose."""
+        return bool(self._actions)
+
     def nothing(self) -> Leaves:
         """Return an observation for a terminal state that was not sent: no learner bootstraps from it."""
         return self._reader.nothing()

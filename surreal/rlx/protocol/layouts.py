@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surreal.base.specs import ArraySpec
+from surreal.base.types import EXECUTED_ACTION
 from surreal.rlx.protocol import arrays
 from surreal.rlx.protocol.framing import frame
 
@@ -123,7 +124,7 @@ def _find_layout(data: bytes, start: int, message: dict[str, Any], plain: ArrayS
     truncated = message.get("truncated")
     if message.get("terminal") is not False or not (truncated is None or truncated is False):
         return None
-    if len(data) - state.nbytes > _MAX_CONSTANT_BYTES:
+    if len(data) - state.nbytes > _MAX_CONSTANT_BYTES or EXECUTED_ACTION in message:
         return None
     places: dict[str, tuple[int, int, int]] = {}
     position = start + 4

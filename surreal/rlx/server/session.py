@@ -12,6 +12,7 @@ import hmac
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from surreal.base.types import EXECUTED_ACTION
 from surreal.rlx.pool.batches import CutEvent, FrameStacker, LastEvent, LiveEvent
 from surreal.rlx.pool.wrapping import SessionWrappers
 from surreal.rlx.protocol.errors import RlxError, RlxRequestError, RlxValueError, brief
@@ -93,7 +94,7 @@ class Session:
         self._hub.requests += 1
         self._return += reward
         self._length += 1
-        self._event.is_first = False
+        self._event.is_first, self._event.executed = False, None
         self._wait([state], reward)
         return True
 
@@ -172,6 +173,7 @@ class Session:
         if request.get("reward") is None:
             self._cut()  # no reward begins an episode, whether or not the last one was ended
         is_first, reward = not self._in_episode, 0.0
+        executed = self._read_executed(request)
         if is_first:
             self._in_episode = True
             self._return, self._length = 0.0, 0
@@ -186,6 +188,7 @@ class Session:
             self._hub.num_active += 1
         event = self._event
         event.env_slot, event.is_first, event.is_exploiting = self._slot, is_first, self._is_exploiting
+        event.executed = executed
         self._wait(state, reward)
 
     def _wait(self, state: Any, reward: float) -> None:
@@ -200,6 +203,7 @@ class Session:
             self._cut()  # without its reward the last step is none
         if self._in_episode:
             counted, reward = self._read_reward(request)
+            executed = self._read_executed(request)
             final = self._read_final(request.get("state"), is_terminated=is_terminated)
             self._in_episode = False
             if self._stacker is not None:
@@ -207,7 +211,7 @@ class Session:
             self._hub.put(
                 LastEvent(
                     self._slot, final, reward, is_terminated, self._is_exploiting,
-                    self._return + counted, self._length + 1,
+                    self._return + counted, self._length + 1, executed,
                 )
             )  # fmt: skip
         self.has_ended = True
@@ -261,6 +265,17 @@ class Session:
         if is_terminated and state is None:
             return reader.nothing() if wrappers is None else wrappers.nothing()
         return reader.read(state) if wrappers is None else wrappers.observation(reader.read(state))
+
+    def _read_executed(self, request: Mapping[str, Any]) -> Any:
+        """Return the action that was executed in the step before in place of the agent's; None: there is none."""
+        action = request.get(EXECUTED_ACTION)
+        if action is None:
+            return None
+        if not self._in_episode:
+            raise RlxRequestError(f"{EXECUTED_ACTION} comes in the first update of an episode, before any action")
+        if self._wrappers is not None and self._wrappers.changes_actions:
+            raise RlxRequestError(f"{EXECUTED_ACTION} cannot be translated back through the server's action wrappers")
+        return self._hub.pool.executed(action)
 
     def _read_reward(self, request: Mapping[str, Any]) -> tuple[float, float]:
         """Return the reward for the episode's return, and the reward for learning."""

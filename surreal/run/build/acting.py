@@ -170,6 +170,7 @@ def build_sender(
         obs_spec=pool.obs_spec,
         action_spec=action_spec(pool.action_space),
         frame_stack=config.env.frame_stack,
+        interventions=config.env.has_interventions,
         shard=index % len(shards),
         stop=stop,
     )

@@ -184,9 +184,10 @@ def _build_pool(config: Config, index: int, opponents: Opponents | None, attribu
     factories: list[Any] = [make] * env.num_envs
     if config.agent.show_ui:
         factories[0] = partial(make, render_mode="human")
+    options: dict[str, Any] = {"seed": seed, "on_error": env.on_error, "interventions": env.has_interventions}
     if env.pool == "subproc":
-        return SubprocEnvPool(factories, num_workers=env.num_workers, seed=seed, on_error=env.on_error)
-    return LocalEnvPool(factories, seed=seed, on_error=env.on_error)
+        return SubprocEnvPool(factories, num_workers=env.num_workers, **options)
+    return LocalEnvPool(factories, **options)
 
 
 def _make_following(make: Callable[..., gymnasium.Env[Any, Any]], path: Path, **options: Any) -> FollowAttributes:

@@ -58,6 +58,7 @@ def build_rlx_pool(config: Config, options: ServerOptions) -> RlxEnvPool:
         limits=value_limits(config),
         explore=learns,
         record=learns,
+        interventions=config.env.has_interventions,
     )
 
 

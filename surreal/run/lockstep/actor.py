@@ -68,6 +68,7 @@ class Actor:
             self.sender,
             on_episode=lambda score, length, env_id: on_episode(score, length, index << 20 | env_id),
             rounds=self._rounds,
+            interventions=config.env.has_interventions,
             gamma=config.learner.gamma,
         )
 

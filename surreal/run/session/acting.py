@@ -95,7 +95,13 @@ class ActingSession:
             telemetry.watch(global_step=lambda: sender.global_step)
             self.sender = sender
         self.loop = AgentLoop(
-            pool, agent, self.sender, on_episode=self._on_episode, rounds=rounds, gamma=config.learner.gamma
+            pool,
+            agent,
+            self.sender,
+            on_episode=self._on_episode,
+            rounds=rounds,
+            interventions=config.env.has_interventions,
+            gamma=config.learner.gamma,
         )
         if rounds is not None and self.sender is not None:
             rounds.parameters = ListenedParameters(listener)

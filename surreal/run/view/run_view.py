@@ -58,6 +58,8 @@ class RunView:
     deadlines: int = 0
     missed_deadlines: int = 0
     latency_p99_ms: float | None = None
+    interventions_per_episode: float | None = None  #: of the agents' recent episodes, where actions can be replaced
+    intervention_ratio: float | None = None  #: share of the steps of these episodes whose actions were replaced
     run: str = ""  #: id
     title: str = ""  #: name of the configuration
     created: float = 0.0  #: when the run was first listed, s since 1970; 0: unknown
@@ -120,14 +122,13 @@ def summarize_processes(beats: Iterable[Heartbeat]) -> RunView:
     alive = [beat for beat in newest.values() if beat.is_alive()]
     agents, learners, evaluations = (_metrics_of(role, alive) for role in (AGENT, LEARNER, EVAL))
     learner, evaluation = (next(iter(found), {}) for found in (learners, evaluations))
-    returns = [metrics["agent/episode_return_recent"] for metrics in agents if "agent/episode_return_recent" in metrics]
     return RunView(
         processes=tuple(sorted(newest.values(), key=lambda beat: (beat.role, beat.name))),
         beats=beats,
         lives=frozenset((beat.name, beat.id) for beat in beats),
         env_steps=max((beat.global_step for beat in newest.values()), default=0),
         steps_per_s=sum(metrics.get("agent/env_steps_per_s", 0.0) for metrics in agents),
-        episode_return=sum(returns) / len(returns) if returns else None,
+        episode_return=_mean_of(agents, "agent/episode_return_recent"),
         eval_return=evaluation.get("eval/episode_return"),
         best_return=evaluation.get("eval/episode_return_best"),
         updates=whole(learner, "learner/updates_total"),
@@ -147,8 +148,15 @@ def summarize_processes(beats: Iterable[Heartbeat]) -> RunView:
         deadlines=sum(whole(metrics, "agent/deadlines_total") for metrics in agents),
         missed_deadlines=sum(whole(metrics, "agent/missed_deadlines_total") for metrics in agents),
         latency_p99_ms=max((metrics[_P99] for metrics in agents if _P99 in metrics), default=None),
+        interventions_per_episode=_mean_of(agents, "agent/interventions_per_episode"),
+        intervention_ratio=_mean_of(agents, "agent/intervention_ratio"),
         learning=_learning_of(alive),
     )
+
+
+def _mean_of(processes: Iterable[Mapping[str, float]], name: str) -> float | None:
+    values = [metrics[name] for metrics in processes if name in metrics]
+    return sum(values) / len(values) if values else None
 
 
 def _learning_of(alive: Iterable[Heartbeat]) -> dict[str, float]:

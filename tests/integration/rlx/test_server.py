@@ -394,3 +394,43 @@ def test_it_is_known_how_long_sessions_wait_for_their_actions(harness: Any, wire
     metrics = served.server.metrics()
     each_s = metrics["rlx/waiting_sessions_count"] / metrics["rlx/answers_per_s"]
     assert 0.9 * (freed_s - held_s) <= each_s <= 1.1 * (ended_s - began_s)
+
+
+def test_an_executed_action_belongs_to_the_step_whose_reward_it_comes_with(harness: Any, wire: Any) -> None:
+    served = harness(pool={"interventions": True})
+    client = wire(served)
+    client.init()
+    client.update([1, 0])
+    client.ask(command="update", reward=0.5, state=[-1, 0], terminal=False, executed_action=0)
+    client.update([1, 0], 0.5)
+    client.ask(command="update", reward=1.0, state=[2, 2], terminal=True, executed_action=1)
+    served.wait(lambda: kinds(served) == ["FIRST", "MID", "MID", "LAST"])
+    told = [(row.info.get("is_intervention"), row.info.get("executed_action")) for row in served.rows]
+    assert told == [(None, None), ([True], [0]), (None, None), ([True], [1])]
+
+
+@pytest.mark.parametrize(
+    ("action", "message"), [(7, "is not in"), ("left", "is not in"), (float("nan"), "is not in"), ([0, 1], "is not in")]
+)
+def test_an_impossible_executed_action_is_refused_and_can_be_sent_again(
+    harness: Any, wire: Any, action: Any, message: str
+) -> None:
+    served = harness(pool={"interventions": True})
+    client = wire(served)
+    client.init()
+    client.update([1, 0])
+    reply = client.ask(command="update", reward=0.5, state=[1, 0], terminal=False, executed_action=action)
+    assert reply["response"] == "error"
+    assert message in reply["message"]
+    assert client.update([1, 0], 0.5) == 1
+
+
+def test_executed_actions_need_a_run_that_records_them_and_an_action(harness: Any, wire: Any) -> None:
+    served = harness()
+    client = wire(served)
+    client.init()
+    reply = client.ask(command="update", reward=None, state=[1, 0], terminal=False, executed_action=0)
+    assert "first update of an episode" in reply["message"]
+    client.update([1, 0])
+    reply = client.ask(command="update", reward=0.5, state=[1, 0], terminal=False, executed_action=0)
+    assert "env.interventions" in reply["message"]

@@ -117,6 +117,10 @@ def _head(picture: Picture, width: int, glyphs: Glyphs) -> list[_Line]:
         )
         latency = f"   latency p99 {number(view.latency_p99_ms)} ms"
         lines.append(_Line(_labelled("deadlines", missed + latency, glyphs), 8))
+    if view.interventions_per_episode is not None:
+        share = f"{view.intervention_ratio or 0.0:.1%} of the steps"
+        text = f"{number(view.interventions_per_episode)} per episode   {share}"
+        lines.append(_Line(_labelled("interventions", text, glyphs), 8))
     if width >= _WIDEST and view.learning:
         numbers = "   ".join(f"{name.replace('_', ' ')} {value:.3g}" for name, value in view.learning.items())
         lines.append(_Line(_labelled("last update", numbers, glyphs), 9))

@@ -145,6 +145,7 @@ def test_with_right_critics_a_control_variate_leaves_the_policy_gradient_as_it_i
         value=value,
         advantage=(worth - expected).detach(),
         is_on_policy=probability.detach(),
+        is_fresh=probability.detach(),
         is_sampled=torch.ones(3),
     )
     parameters = policy_parameters(model)

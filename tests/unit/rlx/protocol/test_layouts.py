@@ -136,3 +136,8 @@ def test_only_a_few_are_remembered() -> None:
         payload = encode(update(np.zeros(size)))
         layouts.learn(payload, decode(payload))
     assert sum(read(layouts, update(np.zeros(size))) is not None for size in range(1, 20)) == 4
+
+
+def test_a_message_with_an_executed_action_is_decoded() -> None:
+    message = update(np.arange(2, dtype=np.float32), 1.0, executed_action=1)
+    assert read(learnt(message), message) is None

@@ -110,6 +110,8 @@ RAW = ("env.observation_space=raw", "env.action_space={type: discrete, n: 2}")
             "agent.round_steps",
             "make them the same",
         ),
+        (["env.pool=vector", "env.interventions=true"], "env.interventions", "env.pool is vector"),
+        ([*GAME, "env.interventions=true"], "env.interventions", "is a game of several players"),
         (["env.safe_action=0.0"], "env.safe_action", "env.rate_hz is not set"),
         (["env.rate_hz=50", "agent.count=0", "rlx.servers=1"], "env.rate_hz", "clients of RLX servers keep their own"),
         (["env.rate_hz=50", "run.deterministic=true"], "env.rate_hz", "goes by counts, not by the clock"),
@@ -314,3 +316,13 @@ def test_confirmation_wants_a_goal_but_a_goal_may_be_taken_away() -> None:
         load_config("atari-ppo", ["eval.confirm_episodes=7"])
     assert caught.value.key == "eval.confirm_episodes"
     assert load_config("pendulum-sac", ["run.stop_at_return=null"]).eval.confirm_episodes == 1000
+
+
+def test_processes_agree_on_interventions_only_where_there_are_some() -> None:
+    plain = load_config("cartpole-ppo")
+    assert "interventions" not in plain.shared()["env"]
+    wrapper = "env.wrappers=[{name: intervention, args: {expert: 'teacher:Expert'}}]"
+    for override in ("env.interventions=true", wrapper):
+        config = load_config("cartpole-ppo", [override])
+        assert config.env.has_interventions
+        assert config.shared()["env"]["interventions"] is True

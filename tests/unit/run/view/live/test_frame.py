@@ -181,3 +181,9 @@ def test_deadlines_have_a_line_where_agents_keep_time() -> None:
     kept = replace(VIEW, view=replace(SNAPSHOT, deadlines=12_000, missed_deadlines=6, latency_p99_ms=3.21))
     assert "deadlines      6 of 12,000 missed (0.05%)   latency p99 3.2 ms" in text_of(kept)
     assert "deadlines" not in text_of(VIEW)
+
+
+def test_interventions_have_a_line_where_actions_can_be_replaced() -> None:
+    taught = replace(VIEW, view=replace(SNAPSHOT, interventions_per_episode=1.5, intervention_ratio=0.042))
+    assert "interventions  1.5 per episode   4.2% of the steps" in text_of(taught)
+    assert "interventions" not in text_of(VIEW)

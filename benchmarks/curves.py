@@ -86,7 +86,7 @@ def tasks(presets: Sequence[str]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = defaultdict(list)
     for preset in presets:
         env_id = load_config(preset).env.id
-        found[env_id.rpartition("/")[2].partition("-v")[0].lower()].append(preset)
+        found[env_id.rpartition("/")[2].rpartition(":")[2].partition("-v")[0].lower()].append(preset)
     return dict(found)
 
 

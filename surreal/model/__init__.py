@@ -15,6 +15,7 @@ from surreal.model.off_policy.action_range import SquashedNormal
 from surreal.model.off_policy.actor_critics import (
     DeterministicActorCritic,
     DiscreteSoftActorCritic,
+    ImplicitActorCritic,
     OffPolicyActorCritic,
     SoftActorCritic,
     SoftModel,
@@ -46,6 +47,7 @@ __all__ = [
     "DilatedLSTMCore",
     "DiscreteSoftActorCritic",
     "Distribution",
+    "ImplicitActorCritic",
     "KafSettings",
     "LSTMCore",
     "LazyModel",

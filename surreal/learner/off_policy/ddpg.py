@@ -125,7 +125,7 @@ class DDPGLearner(GradientLearner[DeterministicActorCritic, Batch]):
             # Differentiated by the actor's parameters only: it climbs the critic, which is unchanged.
             with batch_statistics(model.actor):
                 action = model.actor(batch.obs)
-            policy_loss = -critic.first(batch.obs, action).mean()
+            policy_loss = self.policy_loss(batch, action)
             self.step(policy_loss, ACTOR)
             found["policy_loss"] = policy_loss.detach()
             if self.target is not None:
@@ -134,6 +134,10 @@ class DDPGLearner(GradientLearner[DeterministicActorCritic, Batch]):
             q = critic.output.forward(outputs)
             found |= {"loss": loss, "q_mean": q.mean(), "q_max": q.max(), "td_error_abs_mean": error.mean()}
         return found
+
+    def policy_loss(self, batch: Batch, action: Tensor) -> Tensor:
+        """Return the loss of the actor, a scalar, from its actions [B, n], through which the gradient flows."""
+        return -cast(ContinuousCritics, self.model.critic).first(batch.obs, action).mean()
 
     def policy_values(self, batch: Batch) -> Mapping[str, Tensor]:
         return {"mu": self.model.forward(batch.obs)}

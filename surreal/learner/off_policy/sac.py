@@ -163,7 +163,7 @@ class SACLearner(GradientLearner[SoftModel, Batch]):
         output.follow(batch.reward, batch.discount)
         temperature = self.temperature.value * output.unit
         outputs, target = self.estimate(batch, generator)
-        loss = joint_loss(output.losses(outputs, target), batch.extras.get("weight"))
+        loss = self.critic_loss(batch, outputs, target, generator)
         self.step(loss, CRITIC)
         error = output.errors(outputs, target).abs().mean(0)
         found = {"td_error": error}
@@ -176,6 +176,10 @@ class SACLearner(GradientLearner[SoftModel, Batch]):
             found |= {"loss": loss, "q_mean": q.mean(), "q_max": q.max(), "td_error_abs_mean": error.mean()}
             found["temperature"] = temperature
         return found
+
+    def critic_loss(self, batch: Batch, outputs: Tensor, target: Tensor, generator: torch.Generator) -> Tensor:
+        """Return the loss of all critics, a scalar, from what `estimate` returned; `generator` may draw more."""
+        return joint_loss(self.model.critic.output.losses(outputs, target), batch.extras.get("weight"))
 
     def _improve_policy(self, batch: Batch, generator: torch.Generator, temperature: Tensor) -> dict[str, Tensor]:
         model = self.model

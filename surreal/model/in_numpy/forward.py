@@ -18,6 +18,7 @@ from surreal.model.in_numpy.policies import Floats
 from surreal.model.off_policy.actor_critics import (
     DeterministicActorCritic,
     DiscreteSoftActorCritic,
+    ImplicitActorCritic,
     OffPolicyActorCritic,
     SoftActorCritic,
 )
@@ -148,6 +149,7 @@ _MODELS: Mapping[type, Callable[[Build, Any], Forward]] = {
     ActorCritic: _actor_critic,
     DeterministicActorCritic: _off_policy,
     DiscreteSoftActorCritic: _off_policy,
+    ImplicitActorCritic: _off_policy,
     NoisyQFunction: _q_function,
     NoisyQuantileQFunction: _quantile_q_function,
     QFunction: _q_function,

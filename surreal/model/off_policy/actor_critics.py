@@ -23,6 +23,7 @@ from surreal.model.heads import count_actions
 from surreal.model.norms import NormName, read_norm
 from surreal.model.off_policy.action_range import ActionRange, Drawn
 from surreal.model.off_policy.actors import (
+    ActorBody,
     CategoricalActor,
     DeterministicActor,
     SquashedNormalActor,
@@ -163,6 +164,24 @@ class DeterministicActorCritic(OffPolicyActorCritic):
 
     def _make_critic(self, obs_spec: ObsSpec, options: Mapping[str, Any]) -> Critics:
         return ContinuousCritics(obs_spec, self.bounds, **options)
+
+
+class ImplicitActorCritic(DeterministicActorCritic):
+    """A `DeterministicActorCritic` that also has a value of the state, for IQL (arXiv:2110.06169).
+
+    Attributes:
+        value: from normalized observations [B, ...] to [B, 1] float32; only learners use it.
+    """
+
+    def _build(self, obs_spec: ObsSpec) -> None:
+        super()._build(obs_spec)
+        options: dict[str, Any] = {**self._options, "generator": make_generator(self._seed)}
+        self.value = ActorBody(obs_spec, 1, hiddens=self.critic_hiddens, **options)
+
+    def _read_space(self, action_space: gymnasium.Space[Any]) -> None:
+        super()._read_space(action_space)
+        if self.critic_output != "scalar":
+            raise ValueError(f"critic_output is {self.critic_output!r}; IQL learns values, so use scalar")
 
 
 class Expectation(NamedTuple):

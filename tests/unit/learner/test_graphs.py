@@ -22,16 +22,20 @@ from surreal.config import load_config
 from surreal.learner import (
     A2CLearner,
     APPOLearner,
+    BCLearner,
+    CQLLearner,
     DDPGLearner,
     DQNLearner,
     GradientLearner,
     IPGLearner,
+    IQLLearner,
     PolicyGradientLearner,
     PPOLearner,
     PQNLearner,
     QuantileDQNLearner,
     R2D2Learner,
     SACLearner,
+    TD3BCLearner,
     VTraceLearner,
     one_graph,
 )
@@ -41,6 +45,7 @@ from surreal.learner.stepping.recording import Interface
 from surreal.model import (
     DeterministicActorCritic,
     DiscreteSoftActorCritic,
+    ImplicitActorCritic,
     NoisyQFunction,
     QFunction,
     QuantileQFunction,
@@ -113,6 +118,14 @@ OFF_POLICY: dict[str, Callable[..., GradientLearner]] = {
         DiscreteSoftActorCritic([8], action_space=spaces.Discrete(2), **OPTIONS), **options
     ),
     "sac-dict": lambda **options: SACLearner(SoftActorCritic([8], obs_spec=GOALS, action_space=BOX, seed=0), **options),
+    "bc": lambda **options: BCLearner(
+        DeterministicActorCritic([8], action_space=BOX, normalize_obs=True, **OPTIONS), **options
+    ),
+    "td3bc": lambda **options: TD3BCLearner(DeterministicActorCritic([8], action_space=BOX, **OPTIONS), **options),
+    "iql": lambda **options: IQLLearner(ImplicitActorCritic([8], action_space=BOX, **OPTIONS), **options),
+    "cql": lambda **options: CQLLearner(
+        SoftActorCritic([8], action_space=BOX, **OPTIONS), conservative_actions=2, **options
+    ),
     "r2d2": lambda **options: R2D2Learner(
         QFunction([6], action_space=2, use_lstm=True, lstm_size=5, **OPTIONS), **options
     ),

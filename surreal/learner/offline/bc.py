@@ -20,7 +20,6 @@ from surreal.learner.stepping.reports import normal_values
 from surreal.model import DeterministicActorCritic, Distribution, PolicyValue
 from surreal.model.base import Model
 
-
 #: Beginnings of the names of parameters that only values depend on.
 _OF_VALUES = ("critic.", "value.", "value_network.")
 

@@ -92,7 +92,7 @@ def test_a_memory_begins_empty_and_the_burn_in_and_rows_without_a_step_are_not_c
         for row in range(5):
             output, state = model(batch.obs[row, column][None], state, torch.zeros(1, dtype=torch.bool))
             if row >= 2 and mask[row, column]:
-                losses.append(-float(output.policy.log_probability(batch.action[row, column][None])))
+                losses.append(-output.policy.log_probability(batch.action[row, column][None]).item())
     learner = BCLearner(model)
     learner.optimize(0, batch)
     assert len(losses) == 8 and learner.reading["loss"] == pytest.approx(np.mean(losses), rel=1e-5)

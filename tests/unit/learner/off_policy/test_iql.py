@@ -12,7 +12,7 @@ import torch
 
 from surreal.base.types import Batch
 from surreal.learner import IQLLearner
-from surreal.learner.offline.iql import expectile_loss
+from surreal.learner.off_policy.iql import expectile_loss
 from surreal.model import DeterministicActorCritic, ImplicitActorCritic
 from tests.unit.learner.off_policy.checks import BOX, HALF, assert_goes_on_bit_for_bit, transitions
 

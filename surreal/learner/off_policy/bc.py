@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from surreal.base import tree
 from surreal.base.types import Batch, TrajectoryBatch
 from surreal.learner.gradients import GradientLearner, one_graph
-from surreal.learner.on_policy.evaluating import legal
-from surreal.learner.on_policy.policy_losses import check_same_shape, mean_of_steps
 from surreal.learner.stepping.optimizers import MODEL
 from surreal.learner.stepping.reports import normal_values
 from surreal.model import DeterministicActorCritic, Distribution, PolicyValue
@@ -60,11 +59,11 @@ class BCLearner(GradientLearner[Model, Batch | TrajectoryBatch]):
     def update_from(self, batch: Batch | TrajectoryBatch) -> dict[str, Tensor]:
         """Update once; returns the mean loss, and the policy's entropy if it has one."""
         policy, action, mask = self.clone(batch)
-        loss = mean_of_steps(cloning_losses(self.model, policy, action), mask)
+        loss = _mean(cloning_losses(self.model, policy, action), mask)
         self.step(loss)
         if not isinstance(policy, Distribution):
             return {"loss": loss}
-        return {"loss": loss, "entropy": mean_of_steps(policy.entropy(), mask)}
+        return {"loss": loss, "entropy": _mean(policy.entropy(), mask)}
 
     def policy_values(self, batch: Batch | TrajectoryBatch) -> Mapping[str, Tensor]:
         policy = self.clone(batch).policy
@@ -81,8 +80,8 @@ class BCLearner(GradientLearner[Model, Batch | TrajectoryBatch]):
         if model.state_shape is not None:
             output = output[0]
         policy = output.policy if isinstance(output, PolicyValue) else output
-        if isinstance(policy, Distribution):
-            policy = legal(policy, batch.extras.get("action_mask"))
+        if isinstance(policy, Distribution) and "action_mask" in batch.extras:
+            policy = policy.masked(batch.extras["action_mask"].to(torch.bool))
         return Clone(policy[begin:], batch.action[begin:], mask)
 
 
@@ -107,6 +106,11 @@ def cloning_losses(model: Model, policy: Distribution | Tensor, action: Tensor) 
         return -policy.log_probability(action)
     if not isinstance(model, DeterministicActorCritic):
         raise ValueError(f"the model is a {type(model).__name__}; what it gives is neither a policy nor an action")
-    check_same_shape(policy=policy, action=action)
+    if policy.shape != action.shape:
+        raise ValueError(f"the model gives actions {tuple(policy.shape)}, and those taken are {tuple(action.shape)}")
     scaled = model.bounds.to_scaled
     return 0.5 * (scaled(policy) - scaled(action)).square().sum(-1)
+
+
+def _mean(values: Tensor, mask: Tensor | None) -> Tensor:
+    return values.mean() if mask is None else (mask * values).sum() / mask.sum().clamp(min=1.0)

@@ -19,7 +19,7 @@ from surreal.base.types import Batch
 from surreal.learner.gradients import GradientLearner, one_graph
 from surreal.learner.losses import TargetNetwork, critic_loss
 from surreal.learner.off_policy.batches import normalized
-from surreal.learner.offline.bc import cloning_losses
+from surreal.learner.off_policy.bc import cloning_losses
 from surreal.model import ImplicitActorCritic
 
 ACTOR, CRITIC, VALUE = "actor", "critic", "value"

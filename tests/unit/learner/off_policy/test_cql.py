@@ -44,9 +44,9 @@ def test_the_critics_loss_is_the_formula(make_continuous: MakeBatch) -> None:
             total = 0.0
             for action, log_density in kinds:
                 for drawn in range(row, number * 16, 16):
-                    value = float(model.critic(obs, action[drawn][None])[member, 0])
-                    total += math.exp(value - float(log_density[drawn])) / (3 * number)
-            gap += 0.5 * (math.log(total) - float(model.critic(obs, batch.action[row][None])[member, 0])) / 16
+                    value = model.critic(obs, action[drawn][None])[member, 0].item()
+                    total += math.exp(value - log_density[drawn].item()) / (3 * number)
+            gap += 0.5 * (math.log(total) - model.critic(obs, batch.action[row][None])[member, 0].item()) / 16
     assert learner.reading["loss"] == pytest.approx(plain.reading["loss"] + 3.0 * gap, rel=1e-4)
 
 

@@ -33,14 +33,14 @@ def test_one_update_is_the_formula(make_continuous: MakeBatch) -> None:
     value_loss, critic_loss, policy_loss, weights = torch.zeros(()), torch.zeros(()), torch.zeros(()), []
     for row in range(16):
         obs, next_obs, action = batch.obs[row : row + 1], batch.next_obs[row : row + 1], batch.action[row : row + 1]
-        best = float(twin.critic(obs, action).min())
+        best = twin.critic(obs, action).min().item()
         value = reference.value(obs)[0, 0]
         error = best - value
         value_loss = value_loss + (0.7 if error > 0 else 0.3) * error**2 / 16
-        target = float(batch.reward[row] + batch.discount[row] * twin.value(next_obs)[0, 0])
+        target = (batch.reward[row] + batch.discount[row] * twin.value(next_obs)[0, 0]).item()
         for member in range(2):
             critic_loss = critic_loss + 0.5 * (reference.critic(obs, action)[member, 0] - target) ** 2 / 16
-        weights.append(min(math.exp(3.0 * float(error)), 1.2))
+        weights.append(min(math.exp(3.0 * error.item()), 1.2))
         distance = 0.5 * (((reference.actor(obs) - action) / HALF) ** 2).sum()
         policy_loss = policy_loss + weights[-1] * distance / 16
     assert 1.2 in weights and min(weights) < 1.0

@@ -48,6 +48,10 @@ class RlxConfig(Section):
     """File with the token that clients must present. Unset: `$SURREAL_RLX_TOKEN`; without that, no token is
     required."""
 
+    tokens: str | None = Field(None, min_length=1)
+    """File with a token for each client, in lines `NAME: TOKEN`. Servers read it again when it changes, and end the
+    sessions of a token that is gone. The single token stays valid next to these. Unset: clients have no names."""
+
     origins: list[str] = []
     """Further origins whose web pages may connect, such as `https://example.org`; `*` allows any. Pages from this
     machine and from the server itself are always allowed."""

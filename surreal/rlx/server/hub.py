@@ -236,9 +236,11 @@ class Hub:
         return timeout_s is not None and time.monotonic() - connection.opened_s >= timeout_s
 
     def sweep(self) -> None:
-        """Close connections that have been silent for too long, and record the memory of the others."""
+        """Close connections that have been silent for too long or lost their token; record the memory of the others."""
         self._note_waits()
         self.settings.admission.note_buffered(self.buffered_bytes())
+        if self.settings.tokens is not None:
+            self.errors += self.settings.tokens.refresh()
         now, idle_s = time.monotonic(), self.settings.idle_timeout_s
         for stranger in [each for each in self.strangers if now - each.opened_s > FIRST_REQUEST_S]:
             stranger.abort()
@@ -261,6 +263,7 @@ class Hub:
             "rlx/refused_values_total": float(self.refused_values),
             "rlx/dropped_metrics_total": float(self.metric_budget.dropped),
             "rlx/session_bytes": self.settings.admission.session_bytes,
+            **({} if self.settings.tokens is None else self.settings.tokens.metrics()),
             **self._answers.metrics(),
             **self._waits.metrics(),
         }

@@ -17,13 +17,8 @@ from surreal.rlx.pool.batches import CutEvent, FrameStacker, LastEvent, LiveEven
 from surreal.rlx.pool.wrapping import SessionWrappers
 from surreal.rlx.protocol.errors import RlxError, RlxRequestError, RlxValueError, brief
 from surreal.rlx.server.hub import Hub
+from surreal.rlx.server.messages import DONE, NO_ACTION, READY, Reply, error_reply, read_flag
 from surreal.rlx.server.metrics import SESSION_BURST, SESSION_RATE, Budget, read_metric
-
-Reply = Mapping[str, Any]
-READY: Reply = {"response": "ready"}
-DONE: Reply = {"response": "done"}
-#: The answer to the end of an episode.
-NO_ACTION: Reply = {"response": "action", "data": None}
 
 
 class Session:
@@ -35,8 +30,8 @@ class Session:
     Attributes:
         is_waiting: whether the session waits for an action.
         has_ended: set when an episode ended; the reader clears it.
-        is_refused: whether its first request was not an `init` with the token: the connection is to be closed.
-        is_authorized: whether `init` brought the token, if one is asked for.
+        is_refused: whether it has to end: its first request was not an `init` with a token, or the token was revoked.
+        is_authorized: whether `init` brought a token, if one is asked for.
         is_ready: whether `init` was answered with `ready`.
     """
 
@@ -62,7 +57,7 @@ class Session:
         self._return, self._length = 0.0, 0
         self._metrics = Budget(SESSION_RATE, SESSION_BURST)
         self.is_waiting = self.is_closed = self.has_ended = self.is_refused = False
-        self.is_authorized = hub.settings.token is None
+        self.is_authorized = not hub.settings.needs_token
 
     @property
     def is_between_episodes(self) -> bool:
@@ -117,6 +112,11 @@ class Session:
                     action = error
             self._on_action(self, action)
 
+    def refuse(self, error: RlxError) -> None:
+        """Send the error, whether or not the client waits for an action, and end."""
+        self.is_refused = True
+        self._on_action(self, error)
+
     def close(self) -> None:
         """Cut the episode where it is, without completing its last step."""
         if self.is_closed:
@@ -125,6 +125,8 @@ class Session:
         self._hub.num_waiting -= self.is_waiting
         self._hub.num_active -= self._is_active
         self.is_waiting = False
+        if self._hub.settings.tokens is not None:
+            self._hub.settings.tokens.close(self)
         if self._slot >= 0:
             self._hub.put(CutEvent(self._slot, self._in_episode, is_gone=True))
         del self._on_action, self._event  # both lead back here: a cycle would wait for the garbage collector
@@ -133,7 +135,7 @@ class Session:
 
     def _init(self, request: Mapping[str, Any]) -> Reply:
         self._authorize(request)
-        exploits = _flag(request, "exploit")
+        exploits = read_flag(request, "exploit")
         self._cut()
         if self._slot < 0:
             self._slot = self._hub.take_slot()
@@ -153,7 +155,7 @@ class Session:
             self._require_ready()
         try:
             if request.get("terminal") is not False or request.get("truncated") is not None:
-                terminal, truncated = _flag(request, "terminal"), _flag(request, "truncated")
+                terminal, truncated = read_flag(request, "terminal"), read_flag(request, "truncated")
                 if terminal or truncated:
                     return self._end(request, is_terminated=not truncated)
             self._go_on(request)
@@ -233,12 +235,14 @@ class Session:
     # -- parts of requests -------------------------------------------------------------------------------------------
 
     def _authorize(self, request: Mapping[str, Any]) -> None:
-        token = self._hub.settings.token
-        if token is None or self.is_authorized:
+        if self.is_authorized:
             return
-        given = request.get("token")
-        if not isinstance(given, str) or not hmac.compare_digest(given.encode(errors="replace"), token.encode()):
-            raise RlxRequestError("the token is missing or wrong")
+        settings, given = self._hub.settings, request.get("token")
+        token = given if isinstance(given, str) else ""
+        if settings.tokens is None or not settings.tokens.open(self, token):
+            shared = settings.token
+            if shared is None or not hmac.compare_digest(token.encode(errors="replace"), shared.encode()):
+                raise RlxRequestError("the token is missing or wrong")
         self.is_authorized = True
 
     def _require_authorized(self) -> None:
@@ -293,22 +297,3 @@ _HANDLERS: dict[str, Callable[[Session, Mapping[str, Any]], Reply | None]] = {
     "reset": Session._reset,
     "update_metrics": Session._update_metrics,
 }
-
-
-def _flag(request: Mapping[str, Any], name: str) -> bool:
-    value = request.get(name)
-    if value is None or value is False:
-        return False
-    if value is True or (type(value) is int and value in (0, 1)):
-        return bool(value)
-    raise RlxRequestError(f"{name} must be true or false, got {brief(value)}")
-
-
-def action_reply(action: Any) -> Reply:
-    """Build the reply with an action, or with the error that took its place."""
-    return error_reply(action) if isinstance(action, RlxError) else {"response": "action", "data": action}
-
-
-def error_reply(error: Exception) -> Reply:
-    """Build the reply for an error."""
-    return {"response": "error", "message": str(error)}

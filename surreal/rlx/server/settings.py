@@ -13,6 +13,7 @@ from typing import Any
 from surreal.rlx.pool.states import RewardReader, StateReader
 from surreal.rlx.protocol.errors import DEFAULT_LIMITS, MAX_FRAME_BYTES, Limits, RlxServerError
 from surreal.rlx.server.admission import Admission
+from surreal.rlx.server.tokens import ClientTokens
 
 #: Takes a metric of a client: "scalar" or "histogram", name, value, and the step or None.
 MetricSink = Callable[[str, str, Any, int | None], None]
@@ -45,7 +46,10 @@ class ServerSettings:
     #: sessions of one WebSocket open at the same time, >= 1; raising it lets a single client take more of the slots
     #: that all share
     max_connection_sessions: int = 64
-    token: str | None = None  #: what `init` must bring; None: nothing
+    token: str | None = None  #: what `init` of any client may bring
+    tokens: ClientTokens | None = (
+        None  #: what `init` of each client may bring instead; without either, it needs nothing
+    )
     #: where else web pages may come from, such as "https://example.org"; "*": from anywhere. Pages of this machine,
     #: and those of this server under a numeric address, always may.
     origins: tuple[str, ...] = ()
@@ -61,6 +65,11 @@ class ServerSettings:
     #: server's thread. None: no entries.
     status: StatusSource | None = None
     on_metric: MetricSink | None = None  #: takes clients' metrics, all of them under "client/"; None drops them
+
+    @property
+    def needs_token(self) -> bool:
+        """Whether `init` must bring a token."""
+        return self.token is not None or self.tokens is not None
 
     def __post_init__(self) -> None:
         if self.max_connection_sessions < 1:

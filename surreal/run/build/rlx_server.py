@@ -16,6 +16,7 @@ from surreal.rlx.pool.pool import RlxEnvPool
 from surreal.rlx.pool.states import RewardReader, StateReader
 from surreal.rlx.server.admission import Admission
 from surreal.rlx.server.settings import MetricSink, ServerSettings, load_tls, message_limits
+from surreal.rlx.server.tokens import ClientTokens
 from surreal.run.build.environments import EnvSpaces, client_specs, explicit_spaces, remote_wrappers, value_limits
 
 
@@ -75,6 +76,7 @@ def build_server_settings(
         timeout_s=rlx.timeout_s,
         idle_timeout_s=rlx.idle_timeout_s,
         token=find_token(rlx.token_file, "rlx.token_file", source=config.source_of("rlx.token_file")),
+        tokens=_load_tokens(config),
         origins=tuple(rlx.origins),
         limits=message_limits(reader, rlx.max_message, rlx.max_items, rlx.max_depth),
         admission=Admission(rlx.max_sessions, rlx.memory_reserve),
@@ -86,6 +88,13 @@ def build_server_settings(
         pages_dir=pages_folder(config),
         on_metric=on_metric,
     )
+
+
+def _load_tokens(config: Config) -> ClientTokens | None:
+    try:
+        return None if config.rlx.tokens is None else ClientTokens(Path(config.rlx.tokens))
+    except ValueError as error:
+        raise config.refusal("rlx.tokens", str(error)) from error
 
 
 def _load_tls(config: Config) -> ssl.SSLContext | None:

@@ -220,7 +220,7 @@ def start_server(
     _raise_file_limit()
     sys.setswitchinterval(min(sys.getswitchinterval(), _SWITCH_INTERVAL_S))
     settings = replace(build_server_settings(config, options, on_metric, pool.reader), status=status)
-    if not is_loopback(settings.host) and settings.token is None:
+    if not is_loopback(settings.host) and not settings.needs_token:
         logger.warning("%s is open to other machines, and asks for no token", settings.host)
     server = RlxServer(pool, settings)
     server.start()

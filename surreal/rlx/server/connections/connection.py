@@ -32,6 +32,11 @@ class BaseConnection(asyncio.BufferedProtocol, ABC):
         self._is_closing = False
         self._has_eof = False
 
+    @property
+    def owes_token(self) -> bool:
+        """Whether its next request must be an `init` with a token."""
+        return self.hub.settings.needs_token and not self.is_known
+
     # -- what a kind of connection defines ---------------------------------------------------------------------------
 
     @property

@@ -13,7 +13,8 @@ from surreal.rlx.protocol.framing import FrameReader, frame
 from surreal.rlx.protocol.layouts import Layouts
 from surreal.rlx.server.connections.connection import BaseConnection
 from surreal.rlx.server.hub import FIRST_MESSAGE_BYTES, Hub
-from surreal.rlx.server.session import Reply, Session, action_reply, error_reply
+from surreal.rlx.server.messages import Reply, action_reply, error_reply
+from surreal.rlx.server.session import Session
 
 #: Replies with small ints, by far the most common ones, made once.
 _INT_FRAMES = {action: frame(encode({"response": "action", "data": action})) for action in range(256)}
@@ -145,7 +146,9 @@ class TcpConnection(BaseConnection):
                 self._send(action_reply(action))
             except RlxError as error:
                 self._send(error_reply(error))
-        if self._session.has_ended:  # an episode may end with the beginning of the next one
+        if self._session.is_refused:
+            self.close()
+        elif self._session.has_ended:  # an episode may end with the beginning of the next one
             self._close_if_due()
         if self._backlog or self._has_eof:
             self.attend()

@@ -22,9 +22,8 @@ from surreal.rlx.protocol.errors import RlxDecodeError, RlxError, RlxRequestErro
 from surreal.rlx.server.connections.connection import MAX_BACKLOG, BaseConnection
 from surreal.rlx.server.connections.http import FrameCutter, answer_request
 from surreal.rlx.server.hub import FIRST_MESSAGE_BYTES, Hub
-from surreal.rlx.server.session import Reply, Session, action_reply, error_reply
-
-Sid = str | int | None
+from surreal.rlx.server.messages import Reply, Sid, action_reply, error_reply, is_sid
+from surreal.rlx.server.session import Session
 
 #: How long a peer may take to agree that the connection is closed, s.
 _CLOSE_TIMEOUT_S = 5.0
@@ -188,8 +187,8 @@ class WebSocketConnection(BaseConnection):
         except RlxRequestError as error:
             self.hub.errors += 1
             sid = request.get("sid")
-            self._send(error_reply(error), sid if _is_sid(sid) else None, has_sid="sid" in request, is_binary=is_binary)
-            if self._owes_token:
+            self._send(error_reply(error), sid if is_sid(sid) else None, has_sid="sid" in request, is_binary=is_binary)
+            if self.owes_token:
                 self._protocol.send_close(CloseCode.POLICY_VIOLATION)
             return False
         if client is None:
@@ -201,17 +200,13 @@ class WebSocketConnection(BaseConnection):
         self._answer(client, is_binary, request)
         return client.session.is_waiting
 
-    @property
-    def _owes_token(self) -> bool:
-        return self.hub.settings.token is not None and not self.is_known
-
     def _client_of(self, request: Mapping[str, Any], *, is_binary: bool) -> _Client | None:
         """Find or open the session that a request is for; None: it was about the session itself."""
         sid = request.get("sid")
-        if not _is_sid(sid):
+        if not is_sid(sid):
             raise RlxRequestError(f"sid must be a str or an int, got {brief(sid)}")
         client, command = self._clients.get(sid), request.get("command")
-        if isinstance(command, str) and command == "disconnect" and not self._owes_token:
+        if isinstance(command, str) and command == "disconnect" and not self.owes_token:
             if client is not None:
                 self._end(client)
             return None
@@ -269,6 +264,10 @@ class WebSocketConnection(BaseConnection):
 
     def _send_action(self, client: _Client, action: Any) -> None:
         self._reply(client, action_reply(action))
+        if client.session.is_refused:
+            self._end(client)
+            if not self._clients:
+                self._protocol.send_close(CloseCode.POLICY_VIOLATION)
         self._make_ready(client)
 
     def _end(self, client: _Client) -> None:
@@ -294,7 +293,3 @@ class WebSocketConnection(BaseConnection):
             self._protocol.send_binary(encode(message))
         else:
             self._protocol.send_text(dump_json(message).encode())
-
-
-def _is_sid(value: Any) -> bool:
-    return value is None or (isinstance(value, str) and len(value) <= 200) or type(value) is int

@@ -1,0 +1,42 @@
+"""Replies, and parts of requests that several kinds of connections read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from surreal.rlx.protocol.errors import RlxError, RlxRequestError, brief
+
+Reply = Mapping[str, Any]
+READY: Reply = {"response": "ready"}
+DONE: Reply = {"response": "done"}
+#: The answer to the end of an episode.
+NO_ACTION: Reply = {"response": "action", "data": None}
+
+#: Tells the sessions of one WebSocket apart.
+Sid = str | int | None
+
+
+def action_reply(action: Any) -> Reply:
+    """Build the reply with an action, or with the error that took its place."""
+    return error_reply(action) if isinstance(action, RlxError) else {"response": "action", "data": action}
+
+
+def error_reply(error: Exception) -> Reply:
+    """Build the reply for an error."""
+    return {"response": "error", "message": str(error)}
+
+
+def read_flag(request: Mapping[str, Any], name: str) -> bool:
+    """Read an optional boolean; JSON's and old clients' 0 and 1 count as well."""
+    value = request.get(name)
+    if value is None or value is False:
+        return False
+    if value is True or (type(value) is int and value in (0, 1)):
+        return bool(value)
+    raise RlxRequestError(f"{name} must be true or false, got {brief(value)}")
+
+
+def is_sid(value: Any) -> bool:
+    """Whether a value may name a session."""
+    return value is None or (isinstance(value, str) and len(value) <= 200) or type(value) is int

@@ -132,6 +132,7 @@ DEV = [
 FOLDERS = {
     "surreal.rlx.demo": "clients/js",
     "surreal.rlx.cpp": "clients/cpp",
+    "surreal.rlx.csharp": "clients/csharp",
     "surreal.plugins.clusters.kubernetes.manifests": "k8s",
     "surreal.run.build.policies": "policies",
 }
@@ -154,6 +155,7 @@ setup(
         "surreal": ["**/*"],
         "surreal.rlx.demo": ["*.mjs", "*.html", "example/*"],
         "surreal.rlx.cpp": ["*.hpp", "cartpole.cpp"],
+        "surreal.rlx.csharp": ["*.cs"],
         "surreal.plugins.clusters.kubernetes.manifests": ["**/*.yaml"],
         "surreal.run.build.policies": ["index.json", "*.safetensors"],
     },

@@ -156,7 +156,7 @@ def warm_python() -> Iterator[WarmPython]:
         yield python
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def require_tool() -> Callable[..., str]:
     """Find one of several programs; without any, fail in CI (CI=true) and skip elsewhere."""
 

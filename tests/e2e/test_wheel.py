@@ -21,6 +21,7 @@ SOURCES = ("surreal", "clients", "k8s", "policies", "setup.py", "pyproject.toml"
 FOLDERS = {
     "surreal/rlx/demo": "clients/js",
     "surreal/rlx/cpp": "clients/cpp",
+    "surreal/rlx/csharp": "clients/csharp",
     "surreal/plugins/clusters/kubernetes/manifests": "k8s",
     "surreal/run/build/policies": "policies",
 }
@@ -60,6 +61,7 @@ def test_everything_in_the_packages_folders_is_in_the_wheel(wheel: Path) -> None
     manifests = {str(path.relative_to(ROOT / "k8s")) for path in (ROOT / "k8s").rglob("*.yaml")}
     assert {f"surreal/plugins/clusters/kubernetes/manifests/{name}" for name in manifests} <= inside
     assert {"surreal/run/build/policies/index.json", "surreal/run/build/policies/cartpole-ppo.safetensors"} <= inside
+    assert "surreal/rlx/csharp/RlxAgent.cs" in inside
     assert {"surreal/rlx/cpp/surreal_rlx.hpp", "surreal/distributed/connection/lua/append.lua"} < inside
     assert not [name for name in names if name.startswith(("tests", "benchmarks", "build"))]
 

@@ -1,0 +1,143 @@
+"""The C# client: built with every warning an error, tested by its own program, and run against real servers."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import pytest
+
+ROOT = Path(__file__).parents[4]
+SOURCES = ROOT / "clients" / "csharp"
+VECTORS = ROOT / "tests" / "golden" / "rlx_vectors.json"
+CART = gymnasium.make("CartPole-v1").observation_space
+TIMEOUT_S = 60.0
+#: A server that writes each step into a file before it answers.
+SERVER = """
+import sys
+import numpy as np
+from gymnasium import spaces
+from surreal.rlx.pool.pool import RlxEnvPool
+from surreal.rlx.server.server import RlxServer
+from surreal.rlx.server.settings import ServerSettings
+
+pool = RlxEnvPool(spaces.Discrete(2), spaces.Box(-99, 99, (4,), np.float32), gather_window_s=0.0, interventions=True)
+server = RlxServer(pool, ServerSettings(port=int(sys.argv[1])))
+server.start()
+print(server.port, flush=True)
+with open(sys.argv[2], "a", buffering=1) as steps:
+    while True:
+        batch = pool.recv(0.05)
+        for row, (episode, step) in enumerate(batch.obs[: len(batch.env_ids), :2].tolist()):
+            is_agents = "is_intervention" not in batch.info or not batch.info["is_intervention"][row]
+            executed = "agent's" if is_agents else batch.info["executed_action"][row]
+            steps.write(f"{episode:g} {step:g} {executed}\\n")
+        live = batch.env_ids[batch.num_last :]
+        if len(live):
+            pool.send(np.zeros(len(live), np.int64), live)
+"""
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory, require_tool: Any) -> list[str | Path]:
+    """The command of the tests' program."""
+    built = tmp_path_factory.mktemp("csharp") / "test.exe"
+    sources = (SOURCES / "RlxAgent.cs", Path(__file__).with_name("TestRlxAgent.cs"))
+    command = [require_tool("mcs"), "-langversion:7", "-warn:4", "-warnaserror", f"-out:{built}", *sources]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+    return [require_tool("mono"), built]
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Factory of processes, which end with the test."""
+    started: list[subprocess.Popen[str]] = []
+
+    def begin(*command: str | Path) -> subprocess.Popen[str]:
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        started.append(subprocess.Popen(list(map(str, command)), text=True, bufsize=1, **pipes))
+        return started[-1]
+
+    yield begin
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def run(*command: str | Path, stdin: str = "") -> str:
+    done = subprocess.run(list(map(str, command)), input=stdin, capture_output=True, text=True, timeout=TIMEOUT_S)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    return done.stdout
+
+
+def test_the_client_is_a_file_of_at_most_700_lines() -> None:
+    assert len((SOURCES / "RlxAgent.cs").read_text().splitlines()) <= 700
+
+
+def test_values_limits_frames_and_damaged_messages(program: list[str | Path]) -> None:
+    assert run(*program) == ""
+
+
+def test_golden_vectors_are_made_read_and_written_byte_for_byte(program: list[str | Path]) -> None:
+    vectors = json.loads(VECTORS.read_text())
+    lines = "".join(f"{name} {vector['frame_hex']}\n" for name, vector in vectors.items())
+    assert run(*program, "golden", stdin=lines) == lines
+
+
+def test_sessions_with_a_real_server(program: list[str | Path], serve: Any) -> None:
+    served = serve(observation_space=CART, token="secret")
+    assert run(*program, "play", served.address) == ""
+    served.wait(lambda: served.ended("terminated"))
+    assert [episode.rewards for episode in served.ended("terminated")] == [[1.0, 0.5]]
+    assert ("scalar", "client/csharp", 2.5, 3) in served.metrics
+    assert [name for _, name, _, _ in served.metrics] == ["client/csharp", "client/sizes"]
+
+
+def test_nothing_that_was_answered_is_lost_when_the_server_is_killed(
+    program: list[str | Path], start: Any, tmp_path: Path
+) -> None:
+    steps = tmp_path / "steps"
+    server = start(sys.executable, "-c", SERVER, "0", steps)
+    port = server.stdout.readline().strip()
+    client = start(*program, "episodes", f"127.0.0.1:{port}", "60")
+    answered = [client.stdout.readline().strip() for _ in range(410)]  # within an episode
+    server.send_signal(signal.SIGKILL)
+    server.wait()
+    start(sys.executable, "-c", SERVER, port, steps)
+    answered += client.communicate(timeout=TIMEOUT_S)[0].splitlines()
+    assert client.returncode == 0
+    seen = steps.read_text().splitlines()
+    assert set(answered) <= set(seen)
+    # The episode that was cut is repeated from its beginning, and no other one.
+    begun = [int(line.split()[0]) for line in seen if line.split()[1] == "0"]
+    assert set(begun) == set(range(60))
+    assert len(begun) == 61
+    assert {line.split()[2] for line in answered} == {"1", "agent's"}
+
+
+def test_actions_leave_in_time_while_the_server_hangs_and_while_it_is_gone(
+    program: list[str | Path], start: Any, tmp_path: Path
+) -> None:
+    steps = tmp_path / "steps"
+    server = start(sys.executable, "-c", SERVER, "0", steps)
+    port = server.stdout.readline().strip()
+    robot = start(*program, "rate", f"127.0.0.1:{port}")
+    assert robot.stdout.readline() == "in time\n"
+    os.kill(server.pid, signal.SIGSTOP)  # silent, but connected
+    print(file=robot.stdin)
+    assert robot.stdout.readline() == "late\n"
+    server.kill()
+    server.wait()
+    start(sys.executable, "-c", SERVER, port, steps)
+    print(file=robot.stdin)
+    assert robot.stdout.readline() == "in time\n"
+    assert robot.communicate("\n", timeout=TIMEOUT_S)[0] == ""
+    assert robot.returncode == 0

@@ -34,6 +34,30 @@ TYPE = """(id, text) => {
     Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, "value").set.call(field, text);
     field.dispatchEvent(new Event("input", { bubbles: true }));
 }"""
+#: Texts within an element whose contrast with what is behind them is below 4.5, the least that WCAG 2.1 (AA) allows.
+FAINT = """((root) => {
+  document.head.insertAdjacentHTML("beforeend", "<style>* { transition: none !important; }</style>");
+  const parse = (text) => [...text.match(/[\\d.]+/g).map(Number), 1].slice(0, 4);
+  const over = (top, below) => [0, 1, 2].map((i) => top[i] * top[3] + below[i] * (1 - top[3]));
+  const luminance = (color) => {
+    const [r, g, b] = color.map((c) => (c /= 255) <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const behind = (node) => {
+    const layers = [];
+    for (; node; node = node.parentElement) layers.unshift(parse(getComputedStyle(node).backgroundColor));
+    return layers.reduce((below, top) => over(top, below), [255, 255, 255]);
+  };
+  const found = [], texts = document.createTreeWalker(document.querySelector(root), NodeFilter.SHOW_TEXT);
+  while (texts.nextNode()) {
+    const node = texts.currentNode.parentElement, text = texts.currentNode.textContent.trim();
+    if (!text || !node.getClientRects().length || node.closest("nav, .md-clipboard, .headerlink")) continue;
+    const back = behind(node), values = [luminance(over(parse(getComputedStyle(node).color), back)), luminance(back)];
+    const ratio = (Math.max(...values) + 0.05) / (Math.min(...values) + 0.05);
+    if (ratio < 4.5) found.push(`${text.slice(0, 40)}: ${ratio.toFixed(2)}`);
+  }
+  return found;
+})"""
 _START_TIMEOUT_S = 60.0
 _CALL_TIMEOUT_S = 60.0
 
@@ -121,6 +145,14 @@ class Browser:
                 refusal = error
             assert time.monotonic() < deadline, f"not within {timeout_s} s: {expression}; {refusal}; {self.complaints}"
             time.sleep(0.05)
+
+    def resize(self, width: int, height: int = 900) -> None:
+        """Give the page another size, in pixels."""
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+
+    def faint_texts(self, root: str) -> list[str]:
+        """List the texts with too little contrast inside an element, by its selector."""
+        return list(self.evaluate(f"{FAINT}({json.dumps(root)})"))
 
     def screenshot(self, path: Path) -> None:
         """Save what the page looks like."""

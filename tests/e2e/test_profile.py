@@ -36,6 +36,7 @@ def test_a_preset_is_started_recorded_and_ended(workplace: Workplace) -> None:
     assert code == 0, output
     assert "max_time_s" in output
     assert {"agent", "learner", "launcher"} <= names_in(workplace.folder / "profile.json.gz"), output
+    assert "learner" in (workplace.folder / "profile-shares.txt").read_text()
 
 
 def test_wrong_use_is_one_sentence(workplace: Workplace) -> None:

@@ -20,7 +20,7 @@ from surreal.run.process import registry
 from surreal.run.process.registry import Registrant
 from surreal.run.process.run_folder import RunFolder
 from tests.browser import Browser
-from tests.recorded import record_run
+from tests.recorded import append, record_run, write_metrics
 from tests.servers import RedisProcess
 
 CONFIG = load_config("cartpole-dqn", ["run.max_env_steps=680"])
@@ -106,7 +106,7 @@ def test_the_page_shows_curves_settings_and_processes_and_stops_a_run(
         # A curve of each of the two configurations.
         browser.wait("document.querySelectorAll('.chart')[0]?.querySelectorAll('path.js-line').length === 2")
         shown = browser.evaluate("[...document.querySelectorAll('.chart h3')].map((title) => title.textContent)")
-        assert shown == ["eval/episode_return", "learner/loss", "agent/env_steps_per_s"]
+        assert shown == ["Evaluation returnmean return of a round", "Loss", "Speed of actingenv steps per second"]
         line = browser.evaluate("document.querySelector('.chart path.js-line').getAttribute('d')")
         first, last = (float(y) for y in re.findall(r",([\d.]+)", line))  # the return rises evenly: a straight line
         assert first > last
@@ -145,6 +145,64 @@ def test_the_page_shows_curves_settings_and_processes_and_stops_a_run(
         ]
         refused = r"Failed to load resource: .* 403 .*/stop/\w+"
         assert [text for text in browser.complaints if not re.fullmatch(refused, text)] == []
+
+
+#: A pane, and when it is drawn.
+DRAWN = {
+    "Curves": "document.querySelectorAll('.environment .chart .main-svg').length",
+    "Settings": "document.querySelector('#settings tr.differs')",
+    "Run": "document.querySelector('#run-charts .main-svg') && document.querySelector('#run-facts td')"
+    " && document.querySelector('#run-profiles pre')",
+    "Sweeps": "document.querySelector('#sweep-charts .main-svg') && document.querySelector('#sweeps td')",
+    "Logs": "document.getElementById('logs').textContent",
+    "Videos": "document.getElementById('videos').textContent",
+}
+EMPTY = """[...document.querySelectorAll(".chart")].filter((chart) => chart.offsetParent
+    && !chart.querySelector(".trace path")).map((chart) => chart.textContent)"""
+
+
+@pytest.mark.slow
+def test_each_pane_fits_a_phone_and_a_desk_and_can_be_read(
+    sweep: Path, page_and_token: tuple[str, str], require_tool: Callable[..., str], tmp_path: Path
+) -> None:
+    program = require_tool("chromium", "chromium-browser", "google-chrome")
+    with Browser(program, tmp_path / "profile") as browser:
+        for width in (400, 1400):
+            browser.resize(width)
+            browser.open(page_and_token[0])
+            for pane, is_drawn in DRAWN.items():
+                browser.wait("document.querySelector('.tab')")
+                click(browser, ".tab", pane)
+                browser.wait(is_drawn)
+                browser.wait(f"{EMPTY}.length === 0")
+                assert browser.evaluate("document.documentElement.scrollWidth") <= width, pane
+                for theme in ("dark", "light"):
+                    browser.evaluate(f"document.documentElement.dataset.theme = '{theme}'; 0")
+                    assert browser.faint_texts("body") == [], (pane, width, theme)
+            if width == 400:  # charts come before controls
+                click(browser, ".tab", "Curves")
+                top = "document.querySelector('{}').getBoundingClientRect().top"
+                assert browser.evaluate(f"{top.format('.chart')} < {top.format('.pane-curves .controls')}")
+        assert browser.complaints == []
+
+
+@pytest.fixture
+def sweep(folder: Path) -> Path:
+    """Make the runs those of a sweep; the newest has a profile."""
+    trials: list[dict[str, Any]] = [
+        {"kind": "trial", "trial": i, "settings": {"learner.batch_size": size, "model": name}}
+        for i, (size, name) in enumerate([(32, "small"), (4096, "large"), (64, "large")])
+    ]
+    ends: list[dict[str, Any]] = [
+        {"kind": "end", "trial": i, "status": "finished", "score": 9.0 + i, "scores": {"0": 9.0}, "reason": ""}
+        for i in range(2)
+    ]
+    append(folder.parent / "trials.jsonl", *trials, *ends)
+    newest = folder / "going-on"
+    (newest / "profile.json.gz").write_bytes(b"x" * 2048)
+    (newest / "profile-shares.txt").write_text("process  update  waiting")
+    write_metrics(newest, "learner", 10, {"learner/policy_lag_versions": 2.0})
+    return folder.parent
 
 
 def click(browser: Browser, selector: str, text: str) -> None:

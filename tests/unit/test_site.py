@@ -37,32 +37,6 @@ PARTS = (
 )
 
 
-#: Texts of a page whose contrast with what is behind them is below 4.5, the least that WCAG 2.1 (AA) allows.
-FAINT = """(() => {
-  document.head.insertAdjacentHTML("beforeend", "<style>* { transition: none !important; }</style>");
-  const parse = (text) => [...text.match(/[\\d.]+/g).map(Number), 1].slice(0, 4);
-  const over = (top, below) => [0, 1, 2].map((i) => top[i] * top[3] + below[i] * (1 - top[3]));
-  const luminance = (color) => {
-    const [r, g, b] = color.map((c) => (c /= 255) <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-  };
-  const behind = (node) => {
-    const layers = [];
-    for (; node; node = node.parentElement) layers.unshift(parse(getComputedStyle(node).backgroundColor));
-    return layers.reduce((below, top) => over(top, below), [255, 255, 255]);
-  };
-  const found = [], texts = document.createTreeWalker(document.querySelector("article"), NodeFilter.SHOW_TEXT);
-  while (texts.nextNode()) {
-    const node = texts.currentNode.parentElement, text = texts.currentNode.textContent.trim();
-    if (!text || !node.getClientRects().length || node.closest("nav, .md-clipboard, .headerlink")) continue;
-    const back = behind(node), values = [luminance(over(parse(getComputedStyle(node).color), back)), luminance(back)];
-    const ratio = (Math.max(...values) + 0.05) / (Math.min(...values) + 0.05);
-    if (ratio < 4.5) found.push(`${text.slice(0, 40)}: ${ratio.toFixed(2)}`);
-  }
-  return found;
-})()"""
-
-
 def items(page: Path) -> list[str]:
     """What the items of a list of pages link to, by their paths in the repository."""
     links = re.findall(r"^- \[[^\]]+\]\(([^)#]+)\)", (ROOT / page).read_text(), re.MULTILINE)
@@ -175,8 +149,7 @@ def test_the_site_is_built_of_what_comes_with_it(tmp_path: Path, require_tool: C
     program = require_tool("chromium", "chromium-browser", "google-chrome")
     with Browser(program, tmp_path / "profile") as browser:
         for width in (400, 1400):
-            size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-            browser.call("Emulation.setDeviceMetricsOverride", **size)
+            browser.resize(width)
             for name in ("index", "commands", "speed", "algorithms/ppo", "api/agents"):
                 browser.open(f"file://{site}/{name}.html")
                 browser.wait("document.readyState === 'complete' && document.querySelector('article')")
@@ -186,4 +159,4 @@ def test_the_site_is_built_of_what_comes_with_it(tmp_path: Path, require_tool: C
                 assert browser.evaluate(titles) == browser.evaluate(shown), name
                 for scheme in ("default", "slate"):
                     browser.evaluate(f"document.body.dataset.mdColorScheme = '{scheme}'; 0")
-                    assert browser.evaluate(FAINT) == [], (name, scheme)
+                    assert browser.faint_texts("article") == [], (name, scheme)

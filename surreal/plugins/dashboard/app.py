@@ -1,4 +1,4 @@
-"""The page's server: the page, the videos of runs, the request that stops a run, and access to all of them.
+"""The page's server: the page, files of runs, the request that stops a run, and access to all of them.
 
 - If it listens on a loopback address (the default), every user of this machine may look; stopping needs the token.
 - On any other address, everything needs the token.
@@ -12,7 +12,7 @@ from __future__ import annotations
 import ipaddress
 import json
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
@@ -23,7 +23,7 @@ from flask import Flask, Request, Response, abort, has_request_context, redirect
 from surreal.base.errors import ConfigError, SurrealError, describe_os_error
 from surreal.plugins.dashboard.page.curves import Loaded, first_metrics
 from surreal.plugins.dashboard.page.layout import FIRST_RUNS, layout
-from surreal.plugins.dashboard.page.parts import find_videos
+from surreal.plugins.dashboard.page.parts import find_profiles, find_videos
 from surreal.plugins.dashboard.sources.runs import Runs
 from surreal.plugins.dashboard.wiring import wire
 
@@ -53,7 +53,8 @@ def make_app(runs: Runs, guard: Guard) -> Flask:
     wire(app, runs)
     server: Flask = app.server
     server.add_url_rule("/stop/<key>", "stop", lambda key: _stop(runs, guard, key), methods=["POST"])
-    server.add_url_rule("/videos/<key>/<name>", "video", lambda key, name: _video(runs, key, name))
+    server.add_url_rule("/videos/<key>/<name>", "video", lambda key, name: _file(runs, key, name, find_videos))
+    server.add_url_rule("/profiles/<key>/<name>", "profile", lambda key, name: _file(runs, key, name, find_profiles))
     guard.protect(server, app.csp_hashes())
     return server
 
@@ -75,11 +76,11 @@ def _answer(code: int, words: str) -> Response:
     return Response(json.dumps({"answer": words}), code, mimetype="application/json")
 
 
-def _video(runs: Runs, key: str, name: str) -> Response:
-    """Send one of the videos that the page lists, and no other file."""
+def _file(runs: Runs, key: str, name: str, find: Callable[[Path], list[Path]]) -> Response:
+    """Send one of the files of a run that the page lists, and no other."""
     watched = runs.watch(key)
     folder = None if watched is None else watched.listed.folder
-    path = next((path for path in find_videos(folder) if path.name == name), None) if folder else None
+    path = next((path for path in find(folder) if path.name == name), None) if folder else None
     if path is None:
         abort(404)
     return send_file(path.absolute(), conditional=True)

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from dash import ClientsideFunction, Dash, Input, Output, State, ctx, no_update
 from dash.exceptions import PreventUpdate
 
-from surreal.plugins.dashboard.page import curves, run
+from surreal.plugins.dashboard.page import curves, run, sweep
 from surreal.plugins.dashboard.page import parts as panes
 from surreal.plugins.dashboard.page.layout import TREES, run_names, run_options
 from surreal.plugins.dashboard.page.parts import note
@@ -36,6 +36,7 @@ def wire(app: Dash, runs: Runs) -> None:
     _wire_curves(app, runs)
     _wire_settings(app, runs)
     _wire_run(app, runs)
+    _wire_sweeps(app, runs)
     _wire_logs(app, runs)
     _wire_videos(app, runs)
 
@@ -103,7 +104,7 @@ def _wire_list(app: Dash, runs: Runs) -> None:
 def _wire_curves(app: Dash, runs: Runs) -> None:
     @_callback(
         app,
-        "charts.children legend.children curves-note.children metrics.options curves-seen.data",
+        "charts.children curves-note.children metrics.options curves-seen.data",
         "tick.data chosen.value metrics.value axis.value smoothing.value options.value theme.data tab.value",
         "curves-seen.data",
     )
@@ -132,13 +133,10 @@ def _wire_curves(app: Dash, runs: Runs) -> None:
         news = [(each.run.key, each.recorded.history.version, curves.problems([each])) for each in loaded]
         found = _signature(view, news)
         if found == seen and ctx.triggered_id == "tick":
-            return (no_update,) * 5
-        groups = curves.groups_of(loaded, groups_seeds=view.groups_seeds)
+            return (no_update,) * 4
         names = sorted({name for each in loaded for name in each.recorded.history.names()} | {*view.metrics})
-        shown = (
-            curves.charts(loaded, groups, view) if loaded else [note("Choose runs on the list to see their curves.")]
-        )
-        return shown, curves.legend(groups, theme), curves.problems(loaded), names, found
+        shown = curves.environments(loaded, view) if loaded else [note("Choose runs on the list to see their curves.")]
+        return shown, curves.problems(loaded), names, found
 
 
 def _wire_settings(app: Dash, runs: Runs) -> None:
@@ -146,7 +144,7 @@ def _wire_settings(app: Dash, runs: Runs) -> None:
     def compare(chosen: list[str] | None, contains: str | None, only_different: list[str], tab: str) -> Any:
         if tab != "settings":
             raise PreventUpdate
-        found = _watched(runs, chosen)
+        found = sorted(_watched(runs, chosen), key=lambda each: str(each.settings().get("env.id", "")))
         return panes.settings_table(
             [each.listed for each in found],
             [each.settings() for each in found],
@@ -157,21 +155,36 @@ def _wire_settings(app: Dash, runs: Runs) -> None:
 
 def _wire_run(app: Dash, runs: Runs) -> None:
     @_callback(
-        app, "run-facts-tree.data run-charts.children stop-area.hidden", "tick.data run.value theme.data tab.value"
+        app,
+        "run-facts-tree.data run-charts.children run-profiles.children stop-area.hidden",
+        "tick.data run.value theme.data tab.value",
     )
     def show_run(_: Any, key: str | None, theme: str, tab: str) -> Any:
         if tab != "run":
             raise PreventUpdate
         watched = runs.watch(key) if key else None
         if watched is None:
-            return note("Choose a run."), [], True
+            return note("Choose a run."), [], [], True
         live, recorded = watched.live(), watched.recorded()
         facts = [
-            run.overview(watched.listed, live, recorded.history, watched.settings()),
+            run.overview(watched.listed, live, recorded.history),
             run.processes(live),
             run.replay(live),
         ]
-        return facts, run.health_charts(recorded.history, theme), not watched.listed.is_alive
+        profiles = panes.profiles(watched.key, panes.find_profiles(watched.listed.folder))
+        return facts, run.health_charts(recorded.history, theme), profiles, not watched.listed.is_alive
+
+
+def _wire_sweeps(app: Dash, runs: Runs) -> None:
+    @_callback(app, "sweeps-tree.data sweep-charts.children", "tick.data theme.data tab.value")
+    def show_sweeps(_: Any, theme: str, tab: str) -> Any:
+        if tab != "sweeps":
+            raise PreventUpdate
+        found = [(path, sweep.read_trials(path)) for path in sweep.find_sweeps(runs.listed().values())]
+        if not found:
+            return note("No run on the list is part of a sweep; surreal dashboard sweeps/NAME shows one."), []
+        charts = [chart for each in found for chart in sweep.score_charts(*each, theme)]
+        return [sweep.sweep_card(*each) for each in found], charts
 
 
 def _wire_logs(app: Dash, runs: Runs) -> None:

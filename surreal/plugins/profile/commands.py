@@ -69,6 +69,8 @@ def profile(
                 recording = record_run(client, seconds=seconds, rate=rate)
         write_timeline(recording, output)
         print_shares(recording, Console(soft_wrap=True, width=max(Console().width, _WIDTH)))
+        with output.with_name(f"{output.name.partition('.')[0]}-shares.txt").open("w") as table_file:
+            print_shares(recording, Console(file=table_file, width=_WIDTH))
         typer.echo(f"timeline: {output}; open it in https://ui.perfetto.dev, which keeps it in your browser")
         for table in sorted(Path(folder).glob("*.txt")):
             kept = output.with_name(f"{output.name.partition('.')[0]}-{table.stem}-kernels.json.gz")

@@ -10,17 +10,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from surreal.plugins.dashboard.page import curves, parts, run
+from surreal.plugins.dashboard.page import curves, parts, run, sweep
 from surreal.plugins.dashboard.page import parts as logs
-from surreal.plugins.dashboard.page.curves import Drawing, figure
+from surreal.plugins.dashboard.page.curves import Drawing, Stroke, figure
 from surreal.plugins.dashboard.page.layout import layout, run_options
 from surreal.plugins.dashboard.sources.runs import WatchedRun, key_of
 from surreal.plugins.recorded.curves import Axis, Band
 from surreal.plugins.recorded.files import LogRecord
 from surreal.plugins.recorded.history import RETURN, History
 from surreal.plugins.recorded.listing import ListedRun, read_run
+from surreal.run.view.live.trend import Bound
 from tests.plugins.dashboard.fakes import BEAT, live
-from tests.recorded import record_run
+from tests.recorded import append, record_run
 
 LISTED = ListedRun("demo", "running", name="cartpole-dqn", env_steps=12_345, best_return=3.5, time_s=100.0)
 
@@ -47,7 +48,7 @@ def test_numbers_are_shown_as_people_read_them(value: float | None, shown: str) 
 
 def test_sizes_times_and_counts_have_their_units() -> None:
     assert [parts.size(value) for value in (None, 12, 2048, 3 << 20, 5 << 30)] == [
-        "–", "12 B", "2.0 KiB", "3.0 MiB", "5.0 GiB"
+        "–", "under 0.1 MiB", "under 0.1 MiB", "3.0 MiB", "5,120.0 MiB"
     ]  # fmt: skip
     assert [parts.duration(value) for value in (0.4, 200, 7200, 93_600)] == ["0 s", "3 min 20 s", "2 h", "1 d 2 h"]
     assert parts.duration(200, is_short=True) == "3 min"
@@ -56,7 +57,7 @@ def test_sizes_times_and_counts_have_their_units() -> None:
 
 def test_names_from_elsewhere_are_no_markup_in_a_figure() -> None:
     band = Band(*np.array([[1.0, 2.0], [3.0, np.nan], [2.0, np.nan], [4.0, np.nan]]), np.ones(2, np.int64))
-    made = figure([Drawing('<a href="http://evil">&x', "#0072b2", band)], "env steps", "dark")
+    made = figure([Drawing('<a href="http://evil">&x', Stroke("#0072b2"), band)], "env steps", "dark")
     edge, line = made["data"]
     assert line["name"] == '&lt;a href="http://evil"&gt;&amp;x'
     assert line["y"] == [3.0, None]  # JSON has no NaN
@@ -78,27 +79,49 @@ def test_seeds_are_one_curve_with_a_band_or_each_its_own(loaded: list[curves.Loa
                                  (False, ["seed-0", "seed-1", "other"])):  # fmt: skip
         groups = curves.groups_of(loaded, groups_seeds=groups_seeds)
         assert [group.label for group in groups] == labels
-        shown = curves.charts(loaded, groups, view._replace(groups_seeds=groups_seeds))
-        assert [chart.children[0].children for chart in shown] == [RETURN, "learner/loss"]
-        traces = shown[0].children[1].figure["data"]
+        (shown,) = curves.charts(loaded, groups, view._replace(groups_seeds=groups_seeds))
+        assert [chart.children[0].title for chart in shown.children] == [RETURN, "learner/loss"]
+        traces = shown.children[0].children[1].figure["data"]
         assert [trace["name"] for trace in traces if "name" in trace] == labels
         assert sum("fillcolor" in trace for trace in traces) == groups_seeds
-    assert "2 runs" in words(curves.legend(groups_of_seeds(loaded), "light"))
+    (section,) = curves.environments(loaded, view)
+    assert "CartPole-v1" in words(section)
+    assert "cartpole-dqn batch_size=128 dim legend-label seed-0, seed-1" in words(section)
     assert curves.problems(loaded) == ""
 
 
-def groups_of_seeds(loaded: list[curves.Loaded]) -> Any:
-    return curves.groups_of(loaded, groups_seeds=True)
+def test_each_environment_has_its_own_charts(loaded: list[curves.Loaded], tmp_path: Path) -> None:
+    other = WatchedRun(read_run(record_run(tmp_path / "sac", preset="pendulum-sac")), None)
+    shown = curves.environments([*loaded, curves.Loaded(other, other.recorded())], curves.View([RETURN, "no/such"]))
+    assert [section.children[0].children for section in shown] == ["CartPole-v1", "Pendulum-v1"]
+    assert [len(section.children[1].children) for section in shown] == [2, 1]  # of their legends
+    for section in shown:
+        charts, empty = section.children[2:]
+        assert len(charts.children) == 1
+        assert words(empty) == "empty  1 of 2 charts have no data yet note no/such"
+
+
+def test_no_two_of_many_curves_look_alike() -> None:
+    strokes = [Stroke.of(number, "light") for number in range(32)]
+    assert len({*strokes}) == 32
+    assert {stroke.dash for stroke in strokes[:8]} == {"solid"}
+
+
+def test_bytes_are_drawn_in_mib() -> None:
+    ones = np.ones(2)
+    band = Band(ones, 3 * 2**20 * ones, *[np.full(2, np.nan)] * 2, np.ones(2, np.int64))
+    shown = curves.chart("replay/redis_bytes", [Drawing("a", Stroke("#0072b2"), band)], "time, s", "light")
+    assert words(shown.children[0]) == " Redis (replay) dim MiB"
+    assert shown.children[1].figure["data"][0]["y"] == [3.0, 3.0]
 
 
 def test_a_smoothed_curve_of_one_run_is_before_what_it_was(loaded: list[curves.Loaded]) -> None:
     view = curves.View(["learner/loss"], Axis.SECONDS, smoothing=0.9, is_log=True)
-    (chart,) = curves.charts(loaded[2:], curves.groups_of(loaded[2:], groups_seeds=True), view)
-    made = chart.children[1].figure
+    (shown,) = curves.charts(loaded[2:], curves.groups_of(loaded[2:], groups_seeds=True), view)
+    made = shown.children[0].children[1].figure
     assert len(made["data"]) == 2
     assert made["layout"]["yaxis"]["type"] == "log"
-    assert made["layout"]["xaxis"]["title"]["text"] == "seconds"
-    assert "nothing yet" in words(curves.charts(loaded, groups_of_seeds(loaded), curves.View(["no/such"])))
+    assert made["layout"]["xaxis"]["title"]["text"] == "time, s"
 
 
 def test_what_is_missing_in_curves_is_said(loaded: list[curves.Loaded]) -> None:
@@ -142,9 +165,11 @@ def test_a_run_that_goes_on_shows_its_progress_and_its_processes() -> None:
     waits = replace(BEAT, waits_for=("credit",), metrics={"agent/env_steps_per_s": 12.5})
     hangs = replace(BEAT, id="2", name="learner", role="learner", hangs_in="optimize in <f>")
     dead = replace(BEAT, id="3", name="agent-1", age_s=60.0)
-    seen = live(waits, hangs, dead)
-    shown = words(run.overview(LISTED, seen, History(), {"run.max_env_steps": 680}))
-    assert "340 of 680 env steps (50%), 1 min left" in shown
+    seen = replace(live(waits, hangs, dead), bound=Bound("env steps", 340, 680, 100.0))
+    shown = words(run.overview(LISTED, seen, History()))
+    assert "340 of 680 env steps (50%), 1 min 40 s left" in shown
+    timed = replace(seen, bound=Bound("time", 30.0, 120.0, None))
+    assert "30 s of 2 min (25%)" in words(run.overview(LISTED, timed, History()))
     assert "state-running" in shown
     shown = words(run.processes(seen))
     for text in (
@@ -165,12 +190,17 @@ def test_a_run_that_goes_on_shows_its_progress_and_its_processes() -> None:
 def test_a_run_that_is_over_shows_what_it_said_last(tmp_path: Path) -> None:
     watched = WatchedRun(read_run(record_run(tmp_path / "demo", peak=40.0)), None)
     history = watched.recorded().history
-    shown = words(run.overview(watched.listed, "", history, watched.settings()))
+    shown = words(run.overview(watched.listed, "", history))
     for text in ("state-finished", "max_env_steps", "1,000", "best 40"):
         assert text in shown
     assert "it is over, or elsewhere" in words(run.processes(""))
-    assert [chart.children[0].children for chart in run.health_charts(history, "light")] == ["agent/env_steps_per_s"]
-    assert "does not answer: gone" in words(run.overview(LISTED, "gone", history, {}))
+    history.add("agent-1", 1.0, 10, {"agent/latency_p99_ms": 4.0, "teleop/interventions_total": 2.0})
+    history.add("agent-1", 2.0, 20, {"agent/missed_deadlines_total": float("nan")})
+    legend, *charts = run.health_charts(history, "light")
+    names = ["agent/env_steps_per_s", "agent/latency_p99_ms", "teleop/interventions_total"]
+    assert [chart.children[0].title for chart in charts] == names
+    assert "agent-0" in words(legend) and "agent-1" in words(legend)
+    assert "does not answer: gone" in words(run.overview(LISTED, "gone", history))
 
 
 def test_records_are_text_and_the_newest_is_at_the_end_where_the_pane_stays() -> None:
@@ -203,10 +233,54 @@ def test_videos_are_those_of_the_evaluation(tmp_path: Path) -> None:
     assert logs.find_videos(other) == []
 
 
+def test_profiles_are_linked_with_their_shares(tmp_path: Path) -> None:
+    assert parts.find_profiles(None) == [] and parts.profiles("key", []) == []
+    (tmp_path / "profile.json.gz").write_bytes(b"x")
+    (tmp_path / "profile-shares.txt").write_text("learner  60%")
+    (tmp_path / "profile-link.json.gz").symlink_to("/etc/passwd")
+    (found,) = parts.find_profiles(tmp_path)
+    shown = parts.profiles("key", [found])
+    assert shown.children[1].href == "/profiles/key/profile.json.gz"
+    assert "learner  60%" in words(shown)
+
+
+def test_a_sweep_shows_its_trials_and_scores_the_best_first(tmp_path: Path) -> None:
+    folder = record_run(tmp_path / "lr" / "runs" / "000-s0")
+    runs = [read_run(folder), LISTED]
+    assert sweep.find_sweeps(runs) == []
+    lines: list[dict[str, Any]] = [
+        {"kind": "trial", "trial": i, "settings": {"lr": 10.0**-i, "kind": "<b>" if i else "c", "same": 1}}
+        for i in range(4)
+    ]
+    ends = [("finished", 5.0), ("finished", 7.0), ("failed", None)]
+    lines += [
+        {"kind": "end", "trial": i, "status": status, "score": score, "scores": {"0": 1.0, "1": 9.0}, "reason": "NaN"}
+        for i, (status, score) in enumerate(ends)
+    ]
+    append(tmp_path / "lr" / "trials.jsonl", *lines, {"kind": "end", "trial": 99}, {"trial": []})
+    with (tmp_path / "lr" / "trials.jsonl").open("a") as file:
+        file.write("[1]\n{cut")
+    (place,) = sweep.find_sweeps(runs)
+    trials = sweep.read_trials(place)
+    assert [(trial.number, trial.status) for trial in trials] == [
+        (1, "finished"), (0, "finished"), (2, "failed"), (3, "running")
+    ]  # fmt: skip
+    shown = words(sweep.sweep_card(place, trials))
+    assert "3 of 4 trials" in shown and "1 to 9" in shown and "state-failed" in shown
+    by_lr, by_kind = sweep.score_charts(place, trials, "light")
+    assert by_lr.children[1].figure["data"][0]["y"] == [7.0, 5.0]
+    assert by_kind.children[1].figure["data"][0]["x"] == ["&lt;b&gt;", "c"]
+    json.dumps(by_lr.children[1].figure, allow_nan=False)
+
+
 def test_runs_are_filtered_by_all_words() -> None:
     runs = {key_of(each): each for each in (LISTED, replace(LISTED, run="other", status="failed"))}
     assert len(run_options(runs)) == 2
     assert [option["value"] for option in run_options(runs, "cartpole FAIL")] == [list(runs)[1]]
-    assert run_options(runs)[0]["label"] == "▶ demo\n12.3k steps · best 3.5 · 1 min"
+    label = run_options(runs)[0]["label"]
+    assert (label.children, label.className) == (
+        "demo\nrunning · 12.3k steps · best 3.5 · 1 min",
+        "listed state-running",
+    )
     assert run_options(runs)[0]["title"] == "running"
     assert layout(runs, [RETURN], may_stop=False).className == "app"

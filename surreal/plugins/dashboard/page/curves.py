@@ -1,4 +1,6 @@
-"""The pane of curves: one chart for each metric, one color for each run or group of seeds, drawn by Plotly.
+"""The pane of curves: for each environment, a chart for each metric, and a color for each run or group of seeds.
+
+Plotly draws. After eight colors, they repeat with another dash style.
 
 Plotly reads a little markup in names. Names come from folders and from the network, so they are escaped.
 """
@@ -15,9 +17,10 @@ from numpy.typing import NDArray
 
 from surreal.plugins.dashboard.page.parts import Shown, note
 from surreal.plugins.dashboard.sources.runs import Recorded, WatchedRun
-from surreal.plugins.recorded.curves import Axis, Band, Line, color, group_band, run_line
+from surreal.plugins.recorded.curves import COLORS, Axis, Band, Line, color, group_band, run_line
 from surreal.plugins.recorded.history import RETURN
 from surreal.plugins.recorded.settings import Group, group_runs
+from surreal.plugins.recorded.words import words_of
 
 #: Metrics that are shown until the user chooses, of runs that have them.
 FIRST_METRICS = (
@@ -41,6 +44,7 @@ _THEMES = {
     "dark": {"text": "#9aa4b2", "grid": "#2a313c", "hover": "#1c222b", "hover_text": "#e6e9ee"},
 }
 _DIGITS = 6
+_DASHES = ("solid", "dash", "dot", "dashdot")
 
 
 class View(NamedTuple):
@@ -61,11 +65,24 @@ class Loaded(NamedTuple):
     recorded: Recorded
 
 
+class Stroke(NamedTuple):
+    """Color and dash style of a curve."""
+
+    color: str
+    dash: str = "solid"
+
+    @classmethod
+    def of(cls, number: int, theme: str) -> Stroke:
+        """Return the stroke of a curve by its number."""
+        dash = _DASHES[number // len(COLORS) % len(_DASHES)]
+        return cls(color(number, is_dark=theme == "dark"), dash)
+
+
 class Drawing(NamedTuple):
     """One curve of a figure."""
 
     label: str
-    color: str
+    stroke: Stroke
     band: Band
     behind: Line | None = None  #: the curve before smoothing, drawn paler behind it
 
@@ -78,30 +95,63 @@ def first_metrics(loaded: Sequence[Loaded]) -> list[str]:
 
 def groups_of(loaded: Sequence[Loaded], *, groups_seeds: bool) -> list[Group]:
     """Group the runs of each curve: the seeds of a configuration together, or each run alone."""
+    settings = [each.run.settings() for each in loaded]
     if not groups_seeds:
-        return [Group(each.run.listed.label, (i,), ("",)) for i, each in enumerate(loaded)]
-    names = [each.run.listed.name or each.run.listed.label for each in loaded]
-    return group_runs(names, [each.run.settings() for each in loaded])
+        tasks = [str(each.get("env.id", "")) for each in settings]
+        return [Group(each.run.listed.label, (i,), (tasks[i],)) for i, each in enumerate(loaded)]
+    return group_runs([each.run.listed.name or each.run.listed.label for each in loaded], settings)
 
 
-def legend(groups: Sequence[Group], theme: str) -> list[Shown]:
-    """Show the color of each group."""
+def environments(loaded: Sequence[Loaded], view: View) -> list[Shown]:
+    """Show a section for each environment: its name, a legend, and a chart for each metric."""
+    by_task: dict[str, list[Group]] = {}
+    for group in groups_of(loaded, groups_seeds=view.groups_seeds):
+        by_task.setdefault(group.strata[0], []).append(group)
     return [
-        html.Span(
+        html.Section(
             [
-                html.Span(className="swatch", style={"background": _color_of(number, theme)}),
-                html.Span(group.label, className="legend-label"),
-                html.Span(f"{len(group.members)} runs" if len(group.members) > 1 else "", className="dim"),
+                html.H2(task or "environment unknown"),
+                legend([_legend_words(loaded, group) for group in groups], view.theme),
+                *charts(loaded, groups, view),
             ],
-            className="legend-item",
+            className="environment",
         )
-        for number, group in enumerate(groups)
+        for task, groups in sorted(by_task.items())
     ]
 
 
+def _legend_words(loaded: Sequence[Loaded], group: Group) -> tuple[str, str]:
+    names = [loaded[i].run.listed.label for i in group.members]
+    return group.label, "" if names == [group.label] else ", ".join(names)
+
+
+def legend(items: Sequence[tuple[str, str]], theme: str) -> Shown:
+    """Show the stroke of each curve, with its label and more words."""
+    return html.Div(
+        [_legend_item(Stroke.of(number, theme), *words) for number, words in enumerate(items)], className="legend"
+    )
+
+
+def _legend_item(stroke: Stroke, label: str, more: str) -> Shown:
+    chip = html.Span(className=f"swatch {stroke.dash}", style={"color": stroke.color})
+    words = [html.Span(label, className="legend-label"), html.Span(more, className="dim legend-label")]
+    return html.Span([chip, *words], className="legend-item")
+
+
 def charts(loaded: Sequence[Loaded], groups: Sequence[Group], view: View) -> list[Shown]:
-    """Draw a chart for each metric."""
-    return [_chart(loaded, groups, name, view) for name in view.metrics]
+    """Draw a chart for each metric; those without data are a folded list."""
+    drawn = {name: _drawings(loaded, groups, name, view) for name in view.metrics}
+    keeps = f"{view.axis}{view.is_log}"
+    shown = [
+        chart(name, drawings, view.axis.words, view.theme, is_log=view.is_log, keeps=keeps)
+        for name, drawings in drawn.items()
+        if drawings
+    ]
+    parts: list[Shown] = [html.Div(shown, className="charts")] if shown else []
+    if empty := [name for name, drawings in drawn.items() if not drawings]:
+        summary = html.Summary(f"{len(empty)} of {len(drawn)} charts have no data yet")
+        parts.append(html.Details([summary, note(", ".join(empty))], className="empty"))
+    return parts
 
 
 def problems(loaded: Sequence[Loaded]) -> str:
@@ -120,7 +170,7 @@ def problems(loaded: Sequence[Loaded]) -> str:
     return " · ".join(words)
 
 
-def _chart(loaded: Sequence[Loaded], groups: Sequence[Group], name: str, view: View) -> Shown:
+def _drawings(loaded: Sequence[Loaded], groups: Sequence[Group], name: str, view: View) -> list[Drawing]:
     drawings = []
     for number, group in enumerate(groups):
         histories = [loaded[i].recorded.history for i in group.members]
@@ -129,26 +179,31 @@ def _chart(loaded: Sequence[Loaded], groups: Sequence[Group], name: str, view: V
         band = group_band(lines, group.strata, rng, smoothing=view.smoothing, resamples=_RESAMPLES)
         if len(band.x):
             behind = lines[0] if view.smoothing and len(lines) == 1 else None
-            drawings.append(Drawing(group.label, _color_of(number, view.theme), band, behind))
-    return chart(name, drawings, view.axis.label, view.theme, is_log=view.is_log, keeps=f"{view.axis}{view.is_log}")
-
-
-def _color_of(number: int, theme: str) -> str:
-    return color(number, is_dark=theme == "dark")
+            drawings.append(Drawing(group.label, Stroke.of(number, view.theme), band, behind))
+    return drawings
 
 
 def chart(name: str, drawings: Sequence[Drawing], x_title: str, theme: str, **more: Any) -> Shown:
-    """Draw a chart below its name; `more` goes to `figure`."""
-    drawn = (
-        dcc.Graph(figure=figure(drawings, x_title, theme, **more), config=CONFIG, style={"height": "250px"})
-        if drawings
-        else note("nothing yet")
+    """Draw a chart of a metric below its name in words; `more` goes to `figure`."""
+    words = words_of(name)
+    unit = "" if words.axis == words.title.lower() else words.axis
+    title = html.H3([words.title or name, html.Span(unit, className="dim")], title=name)
+    made = figure(drawings, x_title, theme, scale=words.scale, **more)
+    return html.Section(
+        [title, dcc.Graph(figure=made, config=CONFIG, style={"height": "250px"})], className="card chart"
     )
-    return html.Section([html.H3(name), drawn], className="card chart")
 
 
-def figure(drawings: Sequence[Drawing], x_title: str, theme: str, *, is_log: bool = False, keeps: str = "") -> Any:
-    """Build Plotly's figure of curves and their bands."""
+def figure(
+    drawings: Sequence[Drawing],
+    x_title: str,
+    theme: str,
+    *,
+    scale: float = 1.0,
+    is_log: bool = False,
+    keeps: str = "",
+) -> Any:
+    """Build Plotly's figure of curves and their bands, with values multiplied by `scale`."""
     look = _THEMES.get(theme, _THEMES["light"])
     axis = {
         "gridcolor": look["grid"],
@@ -158,7 +213,7 @@ def figure(drawings: Sequence[Drawing], x_title: str, theme: str, *, is_log: boo
         "tickfont": {"size": 11},
     }
     return {
-        "data": [trace for drawing in drawings for trace in _traces(drawing)],
+        "data": [trace for drawing in drawings for trace in _traces(drawing, scale)],
         "layout": {
             "margin": {"l": 44, "r": 12, "t": 6, "b": 36},
             "showlegend": False,
@@ -179,8 +234,8 @@ def figure(drawings: Sequence[Drawing], x_title: str, theme: str, *, is_log: boo
     }
 
 
-def _traces(drawing: Drawing) -> list[dict[str, Any]]:
-    band = drawing.band
+def _traces(drawing: Drawing, scale: float) -> list[dict[str, Any]]:
+    band, stroke = drawing.band, drawing.stroke
     traces: list[dict[str, Any]] = []
     unlabeled = {"type": "scatter", "mode": "lines", "hoverinfo": "skip"}
     has_band = np.isfinite(band.low)
@@ -188,23 +243,23 @@ def _traces(drawing: Drawing) -> list[dict[str, Any]]:
         x = band.x[has_band]
         outline = {
             "x": _numbers(np.concatenate([x, x[::-1]])),
-            "y": _numbers(np.concatenate([band.high[has_band], band.low[has_band][::-1]])),
+            "y": _numbers(scale * np.concatenate([band.high[has_band], band.low[has_band][::-1]])),
         }
-        fill = {"fill": "toself", "fillcolor": _pale(drawing.color), "line": {"width": 0}}
+        fill = {"fill": "toself", "fillcolor": _pale(stroke.color), "line": {"width": 0}}
         traces.append({**unlabeled, **outline, **fill})
     if drawing.behind is not None:
-        pale = {"color": _pale(drawing.color, 0.35), "width": 1}
-        points = {"x": _numbers(drawing.behind.x), "y": _numbers(drawing.behind.y)}
+        pale = {"color": _pale(stroke.color, 0.35), "width": 1}
+        points = {"x": _numbers(drawing.behind.x), "y": _numbers(scale * drawing.behind.y)}
         traces.append({**unlabeled, **points, "line": pale})
     traces.append(
         {
             "type": "scatter",
             "name": escape(drawing.label, quote=False),
             "x": _numbers(band.x),
-            "y": _numbers(band.middle),
+            "y": _numbers(scale * band.middle),
             "mode": "lines" if len(band.x) > 1 else "markers",  # a line needs two points
-            "line": {"color": drawing.color, "width": 2},
-            "marker": {"color": drawing.color, "size": 6},
+            "line": {"color": stroke.color, "dash": stroke.dash, "width": 2},
+            "marker": {"color": stroke.color, "size": 6},
             "hovertemplate": "%{y:.5~g}",
         }
     )

@@ -13,23 +13,14 @@ from dash import dcc, html
 from surreal.plugins.dashboard.page.parts import Shown, duration, number, short_number
 from surreal.plugins.recorded.curves import Axis
 from surreal.plugins.recorded.files import LEVELS
-from surreal.plugins.recorded.listing import ListedRun, Status
+from surreal.plugins.recorded.listing import ListedRun
 
 #: Number of runs that are chosen when a page is opened.
 FIRST_RUNS = 12
 #: Maximum number of runs in the list.
 MAX_LISTED = 200
-_SIGNS: dict[Status, str] = {
-    "running": "▶",
-    "finished": "✓",
-    "interrupted": "■",
-    "failed": "✗",
-    "killed": "✗",
-    "over": "○",
-    "unreadable": "?",
-}
 #: Parts that the browser draws from data; see `wiring.py`.
-TREES = ("settings", "run-facts", "logs")
+TREES = ("settings", "run-facts", "sweeps", "logs")
 
 
 def layout(runs: Mapping[str, ListedRun], metrics: Sequence[str], *, may_stop: bool) -> Shown:
@@ -65,7 +56,7 @@ def _built(node: Any, given: Mapping[str, Any]) -> Any:
     return component(**values)
 
 
-def run_options(runs: Mapping[str, ListedRun], contains: str = "") -> list[dict[str, str]]:
+def run_options(runs: Mapping[str, ListedRun], contains: str = "") -> list[dict[str, Any]]:
     """List the runs to choose from: those that contain all words, at most the newest MAX_LISTED."""
     words = contains.lower().split()
     found = {
@@ -81,11 +72,11 @@ def run_names(runs: Mapping[str, ListedRun]) -> list[dict[str, str]]:
     return [{"value": key, "label": run.label} for key, run in runs.items()]
 
 
-def _described(run: ListedRun) -> dict[str, str]:
-    """Describe a run: name and state in the first line, progress in the second; as text, which Dash lists quickly."""
+def _described(run: ListedRun) -> dict[str, Any]:
+    """Describe a run: its name in the first line, state and progress in the second; one part, because Dash is slow."""
     best = "" if run.best_return is None else f" · best {number(run.best_return)}"
-    facts = f"{short_number(run.env_steps)} steps{best} · {duration(run.time_s, is_short=True)}"
+    facts = f"{run.status} · {short_number(run.env_steps)} steps{best} · {duration(run.time_s, is_short=True)}"
     return {
-        "label": f"{_SIGNS[run.status]} {run.label}\n{facts}",
+        "label": html.Span(f"{run.label}\n{facts}", className=f"listed state-{run.status}"),
         "title": f"{run.status}: {run.reason}" if run.reason else run.status,
     }

@@ -1,4 +1,4 @@
-"""The panes of settings, logs and videos, and what all panes share: numbers as text, badges, tables."""
+"""The panes of settings, logs, videos and profiles, and what all panes share: numbers as text, badges, tables."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from surreal.plugins.recorded.settings import SettingRow, compare_settings
 MAX_VIDEOS = 24
 #: Maximum number of runs side by side; a wider table is unreadable.
 MAX_COLUMNS = 12
+_MAX_SHARES_CHARS = 20_000
 #: Anything that Dash shows.
 Shown = Any
 
@@ -38,7 +39,7 @@ def settings_table(
     rows = [row for row in compare_settings(settings) if contains.lower() in row.key.lower()]
     different, same = [row for row in rows if row.differs], [row for row in rows if not row.differs]
     body = [*_results(runs), *_section("differs", different, len(runs))]
-    if not only_different:
+    if not only_different or len(runs) == 1:
         body += _section("the same in all" if len(runs) > 1 else "settings", same, len(runs))
     head = html.Tr([html.Th("run"), *(html.Th(run.label) for run in runs)])
     shown: list[Shown] = [
@@ -130,6 +131,27 @@ def _video(key: str, path: Path) -> Shown:
     return html.Figure([player, html.Figcaption(words)], className="card video")
 
 
+def find_profiles(folder: Path | None) -> list[Path]:
+    """List the timelines that `surreal profile -o` left in a run's folder, without links."""
+    if folder is None:
+        return []
+    return [path for path in sorted(folder.glob("profile*.json.gz")) if path.is_file() and not path.is_symlink()]
+
+
+def profiles(key: str, found: Sequence[Path]) -> Shown:
+    """Link to timelines of a run, each with its table of shares."""
+    if not found:
+        return []
+    parts: list[Shown] = [html.H3("Profile")]
+    for path in found:
+        parts.append(html.A(f"{path.name}, {size(path.stat().st_size)}", href=f"/profiles/{key}/{path.name}"))
+        parts.append(html.Span(" opens in ui.perfetto.dev", className="dim"))
+        shares = path.with_name(f"{path.name.partition('.')[0]}-shares.txt")
+        if shares.is_file() and not shares.is_symlink():
+            parts.append(html.Pre(shares.read_text(errors="replace")[:_MAX_SHARES_CHARS], className="shares"))
+    return html.Section(parts, className="card")
+
+
 def number(value: float | None, digits: int = 4) -> str:
     """Format a number: 12,345, 0.01234, 1.2e-07."""
     if value is None or not math.isfinite(value):
@@ -150,14 +172,10 @@ def short_number(value: float) -> str:
 
 
 def size(value: float | None) -> str:
-    """Format a number of bytes."""
+    """Format a number of bytes, in MiB."""
     if value is None:
         return NOTHING
-    for unit in ("B", "KiB", "MiB"):
-        if abs(value) < 1024:
-            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1024
-    return f"{value:.1f} GiB"
+    return f"{value / (1 << 20):,.1f} MiB" if value >= 0.05 * (1 << 20) or not value else "under 0.1 MiB"
 
 
 def duration(seconds: float | None, *, is_short: bool = False) -> str:

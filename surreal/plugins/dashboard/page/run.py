@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import re
+from collections.abc import Sequence
 
 import numpy as np
 from dash import html
 
 from surreal.distributed.telemetry.heartbeats import Heartbeat
-from surreal.plugins.dashboard.page.curves import Drawing, chart
-from surreal.plugins.dashboard.page.parts import NOTHING, Shown, badge, bar, duration, note, number, size, table
+from surreal.plugins.dashboard.page.curves import Drawing, Stroke, chart, legend
+from surreal.plugins.dashboard.page.parts import (
+    NOTHING,
+    Shown,
+    badge,
+    bar,
+    duration,
+    note,
+    number,
+    percent,
+    size,
+    table,
+)
 from surreal.plugins.dashboard.sources.live import Live
-from surreal.plugins.recorded.curves import Axis, Band, color, line_of
+from surreal.plugins.recorded.curves import Axis, Band, line_of
 from surreal.plugins.recorded.history import History
 from surreal.plugins.recorded.listing import ListedRun
 from surreal.replay.stream.info import ReplayInfo
-from surreal.run.view.live.text import describe_troubles
+from surreal.run.view.live.text import describe_balance, describe_troubles
+from surreal.run.view.live.trend import Bound
 from surreal.run.view.run_view import RunView
 
 #: Metrics of the small charts, of runs that have them.
@@ -28,9 +40,11 @@ HEALTH_METRICS = (
     "learner/updates_per_s",
     "sender/wait_s_total",
 )
+#: Names of more of them: how well the run keeps time, and how often a person intervenes.
+_MORE_HEALTH = re.compile("intervention|latency|deadline")
 
 
-def overview(listed: ListedRun, live: Live | str, history: History, settings: Mapping[str, Any]) -> Shown:
+def overview(listed: ListedRun, live: Live | str, history: History) -> Shown:
     """Show a run's state, progress and numbers."""
     state = live.view.state if isinstance(live, Live) and listed.is_alive else listed.status
     words = [badge(state), html.H2(listed.label, title=str(listed.folder or listed.run))]
@@ -38,9 +52,8 @@ def overview(listed: ListedRun, live: Live | str, history: History, settings: Ma
     parts: list[Shown] = [html.Div([*words, html.Span(reason, className="dim")], className="run-title")]
     if isinstance(live, str) and live:
         parts.append(html.P(f"Its Redis does not answer: {live}", className="note trouble"))
-    progress = _progress(listed, live, settings)
-    if progress is not None:
-        parts.append(progress)
+    if isinstance(live, Live) and listed.is_alive and live.bound is not None:
+        parts.append(_progress(live.bound))
     parts.append(html.Div([_card(*card) for card in _numbers(listed, live, history)], className="numbers"))
     return html.Div(parts, className="card")
 
@@ -99,19 +112,22 @@ def replay(live: Live | str) -> Shown:
 
 
 def health_charts(history: History, theme: str) -> list[Shown]:
-    """Draw a chart for each metric of a run's health, with a curve for each process."""
+    """Draw a chart for each metric of a run's health, with a curve for each process, below a legend."""
+    more = [name for name in history.names() if _MORE_HEALTH.search(name) and name not in HEALTH_METRICS]
+    curves = {name: history.curves(name) for name in (*HEALTH_METRICS, *more)}
+    processes = list(dict.fromkeys(process for rows in curves.values() for process in rows))
     shown = []
-    for name in HEALTH_METRICS:
-        curves = history.curves(name)
-        if curves:
-            drawings = []
-            for i, (process, rows) in enumerate(curves.items()):
-                x, y = line_of(rows, Axis.SECONDS, history.started)
+    for name, of_processes in curves.items():
+        drawings = []
+        for process, rows in of_processes.items():
+            x, y = line_of(rows, Axis.SECONDS, history.started)
+            if np.isfinite(y).any():
                 nothing = np.full(len(x), np.nan)
                 band = Band(x, y, nothing, nothing, np.ones(len(x), np.int64))
-                drawings.append(Drawing(process, color(i, is_dark=theme == "dark"), band))
-            shown.append(chart(name, drawings, Axis.SECONDS.label, theme))
-    return shown
+                drawings.append(Drawing(process, Stroke.of(processes.index(process), theme), band))
+        if drawings:
+            shown.append(chart(name, drawings, Axis.SECONDS.words, theme))
+    return [legend([(process, "") for process in processes], theme), *shown] if shown else []
 
 
 def _card_of(title: str, *parts: Shown) -> Shown:
@@ -133,6 +149,9 @@ def _numbers(listed: ListedRun, live: Live | str, history: History) -> list[tupl
     else:
         seen, age, rates = _last_view(listed, history), listed.time_s, ("", "")
     fill = NOTHING if seen.replay_fill is None else f"{seen.replay_fill:.0%}"
+    position = seen.limiter_position
+    missed = f"{number(seen.missed_deadlines)} of {number(seen.deadlines)}"
+    latency = f"latency p99 {number(seen.latency_p99_ms, 3)} ms"
     return [
         ("env steps", number(seen.env_steps), rates[0]),
         ("updates", number(seen.updates), rates[1]),
@@ -140,8 +159,13 @@ def _numbers(listed: ListedRun, live: Live | str, history: History) -> list[tupl
         ("return of agents", number(seen.episode_return), "exploring"),
         ("evaluation return", number(seen.eval_return), f"best {number(seen.best_return)}"),
         ("replay fill", fill, ""),
-        ("samples per insert", number(seen.samples_per_insert, 3), ""),
+        (
+            "samples per insert",
+            number(seen.samples_per_insert, 3),
+            "" if position is None else describe_balance(position),
+        ),
         ("policy lag", number(seen.policy_lag, 3), f"version {number(seen.version)}"),
+        *([("missed deadlines", missed, latency)] if seen.deadlines else []),
     ]
 
 
@@ -166,26 +190,11 @@ def _last(history: History, name: str) -> float | None:
     return float(np.mean(values)) if values else None
 
 
-def _progress(listed: ListedRun, live: Live | str, settings: Mapping[str, Any]) -> Shown | None:
-    """Show a run's progress toward the nearest of its limits, with the time left."""
-    if not isinstance(live, Live) or not listed.is_alive:
-        return None
-    seen, age = live.view, live.age_s
-    limits = (
-        ("run.max_env_steps", seen.env_steps, "env steps"),
-        ("learner.max_updates", seen.updates, "updates"),
-        ("run.max_time_s", age, "s"),
-    )
-    shares = [
-        (done / settings[key], f"{number(round(done))} of {number(settings[key])} {unit}")
-        for key, done, unit in limits
-        if isinstance(settings.get(key), int | float) and settings[key] > 0
-    ]
-    if not shares:
-        return None
-    share, words = max(shares)
-    left = f", {duration(age / share - age, is_short=True)} left" if 0.0 < share < 1.0 else ""
-    return bar(share, f"{words} ({share:.0%}){left}")
+def _progress(bound: Bound) -> Shown:
+    """Show a run's progress toward the nearest of its limits, with the time left, as the live view does."""
+    show, unit = (duration, "") if bound.name == "time" else (number, f" {bound.name}")
+    left = "" if not bound.left_s else f", {duration(bound.left_s)} left"
+    return bar(bound.share, f"{show(bound.done)} of {show(bound.total)}{unit} ({percent(bound.share)}){left}")
 
 
 def _health(beat: Heartbeat) -> Shown:

@@ -18,6 +18,7 @@ from surreal.distributed.experience.shards import ReplayShards
 from surreal.replay.stream.info import ReplayInfo, replay_info
 from surreal.run.process import registry
 from surreal.run.process.run_folder import CONFIG_NAME
+from surreal.run.view.live.trend import Bound, RunLimits, Trend, nearest_bound
 from surreal.run.view.reader import RunReader
 from surreal.run.view.run_view import RunView
 
@@ -33,6 +34,7 @@ class Live:
     age_s: float  #: time since the run began
     shards: tuple[ReplayInfo, ...]
     config: Config | None  #: None: it is not registered yet
+    bound: Bound | None = None  #: the limit that ends the run first
 
 
 class LiveRun:
@@ -49,6 +51,7 @@ class LiveRun:
             raise ConfigError(str(error)) from error
         self._others: list[RedisClient] = []
         self._config: Config | None = None
+        self._trend = Trend()
         self._replay: ReplayShards | None = None
         self._parameters: RedisClient | None = None
 
@@ -69,8 +72,13 @@ class LiveRun:
             shards = tuple(replay_info(replay, stream.shard) for stream in replay.streams())
         except RedisError as error:
             raise SurrealError(f"Redis at {self._client.address}: {error}") from error
-        age_s = max(0.0, time.time() - self._started) if self._started else 0.0
-        return Live(view, age_s, tuple(shard for shard in shards if shard.epoch), self._config)
+        age_s = view.age_s
+        if age_s is None:
+            age_s = max(0.0, time.time() - self._started) if self._started else 0.0
+        self._trend.add(view, time.monotonic())
+        limits = RunLimits() if self._config is None else RunLimits.of(self._config)
+        bound = nearest_bound(limits, view, self._trend, age_s)
+        return Live(view, age_s, tuple(shard for shard in shards if shard.epoch), self._config, bound)
 
     def stop(self, reason: str) -> bool:
         """Ask the run to end, and return whether this was the first request."""

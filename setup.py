@@ -69,6 +69,8 @@ EXTRAS = {
     "mlflow": ["mlflow-skinny>=2.16"],
     # Needed by gymnasium to show an environment in a window and to write videos.
     "video": ["gymnasium[classic-control]>=1.1,<2", "moviepy>=2.1"],
+    # Datasets: `surreal replay convert | import | export`. The files are HDF5.
+    "minari": ["minari>=0.5.3,<0.6", "h5py>=3.8"],
     # `make site`. mkdocs 2 supports neither the theme nor plugins.
     "docs": ["mkdocs>=1.6.1,<2", "mkdocs-material>=9.7.5,<10", "mkdocstrings-python>=2"],
     # Writes and runs policies as ONNX.
@@ -84,6 +86,7 @@ TESTED = (
     "dm-control",
     "docs",
     "envpool",
+    "minari",
     "minigrid",
     "mlflow",
     "onnx",

@@ -1,4 +1,4 @@
-"""`surreal replay info | export | import`: look at a run's replay, write it into files, and read it back."""
+"""`surreal replay info | export | import | convert`: look at a run's replay, write it into files, and read it back."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import os
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -36,6 +37,16 @@ RedisOption = Annotated[
 ]
 Shards = Annotated[
     int | None, typer.Option(min=1, help="Shards of the replay; default: as in the run, else one for each server.")
+]
+
+
+Lookahead = Annotated[
+    int,
+    typer.Option(min=0, max=1000, help="Steps of a dataset repeated for n-step returns, as sender.lookahead."),
+]
+Env = Annotated[
+    str | None,
+    typer.Option("--env", metavar="ID", help="For minari:ID: the environment with the spaces; default: the run's."),
 ]
 
 
@@ -68,19 +79,27 @@ def info(
 @replay_app.command(name="export")
 def export(
     run: Annotated[str, typer.Argument(metavar="RUN", help="The run.", autocompletion=run_names)],
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="Folder of the new archive; it must not exist.")],
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="Folder of the new archive, or minari:ID; it is new.")],
     redis: RedisOption = None,
     run_dir: RunDir = None,
     shards: Shards = None,
     file_format: Annotated[
         str, typer.Option("--format", metavar="FORMAT", help="arrow (Arrow IPC, fast), or parquet.")
     ] = "arrow",
+    env: Env = None,
 ) -> None:
     """Write the current content of a run's replay into files; the run may continue."""
+    from surreal.plugins.recorded.minari_import import PREFIX
     from surreal.replay.archive import export_replay
 
     with ExitStack() as stack:
         replay = _find(stack, run, redis, run_dir, shards)
+        if str(path).startswith(PREFIX):
+            spaces = _spaces_of_run(replay) if env is None else _spaces_of(env)
+            folder = Path(stack.enter_context(TemporaryDirectory())) / "archive"
+            export_replay(replay, folder)
+            _write_dataset(folder, str(path), spaces)
+            return
         manifest = export_replay(replay, path, file_format=file_format)
     size = sum(file.bytes for file in manifest.files)
     typer.echo(f"{manifest.steps:,} steps in {manifest.chunks:,} chunks, {size:,} bytes, in {path}")
@@ -92,7 +111,9 @@ def export(
 
 @replay_app.command(name="import")
 def import_(
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="Folder of an archive.")],
+    path: Annotated[
+        Path, typer.Argument(metavar="PATH", help="Folder of an archive, or of a dataset of Minari; or minari:ID.")
+    ],
     run: Annotated[str, typer.Argument(metavar="RUN", help="The run, new or not.")],
     redis: RedisOption = None,
     run_dir: RunDir = None,
@@ -100,8 +121,10 @@ def import_(
     timeout: Annotated[
         float, typer.Option(min=0.0, metavar="S", help="Longest wait for room in a full replay.")
     ] = 60.0,
+    lookahead: Lookahead = 0,
 ) -> None:
     """Import an archive into a run's replay, each chunk once; repeat it to continue after an interruption."""
+    from surreal.plugins.recorded.minari_import import convert_dataset, is_dataset
     from surreal.replay.archive import import_replay
     from surreal.run.process.arguments import DEFAULT_REDIS
     from surreal.run.process.finding import make_client
@@ -113,10 +136,62 @@ def import_(
         clients = [stack.enter_context(make_client(address, run)) for address in named]
         for client in clients:
             client.check_server(timeout_s=5.0)
+        if is_dataset(str(path)):
+            source, path = str(path), Path(stack.enter_context(TemporaryDirectory())) / "archive"
+            convert_dataset(source, path, lookahead=lookahead)
         result = import_replay(_shards(stack, clients, shards), path, timeout_s=timeout)
     typer.echo(f"{result.steps:,} steps in {result.chunks:,} chunks went into run {run}")
     if result.known_chunks:
         typer.echo(f"{result.known_chunks:,} chunks were there already")
+
+
+@replay_app.command()
+def convert(
+    source: Annotated[
+        str, typer.Argument(metavar="SOURCE", help="minari:ID or a dataset's folder; or an archive, with --env.")
+    ],
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="Folder of the new archive; or a new minari:ID.")],
+    env: Env = None,
+    lookahead: Lookahead = 0,
+) -> None:
+    """Make an archive of a dataset of Minari, for --offline, or a dataset of an archive."""
+    from surreal.plugins.recorded.minari_import import convert_dataset, is_dataset
+
+    if is_dataset(source):
+        manifest = convert_dataset(source, Path(target), lookahead=lookahead)
+        typer.echo(f"{manifest.steps:,} steps in {manifest.chunks:,} chunks, in {target}")
+    elif env is None:
+        raise ConfigError("an archive does not know its environment's spaces: name it", key="--env")
+    else:
+        _write_dataset(Path(source), target, _spaces_of(env))
+
+
+def _write_dataset(archive: Path, target: str, spaces: tuple[Any, Any]) -> None:
+    from surreal.plugins.recorded.minari_export import export_dataset
+    from surreal.replay.archive import ReplayArchive
+
+    written = export_dataset(ReplayArchive(archive), target, *spaces)
+    typer.echo(f"{written.steps:,} steps in {written.episodes:,} episodes, in {written.path}")
+    if written.cut:
+        typer.echo(f"{written.cut:,} of them end where the recording does, and count as truncated")
+
+
+def _spaces_of(env_id: str) -> tuple[Any, Any]:
+    """Make an environment to ask for its spaces, of observations and of actions."""
+    from surreal.envs import make_env
+
+    made = make_env(env_id, kwargs={}, wrappers=(), frame_stack=1, training=True)
+    try:
+        return made.observation_space, made.action_space
+    finally:
+        made.close()
+
+
+def _spaces_of_run(replay: ReplayShards) -> tuple[Any, Any]:
+    from surreal.run.process import registry
+
+    client = replay.clients[0]
+    return _spaces_of(client.retry(lambda: registry.stored_config(client, ()), what="look at the run").env.id)
 
 
 def _find(

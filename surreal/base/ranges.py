@@ -10,6 +10,7 @@ configuration refuses them when it is loaded (with file and line), and the pages
 
 from __future__ import annotations
 
+import difflib
 import functools
 import inspect
 import numbers
@@ -71,7 +72,8 @@ def refusal(value: Any, annotation: Any) -> str:
     if AnyCase in getattr(annotation, "__metadata__", ()) and isinstance(value, str):
         value = value.lower()
     if (choices := _choices(annotation)) and value not in choices:
-        return f"it must be {describe_range(annotation)}"
+        near = difflib.get_close_matches(str(value), [each for each in choices if isinstance(each, str)], n=1)
+        return f"it must be {describe_range(annotation)}" + (f"; did you mean {near[0]}?" if near else "")
     if not _is_within(value, _bounds(annotation)):
         return f"it must be {describe_range(annotation)}"
     elements = _elements(annotation)

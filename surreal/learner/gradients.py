@@ -15,18 +15,18 @@ import functools
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Annotated, Any, ClassVar, Concatenate, Literal, ParamSpec, TypeVar
+from typing import Any, ClassVar, Concatenate, Literal, ParamSpec, TypeVar
 
 from torch import Tensor, nn
 
 from surreal.base.contracts import ReplayView, Stepper
 from surreal.base.errors import CheckpointError
-from surreal.base.ranges import AnyCase, NonNegative, Positive, PositiveInt, ShareBelowOne, checked
-from surreal.base.schedules import CosineSchedule, LinearSchedule, schedule_from_config
+from surreal.base.ranges import NonNegative, Positive, PositiveInt, ShareBelowOne, checked
+from surreal.base.schedules import CosineSchedule, LinearSchedule
 from surreal.base.types import Gradients
 from surreal.base.values import checked_count
 from surreal.learner.base import BatchT, Learner, ModelT
-from surreal.learner.option_checks import check_schedule
+from surreal.learner.option_checks import check_schedule, read_factors
 from surreal.learner.stepping.graphs import Graphs
 from surreal.learner.stepping.optimizers import MODEL, Optimizer
 from surreal.learner.stepping.ranks import Ranks
@@ -80,8 +80,8 @@ class GradientLearner(Learner[ModelT, BatchT]):
         stepper: the object that takes the steps.
 
     Args:
-        optimizer: one of torch's, or rmsprop_tf: RMSProp whose mean of squares begins at one, with epsilon inside its
-            root. adamw is adam with a weight decay of 0.01.
+        optimizer: one of torch's, in any case, or rmsprop_tf: RMSProp whose mean of squares begins at one, with epsilon
+            inside its root. adamw is adam with a weight decay of 0.01.
         initial_learning_rate: first learning rate; raising it learns faster until it becomes unstable.
         learning_rate_end: last value of the schedule of the learning rate.
         use_linear_schedule: whether to anneal the learning rate from `initial_learning_rate` to `learning_rate_end`.
@@ -116,7 +116,7 @@ class GradientLearner(Learner[ModelT, BatchT]):
         model: ModelT,
         replay: ReplayView | None = None,
         *,
-        optimizer: Annotated[OptimizerName, AnyCase] = "adam",
+        optimizer: OptimizerName = "adam",
         initial_learning_rate: Positive = 1e-3,
         learning_rate_end: NonNegative = 0.0,
         use_linear_schedule: bool = False,
@@ -145,8 +145,8 @@ class GradientLearner(Learner[ModelT, BatchT]):
         if use_linear_schedule + use_cosine_schedule + (learning_rate_factor is not None) > 1:
             raise ValueError("use_linear_schedule, use_cosine_schedule and learning_rate_factor: use one of them")
         if learning_rate_factor is not None:
-            factor = schedule_from_config(learning_rate_factor)
-            rate = lambda: initial_learning_rate * float(factor(self.schedule_position))  # noqa: E731
+            factor = read_factors(learning_rate_factor)
+            rate = lambda: initial_learning_rate * factor(self.schedule_position)  # noqa: E731
         if use_linear_schedule or use_cosine_schedule:
             option = "use_cosine_schedule" if use_cosine_schedule else "use_linear_schedule"
             shape = CosineSchedule if use_cosine_schedule else LinearSchedule

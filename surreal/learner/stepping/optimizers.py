@@ -72,7 +72,7 @@ class Optimizer:
         """Return everything that `apply_in_graph` reads and changes, by name, the parameters too; none is replaced."""
         found = {"rate": self._rate, "steps": self._steps}
         for name, parameter in self._named.items():
-            quantities = zip(self._kind.quantities, self._state_of(name).quantities, strict=True)
+            quantities = zip(self._kind.names, self._state_of(name).quantities, strict=True)
             found |= {f"{name}/parameter": parameter, **{f"{name}/{key}": tensor for key, tensor in quantities}}
         return found
 
@@ -220,7 +220,7 @@ class Optimizer:
             dict(self._items(self._state_of(name)))[quantity].copy_(tensor)
 
     def _items(self, state: _State) -> Iterable[tuple[str, Tensor]]:
-        return zip(("step", *self._kind.quantities), (state.step, *state.quantities), strict=True)
+        return zip(("step", *self._kind.names), (state.step, *state.quantities), strict=True)
 
     def _state_of(self, name: str) -> _State:
         state = self._state.get(name)
@@ -229,9 +229,8 @@ class Optimizer:
         return state
 
     def _fresh(self, name: str, step: Tensor) -> _State:
-        parameter, kind = self._named[name].detach(), self._kind
         with torch.inference_mode(False):
-            return _State(step, tuple(torch.full_like(parameter, kind.begin) for _ in kind.quantities))
+            return _State(step, self._kind.fresh(self._named[name].detach()))
 
 
 class _State(NamedTuple):

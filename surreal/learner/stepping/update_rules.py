@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
 
+from surreal.base.ranges import AnyCase
+
 #: Decay of the mean of squared gradients of Adam and its relatives.
 BETA2 = 0.999
 
-OptimizerName = Literal["adam", "adamw", "adamax", "adagrad", "sgd", "rmsprop", "rmsprop_tf"]
+_Name = Literal["adam", "adamw", "nadam", "radam", "adamax", "adagrad", "sgd", "rmsprop", "rmsprop_tf"]
+OptimizerName = Annotated[_Name, AnyCase]
 
 
 class Given(NamedTuple):
@@ -23,17 +26,45 @@ class Given(NamedTuple):
     epsilon: float
     bias1: Tensor  #: 1 - beta1^n after n steps of this parameter, this one included; a scalar
     bias2: Tensor  #: 1 - BETA2^n
+    step: Tensor  #: n
 
 
-#: Takes a gradient and quantities of its shape, and returns the change for a learning rate of 1, and new quantities.
+#: Takes a gradient and quantities, and returns the change for a learning rate of 1, and new quantities.
 _Rule: TypeAlias = Callable[[Tensor, Sequence[Tensor], Given], tuple[Tensor, tuple[Tensor, ...]]]
 
 
-def _adam(gradient: Tensor, quantities: Sequence[Tensor], given: Given) -> tuple[Tensor, tuple[Tensor, ...]]:
+def _moments(gradient: Tensor, quantities: Sequence[Tensor], given: Given) -> tuple[Tensor, Tensor]:
     mean = torch.lerp(quantities[0], gradient, 1.0 - given.beta1)
-    square = BETA2 * quantities[1] + (1.0 - BETA2) * gradient.square()
+    return mean, BETA2 * quantities[1] + (1.0 - BETA2) * gradient.square()
+
+
+def _adam(gradient: Tensor, quantities: Sequence[Tensor], given: Given) -> tuple[Tensor, tuple[Tensor, ...]]:
+    mean, square = _moments(gradient, quantities, given)
     root = square.sqrt() / given.bias2.sqrt() + given.epsilon
     return mean / given.bias1 / root, (mean, square)
+
+
+def _nadam(gradient: Tensor, quantities: Sequence[Tensor], given: Given) -> tuple[Tensor, tuple[Tensor, ...]]:
+    mean, square = _moments(gradient, quantities, given)
+    step = given.step.double()
+    now, following = (given.beta1 * (1.0 - 0.5 * 0.96 ** (0.004 * (step + later))) for later in (0, 1))
+    product = quantities[2] * now
+    change = gradient * ((1.0 - now) / (1.0 - product)) + mean * (following / (1.0 - product * following))
+    root = square.sqrt() / (1.0 - BETA2**step).sqrt() + given.epsilon
+    return change / root, (mean, square, product)
+
+
+def _radam(gradient: Tensor, quantities: Sequence[Tensor], given: Given) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """Scale steps by the variance of their length; the first five are those of momentum (Liu et al. 2020)."""
+    mean, square = _moments(gradient, quantities, given)
+    step = given.step.double()  # single precision is too coarse for n * BETA2^n
+    limit, bias = 2.0 / (1.0 - BETA2) - 1.0, 1.0 - BETA2**step
+    length = limit - 2.0 * step * (1.0 - bias) / bias
+    is_long = length > 5.0
+    ratio = (length - 4.0) * (length - 2.0) / length * (limit / ((limit - 4.0) * (limit - 2.0)))
+    rectified = (torch.where(is_long, ratio, 0.0) * bias).sqrt()
+    scale = rectified / (square.sqrt() + given.epsilon) + is_long.logical_not()
+    return mean / given.bias1 * scale, (mean, square)
 
 
 def _adamax(gradient: Tensor, quantities: Sequence[Tensor], given: Given) -> tuple[Tensor, tuple[Tensor, ...]]:
@@ -66,18 +97,30 @@ class _Kind(NamedTuple):
     """An optimizer: its rule and its defaults."""
 
     change: _Rule
-    quantities: tuple[str, ...]  #: names of what it keeps of each parameter
+    quantities: tuple[str, ...]  #: names of what it keeps of each parameter, in the parameter's shape
     epsilon: float
     beta1: float = 0.9
     weight_decay: float = 0.0
     begin: float = 0.0  #: value of new quantities
     is_fused: bool = False  #: whether torch has one kernel for a whole step
+    scalars: Mapping[str, float] = {}  #: further quantities, single numbers, with their first values
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (*self.quantities, *self.scalars)
+
+    def fresh(self, parameter: Tensor) -> tuple[Tensor, ...]:
+        """Make the quantities of a parameter before its first step."""
+        shaped = [torch.full_like(parameter, self.begin) for _ in self.quantities]
+        return (*shaped, *(parameter.new_full((), value) for value in self.scalars.values()))
 
 
 _ADAM = ("exp_avg", "exp_avg_sq")
 _KINDS: dict[str, _Kind] = {
     "adam": _Kind(_adam, _ADAM, 1e-8, is_fused=True),
     "adamw": _Kind(_adam, _ADAM, 1e-8, weight_decay=0.01, is_fused=True),
+    "nadam": _Kind(_nadam, _ADAM, 1e-8, scalars={"mu_product": 1.0}),
+    "radam": _Kind(_radam, _ADAM, 1e-8),
     "adamax": _Kind(_adamax, ("exp_avg", "exp_inf"), 1e-8),
     "adagrad": _Kind(_adagrad, ("sum",), 1e-10),
     "sgd": _Kind(_sgd, ("momentum_buffer",), 1e-8, beta1=0.0),
@@ -126,5 +169,6 @@ class OptimizerSettings:
 
     def given(self, steps: Tensor) -> list[Given]:
         """Return the numbers that the rule computes with, for each parameter; `steps` [n] counts their steps."""
-        biases = zip((1.0 - self.beta1**steps).unbind(), (1.0 - BETA2**steps).unbind(), strict=True)
-        return [Given(self.beta1, self.decay, self.epsilon, *each) for each in biases]
+        columns = (1.0 - self.beta1**steps, 1.0 - BETA2**steps, steps)
+        rows = zip(*(column.unbind() for column in columns), strict=True)
+        return [Given(self.beta1, self.decay, self.epsilon, *each) for each in rows]

@@ -24,7 +24,7 @@ import surreal.agent
 import surreal.learner
 import surreal.model
 import surreal.replay
-from surreal.base.ranges import describe_range
+from surreal.base.ranges import AnyCase, describe_range
 from surreal.config import accepted_names
 from surreal.config.reference import cell, default_cell, table
 from surreal.envs.ids import find_env
@@ -156,6 +156,8 @@ def _shown(annotation: str, owner: type[object]) -> str:
 
     def shown(name: re.Match[str]) -> str:
         named = names.get(name[0])
+        if AnyCase in getattr(named, "__metadata__", ()):
+            named = typing.get_args(named)[0]
         kind = typing.get_origin(named)
         if kind is typing.Literal:
             return " | ".join(f'"{choice}"' for choice in typing.get_args(named))

@@ -78,9 +78,10 @@ def offline_overrides(config: Config, manifest: Manifest) -> list[str]:
             changes[f"replay.{name}"] = fitting(replayed[name], manifest.steps)
     if not _has_end(config):
         changes["learner.max_updates"] = _usual_updates(config)
-    for option in ("use_linear_schedule", "use_cosine_schedule"):
+    unset = {"use_linear_schedule": "false", "use_cosine_schedule": "false", "learning_rate_factor": "null"}
+    for option, value in unset.items():
         if config.learner.args.get(option):
-            changes[f"learner.args.{option}"] = "false"  # it follows env steps, and there are none
+            changes[f"learner.args.{option}"] = value  # it follows env steps, and there are none
     return [f"{key}={value}" for key, value in changes.items()]
 
 

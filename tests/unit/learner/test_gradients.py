@@ -122,6 +122,34 @@ def test_learning_rates_can_follow_points_and_classes(make_batch: MakeBatch) -> 
     assert rates(linear) == [2.0, 3.0, 4.0, 4.0]
 
 
+@pytest.mark.parametrize(
+    ("factor", "message"),
+    [
+        ([[0, 1.0], [5, float("nan")]], "is nan at step 5; it must be finite and >= 0"),
+        ([[0, 3e38], [5, float("inf")]], "is inf at step 5"),
+        ([[0, 3.0], [0, 1.0]], "they must be >= 0 and rise"),
+        ([[0]], "not enough values"),
+        ([["a", 1.0]], "invalid literal"),
+        ({"type": "ape_x"}, "an update needs one"),
+        ({"type": "linear", "start": -1.0, "end": 1.0, "steps": 3}, r"is -1.0 at step 0"),
+    ],
+)
+def test_factors_of_a_learning_rate_are_refused_at_once(factor: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=rf"learning_rate_factor .*{message}"):
+        made(learning_rate_factor=factor)
+
+
+def test_a_factor_that_is_no_number_any_more_changes_no_parameter(make_batch: MakeBatch) -> None:
+    falling = {"type": "linear", "start": 1.0, "end": -1.0, "steps": 2}
+    learner = made(learning_rate_factor=falling, schedule_step="update")
+    learner.optimize(0, make_batch())
+    learner.optimize(1, make_batch())
+    before = parameters(learner)
+    with pytest.raises(ValueError, match=r"learning_rate_factor is -1.0 at step 2"):
+        learner.optimize(2, make_batch())
+    assert all(torch.equal(each, before[name]) for name, each in parameters(learner).items())
+
+
 def test_a_parameter_that_the_loss_does_not_know_stays(make_batch: MakeBatch) -> None:
     learner = made()
     learner.optimize(0, make_batch())
@@ -162,7 +190,7 @@ def test_a_part_is_kept_once() -> None:
 
 
 @pytest.mark.parametrize("clipping", [None, 1.0])
-@pytest.mark.parametrize("optimizer", ["adam", "rmsprop", "rmsprop_tf"])
+@pytest.mark.parametrize("optimizer", ["adam", "rmsprop", "rmsprop_tf", "nadam"])
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), 3e38])
 def test_gradients_that_are_not_finite_change_nothing_and_are_counted(
     make_batch: MakeBatch, bad: float, optimizer: str, clipping: float | None
@@ -235,7 +263,7 @@ def test_one_group_of_parameters_that_never_moves_is_a_divergence(make_batch: Ma
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-@pytest.mark.parametrize("optimizer", ["adam", "rmsprop", "rmsprop_tf"])
+@pytest.mark.parametrize("optimizer", ["adam", "rmsprop", "rmsprop_tf", "nadam"])
 def test_gradients_that_are_not_finite_change_nothing_on_a_gpu(make_batch: MakeBatch, optimizer: str) -> None:
     learner = made(optimizer=optimizer, device="cuda", metrics_interval=1)
     learner.optimize(0, make_batch())

@@ -137,14 +137,14 @@ OFF_POLICY: dict[str, Callable[..., GradientLearner]] = {
     ),
 }
 ON_POLICY: dict[str, tuple[type[GradientLearner], dict[str, Any], dict[str, Any]]] = {
-    "pg": (PolicyGradientLearner, {}, {}),
+    "pg": (PolicyGradientLearner, {"optimizer": "nadam", "weight_decay": 0.1}, {}),
     "a2c": (A2CLearner, {"optimizer": "rmsprop_tf"}, {"normalize_obs": True}),
     "a2c-curious": (A2CLearner, {"icm": {}}, {}),
     "ppo": (PPOLearner, {"mini_batch": 16, "policy_iterations": 2, "entropy_beta": 0.01}, {"normalize_obs": True}),
     "ppo-box": (PPOLearner, {"mini_batch": None, "kl_target": 0.01, "vf_clipped_loss": True}, {"space": BOX}),
     "ppo-lstm": (PPOLearner, {"policy_iterations": 2}, {"use_lstm": True, "lstm_size": 4}),
     "ppo-curious": (PPOLearner, {"icm": {}, "mini_batch": 16, "policy_iterations": 2}, {"normalize_rewards": True}),
-    "appo": (APPOLearner, {"mini_batch": 16, "policy_iterations": 2}, {}),
+    "appo": (APPOLearner, {"optimizer": "radam", "mini_batch": 16, "policy_iterations": 2}, {}),
     "vtrace": (VTraceLearner, {"use_linear_schedule": True, "max_global_step": 1000}, {"value_hiddens": [8]}),
     "ipg": (IPGLearner, {"mini_batch": 16, "critic_hidden_sizes": [8]}, {}),
 }

@@ -36,6 +36,8 @@ class NaiveRMSPropTF:
 THEIRS: dict[str, Callable[[Any], Any]] = {
     "adam": lambda parameters: torch.optim.Adam(parameters, lr=0.01, eps=1e-8),
     "adamw": lambda parameters: torch.optim.AdamW(parameters, lr=0.01),
+    "nadam": lambda parameters: torch.optim.NAdam(parameters, lr=0.01),
+    "radam": lambda parameters: torch.optim.RAdam(parameters, lr=0.01),
     "adamax": lambda parameters: torch.optim.Adamax(parameters, lr=0.01),
     "adagrad": lambda parameters: torch.optim.Adagrad(parameters, lr=0.01),
     "sgd": lambda parameters: torch.optim.SGD(parameters, lr=0.01),
@@ -67,7 +69,7 @@ def test_steps_are_those_of_torchs_class(name: str, max_norm: float | None, dtyp
     theirs.load_state_dict(ours.state_dict())
     optimizer = Optimizer(ours.named_parameters(), OptimizerSettings(name, 0.01, 0.9))
     reference = THEIRS[name](theirs.parameters())
-    for step in range(4):
+    for step in range(8):  # RAdam's sixth step is of another kind than the first five
         gradients = gradients_of(ours, 1.0, step)
         for parameter, gradient in zip(theirs.parameters(), gradients.values(), strict=True):
             parameter.grad = gradient.clone()
@@ -87,6 +89,12 @@ def test_steps_are_those_of_torchs_class(name: str, max_norm: float | None, dtyp
             OptimizerSettings("adam", 0.01, beta1=0.5, weight_decay=0.1),
             lambda each: torch.optim.AdamW(each, lr=0.01, betas=(0.5, 0.999), weight_decay=0.1),
         ),
+        (
+            OptimizerSettings("radam", 0.01, beta1=0.5, weight_decay=0.1),
+            lambda each: torch.optim.RAdam(
+                each, lr=0.01, betas=(0.5, 0.999), weight_decay=0.1, decoupled_weight_decay=True
+            ),
+        ),
         (OptimizerSettings("sgd", 0.01, beta1=0.9), lambda each: torch.optim.SGD(each, lr=0.01, momentum=0.9)),
         (
             OptimizerSettings("sgd", 0.01, weight_decay=0.1),
@@ -103,7 +111,7 @@ def test_steps_in_a_graph_and_other_options_are_those_of_torchs_class(
     optimizer, in_graph = (Optimizer(model.named_parameters(), settings) for model in (ours, recorded))
     reference = theirs_of(theirs.parameters())
     in_graph.show_rate()
-    for step in range(4):
+    for step in range(8):
         gradients = gradients_of(ours, 1.0, step)
         for parameter, gradient in zip(theirs.parameters(), gradients.values(), strict=True):
             parameter.grad = gradient.clone()

@@ -69,11 +69,20 @@ def test_a_game_without_self_play_is_one_policy_for_all_players() -> None:
 @pytest.mark.parametrize(
     ("preset", "overrides", "message"),
     [
-        ("cartpole-dqn", ["learner.args.optimizer=AdamW2"], r"optimizer is 'AdamW2'; it must be one of .* \(--set\)"),
+        (
+            "cartpole-dqn",
+            ["learner.args.optimizer=nadm"],
+            r"optimizer is 'nadm'; .* rmsprop_tf; did you mean nadam\? \(--set\)",
+        ),
         (
             "cartpole-dqn",
             ["learner.args.learning_rate_factor={class: nowhere.Falling}"],
             "schedule class nowhere.Falling cannot be imported",
+        ),
+        (
+            "cartpole-dqn",
+            ["learner.args.learning_rate_factor=[[0, 1.0], [10, -1.0]]"],
+            r"learning_rate_factor is -1.0 at step 10; it must be finite and >= 0 \(--set\)",
         ),
         (
             "cartpole-dqn",

@@ -72,6 +72,8 @@ class Intervention(gymnasium.Wrapper[Any, Any, Any, Any]):
                 (executed,) = self._adapter.rows(self._adapter.flat(executed)[None])
             except ValueError as error:
                 raise EnvError(f"the expert's action cannot be executed: {error}") from error
+        elif action is None:
+            raise EnvError("the expert returns no action, and there is no agent that would choose one")
         self._obs, reward, terminated, truncated, info = self.env.step(action if executed is None else executed)
         if executed is not None:
             info = {**info, EXECUTED_ACTION: executed}

@@ -29,6 +29,7 @@ from surreal.cli.options import (
     say,
     stdout_console,
 )
+from surreal.plugins.runs import by_hand
 from surreal.plugins.runs.many import runs_app
 from surreal.plugins.runs.replay import replay_app
 
@@ -42,6 +43,7 @@ def add_to(app: typer.Typer) -> None:
     app.command(rich_help_panel=Panel.TRAIN)(stop)
     for command in (top, play, watch):
         app.command(rich_help_panel=Panel.LOOK)(command)
+    by_hand.add_to(app)
     app.add_typer(runs_app, rich_help_panel=Panel.MANY)
     app.add_typer(replay_app, rich_help_panel=Panel.LOOK)
 

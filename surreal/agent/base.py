@@ -59,6 +59,7 @@ class Acted(NamedTuple):
 
     actions: Any  #: [N, *action_shape] array or tensor of its own memory
     extras: Mapping[str, Any]  #: columns [N, ...]: log-probability, value, recurrent state before the step
+    outputs: Mapping[str, Any] = MappingProxyType({})  #: [N, ...] arrays or tensors for `Agent.shows`, not recorded
 
 
 class Agent(ABC):
@@ -82,6 +83,7 @@ class Agent(ABC):
         sampler: draws actions from the policy's distribution; None for agents without one.
         steps: actions chosen in training mode so far.
         global_step: env steps of the whole run as last heard, None outside of a run.
+        shows: names of outputs that environments ask for; `_act` gives those that the model has, in `Acted.outputs`.
     """
 
     #: Whether `observe` is called.
@@ -94,6 +96,7 @@ class Agent(ABC):
         self.sampler: Sampler | None = None
         self.steps = 0
         self.global_step: int | None = None
+        self.shows: frozenset[str] = frozenset()
         self._expected: gymnasium.Space[Any] | None = None
         self._turns_to_check = 0
         self._numpy: NumpyPass | None = None  # what computes the model's output; None: torch
@@ -242,9 +245,10 @@ class Agent(ABC):
             else:
                 chosen = self._act(obs, explore)  # type: ignore[call-arg]
             version = model.version
-        actions, extras = chosen, _NO_EXTRAS
+        actions, extras, outputs = chosen, _NO_EXTRAS, _NO_EXTRAS
         if isinstance(chosen, tuple):
             actions, extras = chosen[0], chosen[1] or _NO_EXTRAS
+            outputs = chosen[2] if len(chosen) > 2 else outputs
         if not model.is_on_cpu:
             actions, extras = self._transfer_to(model.device).fetch(actions, extras)
         if extras:
@@ -255,7 +259,9 @@ class Agent(ABC):
             check_actions(self._act, self._expected, actions, len(explore))
         if len(actions) != len(explore):
             raise ValueError(f"{type(self).__name__}._act gave {len(actions)} actions for {len(explore)} rows")
-        return Action(actions, extras, version)
+        if outputs:
+            outputs = {name: to_array(output) for name, output in outputs.items()}
+        return Action(actions, extras, version, outputs)
 
     def _transfer_to(self, device: torch.device) -> Transfer:
         if self._transfer is None or self._transfer.device != device:

@@ -168,6 +168,7 @@ class AgentLoop:
         """Choose actions, and hand them to the environments."""
         if self._sender is not None:
             self._agent.global_step = self._sender.global_step
+        self._agent.shows = self._pool.wants
         began_s = time.perf_counter()
         is_first = rows.kind == _FIRST
         action = self._agent.act_batch(rows.obs, rows.explore, rows.env_ids, is_first, rows.mask)
@@ -177,6 +178,8 @@ class AgentLoop:
         count, seconds = self._duration.total
         self._duration.total = count + 1, seconds + time.perf_counter() - began_s
         self._last_action = action
+        if self._pool.wants:
+            self._pool.show(action.outputs, rows.env_ids)
         self._pool.send(action.actions, rows.env_ids)
         self.env_steps += int(np.count_nonzero(rows.record))
         return action

@@ -19,7 +19,8 @@ from surreal.base.pytorch import Module, to_array
 from surreal.base.ranges import NonNegativeInt, PositiveInt, ShareBelowOne, checked
 from surreal.base.specs import ObsSpec
 from surreal.base.types import Obs
-from surreal.model import PolicyValue
+from surreal.model import Categorical, Distribution, PolicyValue
+from surreal.model.in_numpy import NumpyCategorical, NumpyPolicy
 
 
 class PolicyAgent(Agent):
@@ -57,7 +58,8 @@ class PolicyAgent(Agent):
         if context.action_mask is not None:
             policy = policy.masked(torch.from_numpy(context.action_mask).to(device))
         action = self.sampler.choose(policy, explore, device, context.slots, context.is_first)
-        return Acted(action, {**extras, "log_probability": policy.log_probability(action), "value": value})
+        extras |= {"log_probability": policy.log_probability(action), "value": value}
+        return Acted(action, extras, _outputs(policy, self.shows))
 
 
 class RandomStart:
@@ -145,4 +147,11 @@ class SamplingAgent(Agent):
         action = to_array(self.sampler.choose(policy, explore, device, context.slots, context.is_first))
         if self.mode == "training":
             action = self._start.replace(action, explore, self.env_step, context.action_mask)
-        return Acted(action, extras)
+        return Acted(action, extras, _outputs(policy, self.shows))
+
+
+def _outputs(policy: Distribution | NumpyPolicy, shows: frozenset[str]) -> dict[str, torch.Tensor]:
+    """Return the probabilities [N, n] of n discrete actions, if they are asked for."""
+    if "probabilities" not in shows or not isinstance(policy, Categorical | NumpyCategorical):
+        return {}
+    return {"probabilities": torch.as_tensor(policy.logits).softmax(-1)}

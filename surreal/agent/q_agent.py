@@ -121,16 +121,17 @@ class QAgent(Agent):
             check_values(self.model.forward, self._expected, values.shape)
         if context.action_mask is not None:
             values = np.where(context.action_mask, values, -np.inf)
+        outputs = {"q_values": values} if "q_values" in self.shows else {}
         greedy: NDArray[np.int64] = values.argmax(1)
         if self.exploration is None or self.mode == "eval":
-            return Acted(greedy, extras)
+            return Acted(greedy, extras, outputs)
         if self._chooser is None:
             self._chooser = EpsilonGreedy(values.shape[1], self.rng)
         epsilon = self.exploration(self.env_step)
         if isinstance(epsilon, np.ndarray):
             # Slots beyond the last rate (a pool that grows) share the rates of the first.
             epsilon = epsilon.take(context.slots, mode="wrap")
-        return Acted(self._chooser.choose(greedy, epsilon, explore, context.action_mask), extras)
+        return Acted(self._chooser.choose(greedy, epsilon, explore, context.action_mask), extras, outputs)
 
     def metrics(self) -> dict[str, float]:
         """Return the exploration rate, the mean over the environments."""
@@ -177,7 +178,9 @@ class NoisyQAgent(QAgent):
         actions = np.concatenate([half.actions for half in halves])[back]
         names = halves[0].extras
         extras = {name: torch.cat([half.extras[name] for half in halves])[torch.from_numpy(back)] for name in names}
-        return Acted(actions, extras)
+        shown = halves[0].outputs
+        outputs = {name: np.concatenate([half.outputs[name] for half in halves])[back] for name in shown}
+        return Acted(actions, extras, outputs)
 
     def _act_some(self, obs: Obs, explore: NDArray[np.bool_], context: ActContext, rows: NDArray[np.int64]) -> Acted:
         slots, is_first, mask = context

@@ -76,6 +76,8 @@ class EnvPool(ABC):
     observation_space: gymnasium.Space[Any]  #: of one environment
     action_space: gymnasium.Space[Any]  #: of one environment: Discrete from 0, MultiDiscrete, MultiBinary or Box
     obs_spec: ObsSpec  #: the leaves of one observation
+    #: outputs of the policy that environments ask for, next to the actions: "q_values", "probabilities"
+    wants: frozenset[str] = frozenset()
 
     @abstractmethod
     def recv(self, timeout_s: float = 1.0) -> StepBatch:
@@ -91,6 +93,12 @@ class EnvPool(ABC):
 
         Raises:
             ValueError: an environment does not wait for an action, or the shape is wrong.
+        """
+
+    def show(self, outputs: Mapping[str, NDArray[Any]], env_ids: NDArray[np.int64]) -> None:
+        """Pass outputs [n, ...] of the policy, as far as it has them, to environments that `send` is called for next.
+
+        Only called if `wants` has any.
         """
 
     @abstractmethod
@@ -151,6 +159,7 @@ class AgentView(Protocol):
     """An agent as loops and evaluations drive it, on one thread (`surreal.agent.Agent`)."""
 
     global_step: int | None  #: env steps of the whole run, for schedules; the loop sets it
+    shows: frozenset[str]  #: outputs that `Action.outputs` is to have, if the model gives them; the loop sets it
 
     @property
     def model(self) -> ModelView:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -55,6 +56,7 @@ class Action(NamedTuple):
     actions: NDArray[Any]  #: [N, *action_shape]
     extras: Mapping[str, NDArray[Any]]  #: columns recorded with the step: log-probability, value, recurrent state
     version: int  #: parameter version that acted
+    outputs: Mapping[str, NDArray[Any]] = MappingProxyType({})  #: what environments asked for, see `EnvPool.wants`
 
 
 class Gradients(NamedTuple):

@@ -104,6 +104,7 @@ class AgentProxy:
         if ssl_context is None and (tls or self.address.is_tls or files != (None, None, None)):
             known = (os.environ.get(f"SURREAL_RLX_TLS_{name}") or None for name in ("CA", "CERT", "KEY"))
             self._ssl_context = _make_context(*(path or other for path, other in zip(files, known, strict=True)))
+        self.outputs: dict[str, Any] = {}  #: what `init` wanted, of the last action
         self._rng = rng or random.Random()
         self._transport: Transport | None = None
 
@@ -127,11 +128,13 @@ class AgentProxy:
         self.disconnect()
         retrying(retry, self._open, rng=self._rng, stop=stop)
 
-    def init(self, exploit: bool = False) -> str:
+    def init(self, exploit: bool = False, *, want: Sequence[str] = ()) -> str:
         """Begin a session; gives the agent time to build its model and take the newest parameters.
 
         Args:
             exploit: act as well as the agent can: no exploration, nothing is learned from this session.
+            want: what `outputs` is to have after each action: "q_values", "probabilities"; servers before this key
+                ignore it.
 
         Returns:
             "ready".
@@ -139,6 +142,8 @@ class AgentProxy:
         request: dict[str, Any] = {"command": "init", "exploit": bool(exploit)}
         if self._token is not None:
             request["token"] = self._token
+        if want:
+            request["want"] = list(want)
         return str(self._exchange(request).get("response"))
 
     def update(
@@ -170,7 +175,9 @@ class AgentProxy:
             request["truncated"] = True
         if executed_action is not None:
             request[EXECUTED_ACTION] = executed_action
-        return self._exchange(request).get("data")
+        reply = self._exchange(request)
+        self.outputs = {name: value for name, value in reply.items() if name not in ("response", "data")}
+        return reply.get("data")
 
     def reset(self) -> str:
         """Abandon the running episode: it counts as truncated, and its unfinished step is dropped.

@@ -27,6 +27,7 @@ class LiveEvent:
     is_first: bool
     is_exploiting: bool
     executed: NDArray[Any] | None = None  #: what replaced the action before, in the agent's form
+    wants: tuple[str, ...] = ()  #: outputs of the policy to come with the actions of its episode
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ to the server through `deliver`, a whole batch in one call.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -118,6 +118,7 @@ class RlxEnvPool(EnvPool):
         self._released: list[int] = []
         self._owed: dict[int, Any] = {}  # env slot to session, for rows that the agent has and did not answer
         self._deferred: list[CutEvent] = []
+        self._wants: dict[int, tuple[str, ...]] = {}
         self._active: set[int] = set()  # slots of sessions that have asked for actions
         self._gain = 1.0
         self._batches = self._rows = 0
@@ -182,6 +183,12 @@ class RlxEnvPool(EnvPool):
         except ValueError as error:
             raise RlxRequestError(f"{EXECUTED_ACTION}: {error}") from error
 
+    def show(self, outputs: Mapping[str, NDArray[Any]], env_ids: NDArray[np.int64]) -> None:
+        copies = {name: column.copy() for name, column in outputs.items()}  # the agent may use its memory again
+        for row, env_slot in enumerate(env_ids.tolist()):
+            if names := self._wants.get(env_slot):
+                self._owed[env_slot].outputs = {name: copies[name][row] if name in copies else None for name in names}
+
     def close(self) -> None:
         """Forget the server; sessions get no more actions."""
         self._deliver, self._release = _nowhere, _nowhere
@@ -231,10 +238,16 @@ class RlxEnvPool(EnvPool):
                 if event.is_first:
                     self._active.add(event.env_slot)
                     self._num_slots = max(self._num_slots, event.env_slot + 1)
+                    self._want(event.env_slot, event.wants)
             elif type(event) is LastEvent:
                 self._ended.append(event)
             else:
                 self._take_cut(event)  # type: ignore[arg-type]
+
+    def _want(self, env_slot: int, names: tuple[str, ...]) -> None:
+        if self._wants.pop(env_slot, ()) != names:
+            self._wants[env_slot] = names
+            self.wants = frozenset().union(*self._wants.values())
 
     def _take_cut(self, event: CutEvent) -> None:
         env_slot = event.env_slot
@@ -252,6 +265,7 @@ class RlxEnvPool(EnvPool):
             self._cut.append(env_slot)
         if event.is_gone:
             self._active.discard(env_slot)
+            self._want(env_slot, ())
             self._released.append(env_slot)
 
     def _make_batch(self) -> StepBatch:

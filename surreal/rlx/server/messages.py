@@ -13,13 +13,16 @@ DONE: Reply = {"response": "done"}
 #: The answer to the end of an episode.
 NO_ACTION: Reply = {"response": "action", "data": None}
 
+#: Outputs of policies that clients may want.
+OUTPUTS = ("q_values", "probabilities")
+
 #: Tells the sessions of one WebSocket apart.
 Sid = str | int | None
 
 
-def action_reply(action: Any) -> Reply:
-    """Build the reply with an action, or with the error that took its place."""
-    return error_reply(action) if isinstance(action, RlxError) else {"response": "action", "data": action}
+def action_reply(action: Any, outputs: Reply) -> Reply:
+    """Build the reply with an action and further outputs of the policy, or with the error that took its place."""
+    return error_reply(action) if isinstance(action, RlxError) else {"response": "action", "data": action, **outputs}
 
 
 def error_reply(error: Exception) -> Reply:
@@ -35,6 +38,16 @@ def read_flag(request: Mapping[str, Any], name: str) -> bool:
     if value is True or (type(value) is int and value in (0, 1)):
         return bool(value)
     raise RlxRequestError(f"{name} must be true or false, got {brief(value)}")
+
+
+def read_wants(request: Mapping[str, Any]) -> tuple[str, ...]:
+    """Read the names of outputs that a client wants with its actions."""
+    names = request.get("want")
+    if names is None:
+        return ()
+    if not isinstance(names, list) or not all(isinstance(name, str) and name in OUTPUTS for name in names):
+        raise RlxRequestError(f"want must be a list of {' and '.join(OUTPUTS)}, got {brief(names)}")
+    return tuple(dict.fromkeys(names))
 
 
 def is_sid(value: Any) -> bool:

@@ -17,7 +17,7 @@ from surreal.rlx.pool.batches import CutEvent, FrameStacker, LastEvent, LiveEven
 from surreal.rlx.pool.wrapping import SessionWrappers
 from surreal.rlx.protocol.errors import RlxError, RlxRequestError, RlxValueError, brief
 from surreal.rlx.server.hub import Hub
-from surreal.rlx.server.messages import DONE, NO_ACTION, READY, Reply, error_reply, read_flag
+from surreal.rlx.server.messages import DONE, NO_ACTION, READY, Reply, error_reply, read_flag, read_wants
 from surreal.rlx.server.metrics import SESSION_BURST, SESSION_RATE, Budget, read_metric
 
 
@@ -33,13 +33,14 @@ class Session:
         is_refused: whether it has to end: its first request was not an `init` with a token, or the token was revoked.
         is_authorized: whether `init` brought a token, if one is asked for.
         is_ready: whether `init` was answered with `ready`.
+        outputs: outputs of the policy that the client wants with the action; the pool sets them.
     """
 
     __slots__ = (
         "_event", "_hub", "_in_episode", "_is_active", "_is_exploiting", "_largest_reward", "_length", "_metrics",
         "_on_action",
         "_return", "_slot", "_stacker", "_wrappers",
-        "has_ended", "is_authorized", "is_closed", "is_ready", "is_refused", "is_waiting",
+        "has_ended", "is_authorized", "is_closed", "is_ready", "is_refused", "is_waiting", "outputs",
     )  # fmt: skip
 
     def __init__(self, hub: Hub, on_action: Callable[[Session, Any], None]) -> None:
@@ -57,6 +58,7 @@ class Session:
         self._return, self._length = 0.0, 0
         self._metrics = Budget(SESSION_RATE, SESSION_BURST)
         self.is_waiting = self.is_closed = self.has_ended = self.is_refused = False
+        self.outputs: Reply = {}
         self.is_authorized = not hub.settings.needs_token
 
     @property
@@ -135,7 +137,8 @@ class Session:
 
     def _init(self, request: Mapping[str, Any]) -> Reply:
         self._authorize(request)
-        exploits = read_flag(request, "exploit")
+        exploits, self._event.wants = read_flag(request, "exploit"), read_wants(request)
+        self.outputs = {}
         self._cut()
         if self._slot < 0:
             self._slot = self._hub.take_slot()

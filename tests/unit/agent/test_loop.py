@@ -51,6 +51,8 @@ EMPTY = make_batch([], [], obs=np.zeros((0, 1), np.float32))
 class FakePool:
     """Plays back batches, then is empty for ever; remembers the order of events."""
 
+    wants: frozenset[str] = frozenset()
+
     def __init__(self, batches: list[StepBatch], events: list[Any]) -> None:
         self.batches = batches
         self.events = events

@@ -138,12 +138,12 @@ class TcpConnection(BaseConnection):
         if self._is_closing:
             return
         self.heard_s = time.monotonic()  # it was our turn until now
-        known = _INT_FRAMES.get(action) if type(action) is int else None
+        known = _INT_FRAMES.get(action) if type(action) is int and not self._session.outputs else None
         if known is not None:
             self.transport.write(known)
         else:
             try:
-                self._send(action_reply(action))
+                self._send(action_reply(action, self._session.outputs))
             except RlxError as error:
                 self._send(error_reply(error))
         if self._session.is_refused:

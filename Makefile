@@ -8,6 +8,7 @@
 #   make bench-learning  compare with Stable-Baselines3, sbx-rl and Sample Factory: time to solve tasks, env steps/s
 #   make speed           quick rounds of these comparisons and of memory, and the tables of docs/speed.md
 #   make policies [PRESETS=...]  collect the best policies of `make learn` on this machine: docs/pretrained.md
+#   make datasets [TASKS=n] record datasets for learning offline: docs/algorithms/recorded.md
 #   make kills           kill server, agents and Redis 20 times in a run, which must still solve CartPole; and writers,
 #                        readers and Redis of a DurableReplay 50 times
 #   make chaos [SEED=n]  200 kills over all roles in one run, with invariants checked: docs/reliability.md
@@ -30,6 +31,7 @@ DEMO_GOAL = $(if $(filter cartpole-dqn,$(PRESET)),--set run.stop_at_return=475)
 PRESETS ?=
 SEEDS ?= 0 1 2
 MINUTES ?= 60
+TASKS ?=
 PYTEST_ARGS ?=
 
 BIN := .venv/bin
@@ -38,7 +40,7 @@ STAMP := .venv/installed
 # The processes of a run share the cores, so more threads in each would only compete.
 export OMP_NUM_THREADS = 1
 
-.PHONY: demo test quick check bench bench-reverb bench-learning speed learn policies kills chaos attack cluster image docs site images pictures wheel clean
+.PHONY: demo test quick check bench bench-reverb bench-learning speed learn policies datasets kills chaos attack cluster image docs site images pictures wheel clean
 .DEFAULT_GOAL := test
 
 $(STAMP): setup.py constraints.txt
@@ -104,6 +106,9 @@ learn: $(STAMP)
 
 policies: $(STAMP)
 	$(BIN)/python -m benchmarks.policies $(PRESETS)
+
+datasets: $(STAMP)
+	$(BIN)/python -m benchmarks.datasets datasets $(TASKS)
 
 kills: $(STAMP)
 	@mkdir -p .cache

@@ -64,6 +64,7 @@ from surreal.model import NoisyQuantileQFunction as NoisyQuantileQFunction
 from surreal.model import QFunction as QFunction
 from surreal.model import QuantileQFunction as QuantileQFunction
 from surreal.model import SoftActorCritic as SoftActorCritic
+from surreal.replay import DemonstrationReplay as DemonstrationReplay
 from surreal.replay import FIFOReplay as FIFOReplay
 from surreal.replay import HindsightReplay as HindsightReplay
 from surreal.replay import MixedReplay as MixedReplay

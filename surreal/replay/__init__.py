@@ -10,6 +10,7 @@ store/           transitions and observations, in memory or in Redis
 """
 
 from surreal.replay.base import Replay, UniformReplay
+from surreal.replay.demonstrations import DemonstrationReplay
 from surreal.replay.fifo import FIFOReplay
 from surreal.replay.hindsight import HindsightReplay
 from surreal.replay.mixed import MixedReplay, MixedTrajectoryReplay
@@ -18,6 +19,7 @@ from surreal.replay.sequences import PrioritizedSequenceReplay, SequenceReplay
 from surreal.replay.trajectory_replay import TrajectoryReplay
 
 __all__ = [
+    "DemonstrationReplay",
     "FIFOReplay",
     "HindsightReplay",
     "MixedReplay",

@@ -131,11 +131,12 @@ DEV = [
 ]
 
 # Folders that become part of the installed package: clients for other languages, of which an RLX server can serve the
-# JavaScript page, the manifests, which `surreal k8s` renders, and pretrained policies.
+# JavaScript page, and which `surreal new` copies, the manifests, which `surreal k8s` renders, and pretrained policies.
 FOLDERS = {
     "surreal.rlx.demo": "clients/js",
     "surreal.rlx.cpp": "clients/cpp",
     "surreal.rlx.csharp": "clients/csharp",
+    "surreal.rlx.godot": "clients/godot",
     "surreal.plugins.clusters.kubernetes.manifests": "k8s",
     "surreal.run.build.policies": "policies",
 }

@@ -22,6 +22,7 @@ FOLDERS = {
     "surreal/rlx/demo": "clients/js",
     "surreal/rlx/cpp": "clients/cpp",
     "surreal/rlx/csharp": "clients/csharp",
+    "surreal/rlx/godot": "clients/godot",
     "surreal/plugins/clusters/kubernetes/manifests": "k8s",
     "surreal/run/build/policies": "policies",
 }
@@ -62,6 +63,7 @@ def test_everything_in_the_packages_folders_is_in_the_wheel(wheel: Path) -> None
     assert {f"surreal/plugins/clusters/kubernetes/manifests/{name}" for name in manifests} <= inside
     assert {"surreal/run/build/policies/index.json", "surreal/run/build/policies/cartpole-ppo.safetensors"} <= inside
     assert "surreal/rlx/csharp/RlxAgent.cs" in inside
+    assert "surreal/rlx/godot/addons/surreal_rlx/rlx_agent.gd" in inside
     assert {"surreal/rlx/cpp/surreal_rlx.hpp", "surreal/distributed/connection/lua/append.lua"} < inside
     assert not [name for name in names if name.startswith(("tests", "benchmarks", "build"))]
 

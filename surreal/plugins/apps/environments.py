@@ -2,11 +2,11 @@
 
 A template is plain files, and adding one needs no code:
 
-    template.yaml      title (its first line), base, aliases, algorithm, configurations, extra, pattern, values
+    template.yaml      title (its first line), base, aliases, algorithm, configurations, extra, client, pattern, values
     app.yaml           the environment's sections of app.yaml: env, environment, rlx, eval
     app.FAMILY.yaml    overrides of these sections if the algorithm's settings are of this family; may be missing
     README.md          the beginning of the app's README.md
-    environment/       the program, and a test of it
+    environment/       the program, and a test of it; with a `client`, also that folder of `clients/`
     ...                all other files are copied unchanged
 
 In all of them `{{app}}` is the app's name, and `{{NAME}}` a value of the template: `values` has the defaults, and
@@ -49,6 +49,7 @@ class Template:
     aliases: tuple[str, ...] = ()
     configurations: tuple[str, ...] = ()
     extra: str | None = None
+    client: str | None = None
     packages: tuple[str, ...] = ()
     pattern: str | None = None
     values: Mapping[str, str] = field(default_factory=dict)
@@ -77,6 +78,9 @@ class Template:
     def files(self, app: str) -> Iterator[tuple[Path, bytes]]:
         """Yield the files of an app: path in its folder, and content. `surreal generate -e` replaces them all."""
         files = {path.relative_to(folder): path for folder in self.folders for path in folder.rglob("*")}
+        if self.client is not None:
+            client = client_folder(self.client)
+            files |= {"environment" / path.relative_to(client): path for path in client.rglob("*")}
         for inside, path in sorted(files.items()):
             is_metadata = len(inside.parts) == 1 and (inside.name == _METADATA or inside.match("app*.yaml"))
             if not path.is_file() or is_metadata or "__pycache__" in inside.parts:
@@ -103,6 +107,13 @@ class Template:
         if extra is None:
             return f"pip install {packages}" if packages else ""
         return f"{install_command(extra)} {packages}".rstrip()
+
+
+def client_folder(name: str) -> Path:
+    """Find a client for another language: inside the package, or next to it in a checkout."""
+    package = TEMPLATES.parents[2]
+    installed = package / "rlx" / name
+    return installed if installed.is_dir() else package.parent / "clients" / name
 
 
 def templates() -> list[Template]:

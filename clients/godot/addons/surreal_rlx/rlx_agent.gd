@@ -1,0 +1,226 @@
+extends Node
+# A session with an RLX server: a node whose actions come from an agent that learns.
+#
+#     func _ready():
+#         $RlxAgent.connect("session_ready", self, "_on_session_ready")
+#         $RlxAgent.connect("action", self, "_on_action")
+#         $RlxAgent.connect_to_server()
+#
+#     func _on_session_ready():                       # also after a lost connection: begin an episode
+#         $RlxAgent.update(null, game.reset())        # the first update of an episode has no reward
+#
+#     func _on_action(action):
+#         if action == null:                          # the episode is over: the next one
+#             $RlxAgent.update(null, game.reset())
+#             return
+#         game.step(action)
+#         $RlxAgent.update(game.reward, game.state, game.is_over)
+#
+# A lost connection is opened again, after jittered waits from 0.5 s to 8 s, and the session begins again. Records for
+# the metrics that the server had not acknowledged are sent again. `rlx_codec.gd` has the types of states.
+
+signal connected  # the connection is open
+signal session_ready  # a session has begun
+signal action(value)  # the answer to `update`: null at the end of an episode; arrays as nested Arrays
+signal late  # with `rate_hz`: it is time for an action, and none has arrived; do something safe
+signal reset_done
+signal error(message)  # the server refused a request, or it could not be sent
+signal disconnected(reason)  # will be connected again, unless `attempts` failed in a row or the session was refused
+
+const Codec = preload("rlx_codec.gd")
+const Connection = preload("rlx_connection.gd")
+const MOST_RECORDS = 500  # that wait for a connection; the oldest are dropped, as a server would
+
+export var address = "localhost:7001"  # host:port, ws://host:port or wss://host:port
+export var token = ""  # "": $SURREAL_RLX_TOKEN
+export var exploit = false  # act greedily, and do not learn
+export var rate_hz = 0.0  # actions per second of real time; 0: as fast as they arrive
+export var attempts = 10  # to connect, in a row
+export var timeout_s = 60.0  # for one answer
+export var connect_timeout_s = 10.0
+
+var has_session = false
+
+var _codec = Codec.new()
+var _connection = Connection.new()
+var _is_wanted = false
+var _failed = 0  # attempts in a row
+var _deadline_ms = 0  # of connecting, of the next answer, or of the wait before the next attempt
+var _waiting = []  # requests without an answer, in order
+var _records = []  # metrics that could not be sent
+var _arrived = []  # with `rate_hz`: the action that waits for its time
+var _next_usec = 0
+
+
+# Connect, and begin a session. Up to `attempts` times in a row.
+func connect_to_server():
+	_is_wanted = true
+	_failed = 0
+	_open()
+
+
+# End the session and the connection.
+func disconnect_from_server():
+	_is_wanted = false
+	if _connection.state != Connection.CLOSED:
+		_connection.close("disconnected")
+		_lost()
+
+
+# Tell the agent what its last action led to, and ask for the next one, which comes as the signal `action`.
+#
+# reward: null in the first update of an episode. truncated: a limit ended the episode, not the game's rules.
+# executed_action: what the environment really did, if a person or a safety system replaced the agent's last action.
+# Returns whether it was sent. Without a session it is not: begin an episode when `session_ready` comes.
+func update(reward, state, terminal = false, truncated = false, executed_action = null) -> bool:
+	var message = {"command": "update", "reward": reward, "state": state, "terminal": terminal or truncated}
+	if truncated:
+		message.truncated = true
+	if executed_action != null:
+		message.executed_action = executed_action
+	return has_session and _send(message)
+
+
+# Abandon the current episode.
+func reset() -> bool:
+	return has_session and _send({"command": "reset"})
+
+
+# Report a number for the run's metrics, as client/NAME; at x, null: the run's global step.
+func scalar(name: String, y, x = null):
+	_report([{"method": "scalar", "name": name, "y": y, "x": x}])
+
+
+# Report the distribution of an Array of numbers.
+func histogram(name: String, y, x = null):
+	_report([{"method": "histogram", "name": name, "y": y, "x": x}])
+
+
+# Report the sum of an episode's rewards, under the names that other clients use.
+func record_episode(reward):
+	scalar("episode_reward", reward)
+	scalar("game_score", reward)
+
+
+func _process(_delta):
+	var now = OS.get_ticks_msec()
+	if _connection.state == Connection.CLOSED:
+		if _is_wanted and now >= _deadline_ms:
+			_open()
+		return
+	var was_connecting = _connection.state == Connection.CONNECTING
+	var payloads = _connection.poll()
+	if was_connecting and _connection.state == Connection.OPEN:
+		emit_signal("connected")
+		_begin_session()
+	for payload in payloads:
+		_receive(payload)
+	if (was_connecting or not _waiting.empty()) and now >= _deadline_ms and payloads.empty():
+		_connection.close("%s does not answer" % address)
+	if _connection.state == Connection.CLOSED and (was_connecting or _is_wanted):
+		_lost()
+	elif rate_hz > 0:
+		_keep_rate()
+
+
+func _open():
+	_deadline_ms = OS.get_ticks_msec() + int(1000 * connect_timeout_s)
+	_connection.open(address)
+	if _connection.state == Connection.CLOSED:
+		_lost()
+
+
+func _begin_session():
+	var message = {"command": "init", "exploit": exploit}
+	var secret = token if token != "" else OS.get_environment("SURREAL_RLX_TOKEN")
+	if secret != "":
+		message.token = secret
+	_send(message)
+
+
+func _send(message) -> bool:
+	var payload = _codec.encode(message)
+	if payload == null:
+		emit_signal("error", "%s cannot be sent: %s" % [message.command, _codec.error])
+		return false
+	if _waiting.empty():
+		_deadline_ms = OS.get_ticks_msec() + int(1000 * timeout_s)
+	_waiting.append(message)
+	_connection.send(payload)  # if it fails, `_process` reports the lost connection
+	return _connection.state == Connection.OPEN
+
+
+func _report(records):
+	if has_session:
+		_send({"command": "update_metrics", "data": records})
+	else:
+		_keep(records)
+
+
+func _keep(records):
+	_records += records
+	while _records.size() > MOST_RECORDS:
+		_records.pop_front()
+
+
+func _receive(payload):
+	var reply = _codec.decode(payload)
+	if reply == null or not reply.get("response") is String or _waiting.empty():
+		_connection.close("the server's answer cannot be read: %s" % _codec.error)
+		return
+	var request = _waiting.pop_front()
+	_deadline_ms = OS.get_ticks_msec() + int(1000 * timeout_s)
+	if reply.response == "error":
+		if request.command == "init":  # a wrong token stays wrong
+			_is_wanted = false
+			_connection.close(str(reply.get("message")))
+			_lost()
+		emit_signal("error", str(reply.get("message")))
+	elif request.command == "init":
+		_failed = 0
+		has_session = true
+		_next_usec = OS.get_ticks_usec()
+		if not _records.empty():
+			_send({"command": "update_metrics", "data": _records})
+			_records = []
+		emit_signal("session_ready")
+	elif request.command == "update":
+		var data = reply.get("data")
+		if data is Codec.NDArray:
+			data = data.to_list()
+		if rate_hz > 0:
+			_arrived = [data]
+		else:
+			emit_signal("action", data)
+	elif request.command == "reset":
+		emit_signal("reset_done")
+
+
+func _keep_rate():
+	var now = OS.get_ticks_usec()
+	if now < _next_usec:
+		return
+	_next_usec = max(_next_usec + int(1e6 / rate_hz), now)  # a frame that took too long is not made up for
+	if not _arrived.empty():
+		emit_signal("action", _arrived.pop_front())
+		return
+	for request in _waiting:
+		if request.command == "update":
+			emit_signal("late")
+			return
+
+
+func _lost():
+	var kept = []
+	for request in _waiting:
+		if request.command == "update_metrics":
+			kept += request.data
+	_waiting = []
+	_arrived = []
+	has_session = false
+	_keep(kept)
+	_failed += 1
+	_is_wanted = _is_wanted and _failed < attempts
+	var longest_ms = min(8000, 500 * pow(2, _failed - 1))
+	_deadline_ms = OS.get_ticks_msec() + int(rand_range(longest_ms / 2, longest_ms))
+	emit_signal("disconnected", _connection.reason)

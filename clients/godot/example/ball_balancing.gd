@@ -5,7 +5,7 @@ extends Node2D
 # program when the last 20 episodes had that many steps on average.
 
 const Ball = preload("ball.gd")
-const BALLS = 4
+const BALLS = 8
 const WINDOW = 20  # episodes
 
 var _agents = []
@@ -82,7 +82,7 @@ func _report(message):
 
 func _draw():
 	for number in range(BALLS):
-		var middle = Vector2(512, 90 + 140 * number)
-		var along = Vector2(400, 60 * _balls[number].tilt)
+		var middle = Vector2(512, 60 + 70 * number)
+		var along = Vector2(400, 30 * _balls[number].tilt)
 		draw_line(middle - along, middle + along, Color.white, 4)
-		draw_circle(middle + along * _balls[number].position - Vector2(0, 18), 16, Color.orange)
+		draw_circle(middle + along * _balls[number].position - Vector2(0, 12), 10, Color.orange)

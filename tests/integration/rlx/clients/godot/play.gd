@@ -1,0 +1,72 @@
+extends SceneTree
+# Plays with a server, and prints one line for each event: `... -s play.gd --rlx-server ADDRESS --episodes N --hz RATE`.
+
+const LENGTH = 9
+
+var agent = load("res://addons/surreal_rlx/rlx_agent.gd").new()
+var episodes = 0
+var steps = 0
+var wanted = 0
+
+
+func _init():
+	OS.low_processor_usage_mode_sleep_usec = 500
+	var arguments = Array(OS.get_cmdline_args())
+	wanted = int(arguments[arguments.find("--episodes") + 1])
+	agent.address = arguments[arguments.find("--rlx-server") + 1]
+	agent.rate_hz = float(arguments[arguments.find("--hz") + 1])
+	agent.attempts = 20
+	get_root().add_child(agent)
+	for event in ["session_ready", "action", "late", "error", "disconnected"]:
+		agent.connect(event, self, "_on_" + event)
+	agent.connect_to_server()
+
+
+func _on_session_ready():
+	print("ready")
+	if wanted < 0:
+		agent.update(null, [0.0])  # a wrong shape
+	else:
+		_begin()
+
+
+func _begin():
+	steps = 0
+	agent.update(null, PoolRealArray([0.5, episodes]))
+
+
+func _on_action(action):
+	if action == null:
+		episodes += 1
+		print("episode ", episodes)
+		agent.scalar("episode", episodes)
+		if episodes < wanted:
+			_begin()
+		else:
+			agent.histogram("lengths", [1.0, 2.0], 3)
+			agent.reset()
+			agent.connect("reset_done", self, "_end")
+		return
+	steps += 1
+	if action != 1:
+		print("a wrong action: ", action)
+	agent.update(1.0, PoolRealArray([0.5, steps]), false, steps == LENGTH, 0 if steps == 2 else null)
+
+
+func _on_late():
+	print("late")
+
+
+func _on_error(message):
+	print("error: ", message)
+	quit()
+
+
+func _on_disconnected(reason):
+	print("disconnected: ", reason)
+	if not agent._is_wanted:
+		quit()
+
+
+func _end():
+	agent.disconnect_from_server()

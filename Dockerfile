@@ -20,7 +20,7 @@ RUN case "$DEVICE" in \
         cuda) ;; \
         *) echo "DEVICE is $DEVICE; it must be cpu or cuda" >&2; exit 2 ;; \
     esac \
-    && mkdir -p surreal clients/js clients/cpp clients/csharp k8s policies \
+    && mkdir -p surreal clients/js clients/cpp clients/csharp clients/godot k8s policies \
     && echo '__version__ = "0"' > surreal/__init__.py \
     && python -m venv --without-pip /opt/surreal \
     && python -m pip --python /opt/surreal/bin/python install --no-cache-dir -c constraints.txt setuptools \

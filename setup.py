@@ -160,6 +160,7 @@ setup(
         "surreal.rlx.demo": ["*.mjs", "*.html", "example/*"],
         "surreal.rlx.cpp": ["*.hpp", "cartpole.cpp"],
         "surreal.rlx.csharp": ["*.cs"],
+        "surreal.rlx.godot": ["project.godot", "addons/**/*", "example/*"],
         "surreal.plugins.clusters.kubernetes.manifests": ["**/*.yaml"],
         "surreal.run.build.policies": ["index.json", "*.safetensors"],
     },

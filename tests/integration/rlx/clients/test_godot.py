@@ -48,8 +48,11 @@ def lines(process: subprocess.Popen[str]) -> list[str]:
     return [line for line in output.splitlines() if line.strip() and not line.startswith("Godot Engine")]
 
 
-def play(start: Start, address: str, episodes: int = 5, hz: float = 0, **variables: str) -> subprocess.Popen[str]:
-    return start("play.gd", "--rlx-server", address, "--episodes", str(episodes), "--hz", str(hz), **variables)
+def play(
+    start: Start, address: str, episodes: int = 5, hz: float = 0, *more: str, **variables: str
+) -> subprocess.Popen[str]:
+    options = ("--rlx-server", address, "--episodes", str(episodes), "--hz", str(hz), *more)
+    return start("play.gd", *options, **variables)
 
 
 def test_golden_vectors_values_refusals_and_frames(start: Start) -> None:
@@ -110,3 +113,10 @@ def test_actions_leave_at_a_fixed_rate_and_a_slow_server_is_reported(start: Star
         "disconnected: disconnected",
     ]
     assert len(served.ended("truncated")) == 2
+
+
+def test_an_executed_action_belongs_to_the_step_whose_reward_it_comes_with(start: Start, harness: Any) -> None:
+    served = harness(observation_space=SPACE, pool={"interventions": True})
+    assert "error" not in " ".join(lines(play(start, f"127.0.0.1:{served.port}", 1, 0, "--intervene")))
+    told = [row.info.get("executed_action") for row in served.rows]
+    assert told == [None, None, [0], *[None] * 7]

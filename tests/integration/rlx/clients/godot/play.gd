@@ -1,5 +1,5 @@
 extends SceneTree
-# Plays with a server, and prints one line for each event: `... -s play.gd --rlx-server ADDRESS --episodes N --hz RATE`.
+# Plays with a server, and prints one line for each event: `... -s play.gd --rlx-server ADDRESS --episodes N --hz RATE [--intervene]`.
 
 const LENGTH = 9
 
@@ -7,6 +7,7 @@ var agent = load("res://addons/surreal_rlx/rlx_agent.gd").new()
 var episodes = 0
 var steps = 0
 var wanted = 0
+var intervenes = false
 
 
 func _init():
@@ -16,6 +17,7 @@ func _init():
 	agent.address = arguments[arguments.find("--rlx-server") + 1]
 	agent.rate_hz = float(arguments[arguments.find("--hz") + 1])
 	agent.attempts = 20
+	intervenes = "--intervene" in arguments
 	get_root().add_child(agent)
 	for event in ["session_ready", "action", "late", "error", "disconnected"]:
 		agent.connect(event, self, "_on_" + event)
@@ -50,7 +52,7 @@ func _on_action(action):
 	steps += 1
 	if action != 1:
 		print("a wrong action: ", action)
-	agent.update(1.0, PoolRealArray([0.5, steps]), false, steps == LENGTH, 0 if steps == 2 else null)
+	agent.update(1.0, PoolRealArray([0.5, steps]), false, steps == LENGTH, 0 if intervenes and steps == 2 else null)
 
 
 func _on_late():

@@ -16,7 +16,7 @@ def test_balls_learn_to_stay_on_their_beams_though_the_server_is_killed(
 ) -> None:
     require_tool("godot3-server")
     assert workplace.run("new", "balls", "-e", "godot")[0] == 0
-    game = "environment.run=godot3-server --path environment --goal 150"
+    game = "environment.run=godot3-server --path environment --goal 85"
     command = workplace.start("run", "-c", "balls/app.yaml", "--set", game, "--set", "rlx.port=0")
     workplace.wait_for(lambda: "episode 20:" in command.output, "the first episodes")
     os.kill(workplace.role_pid("rlx-server"), signal.SIGKILL)

@@ -1,7 +1,7 @@
 extends Reference
 # A ball on a beam that tilts left, stays level, or tilts right. It should stay on the beam, near the middle.
 
-const LONGEST = 200  # steps of an episode
+const LONGEST = 100  # steps of an episode
 const STEP_S = 0.05
 const HALF = 1.0  # of the beam's length
 const PULL = 2.0  # acceleration on a tilted beam

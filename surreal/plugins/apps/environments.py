@@ -6,7 +6,7 @@ A template is plain files, and adding one needs no code:
     app.yaml           the environment's sections of app.yaml: env, environment, rlx, eval
     app.FAMILY.yaml    overrides of these sections if the algorithm's settings are of this family; may be missing
     README.md          the beginning of the app's README.md
-    environment/       the program, and a test of it; with a `client`, also that folder of `clients/`
+    environment/       the program, a test of it, and the files of clients/CLIENT, if there is a `client`
     ...                all other files are copied unchanged
 
 In all of them `{{app}}` is the app's name, and `{{NAME}}` a value of the template: `values` has the defaults, and

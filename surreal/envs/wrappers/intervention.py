@@ -39,6 +39,9 @@ class Intervention(gymnasium.Wrapper[Any, Any, Any, Any]):
         success_reward: added to the reward of a step that is marked as a success.
         failure_reward: added to that of a failure.
 
+    Attributes:
+        is_discarded: whether the last step was marked as the end of an episode to be discarded.
+
     Raises:
         EnvError: the expert cannot be imported or made; or, in `step`, it failed, or `mark()` returned something else.
     """
@@ -57,6 +60,7 @@ class Intervention(gymnasium.Wrapper[Any, Any, Any, Any]):
         self.expert = make_expert(expert, env, args or {}) if isinstance(expert, str) else expert
         self._rewards = {"success": success_reward, "failure": failure_reward, "discard": 0.0}
         self._adapter = ActionAdapter(env.action_space)
+        self.is_discarded = False
         self._obs: Any = None
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
@@ -76,14 +80,15 @@ class Intervention(gymnasium.Wrapper[Any, Any, Any, Any]):
             raise EnvError("the expert returns no action, and there is no agent that would choose one")
         self._obs, reward, terminated, truncated, info = self.env.step(action if executed is None else executed)
         if executed is not None:
-            info = {**info, EXECUTED_ACTION: executed}
+            info = {EXECUTED_ACTION: executed, **info}  # an environment may replace that, too
         mark = self.expert.mark() if hasattr(self.expert, "mark") else None
+        self.is_discarded = mark == "discard"
         if mark is None:
             return self._obs, reward, terminated, truncated, info
         if mark not in self._rewards:
             raise EnvError(f"the expert's mark() returns {mark!r:.40}; it must be one of {get_args(Mark)}, or None")
         reward = float(reward) + self._rewards[mark]
-        if mark == "discard":
+        if self.is_discarded:
             return self._obs, reward, False, True, {**info, "discard": True}
         return self._obs, reward, True, False, {**info, "success": mark == "success"}
 

@@ -1,4 +1,4 @@
-"""Commands with which a person, or a script in a person's place, provides experience: `surreal record`."""
+"""Commands with which a person, or a script in a person's place, provides experience: `surreal record`, `teach`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from surreal.cli.options import Overrides, Panel
+from surreal.cli.options import Overrides, Panel, RedisOption, RunDir, RunName
 
 Expert = Annotated[
     str | None,
@@ -20,7 +20,8 @@ FailureReward = Annotated[float, typer.Option(metavar="R", help="Added to the re
 
 def add_to(app: typer.Typer) -> None:
     """Add these commands to the `surreal` command."""
-    app.command(rich_help_panel=Panel.TRAIN)(record)
+    for command in (record, teach):
+        app.command(rich_help_panel=Panel.TRAIN)(command)
 
 
 def record(
@@ -70,6 +71,33 @@ def record(
     typer.echo(
         f"{len(labels)} episodes with {recorder.num_steps:,} steps in {output}: mean return {mean:.4g}{told}{discarded}"
     )
+
+
+def teach(
+    run_name: RunName = None,
+    expert: Expert = None,
+    episodes: Annotated[
+        int | None, typer.Option(min=1, help="Number of episodes; default: until the run ends, or Ctrl-C.")
+    ] = None,
+    success_reward: SuccessReward = 1.0,
+    failure_reward: FailureReward = 0.0,
+    redis: RedisOption = None,
+    run_dir: RunDir = None,
+) -> None:
+    """Join a run in progress as an agent, and take over from its policy: a person, or a script."""
+    from surreal.config import add_python_path
+    from surreal.plugins.runs.teaching import Teaching
+    from surreal.run.process.arguments import RoleArguments
+    from surreal.run.process.finding import find_address, find_run
+    from surreal.run.process.role import run_role
+    from surreal.run.process.roles import AGENT
+
+    add_python_path([str(Path.cwd())])  # the expert's module is there
+    with find_run(run_name, address=redis, run_dir=run_dir) as client:
+        run = client.run
+    address, _ = find_address(run_name, address=redis, run_dir=run_dir)
+    arguments = RoleArguments(run=run, redis=address, run_dir=run_dir, index=None, once=True)
+    raise typer.Exit(run_role(AGENT, Teaching(expert, episodes, success_reward, failure_reward, typer.echo), arguments))
 
 
 def _open(source: str, overrides: list[str], render_mode: str | None) -> tuple[Any, Any]:

@@ -13,6 +13,7 @@ import numpy as np
 
 from surreal.agent import Agent, AgentLoop, Rounds
 from surreal.agent.exported import ExportedAgent
+from surreal.base.contracts import StepSender
 from surreal.base.errors import CheckpointError, ContractError
 from surreal.base.metrics import RateMeter
 from surreal.base.system.logs import WaitNotice
@@ -52,6 +53,7 @@ class ActingSession:
         is_greedy: act as well as the agent can, and record nothing.
         on_full: what to do with experience that a full replay does not take; None: as `sender.on_full` says.
         rounds: has the agent wait for parameters that learned from what it sent; None never waits.
+        around_sender: makes what the loop sends to, which sends on to the given one; None: that one.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class ActingSession:
         is_greedy: bool = False,
         on_full: Literal["wait", "drop"] | None = None,
         rounds: Rounds | None = None,
+        around_sender: Callable[[StepSender], StepSender] | None = None,
     ) -> None:
         config, telemetry = process.config, process.telemetry
         self._process = process
@@ -97,7 +100,7 @@ class ActingSession:
         self.loop = AgentLoop(
             pool,
             agent,
-            self.sender,
+            self.sender if around_sender is None or self.sender is None else around_sender(self.sender),
             on_episode=self._on_episode,
             rounds=rounds,
             interventions=config.env.has_interventions,

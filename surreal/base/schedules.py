@@ -64,14 +64,10 @@ class LinearSchedule(Schedule):
             return self.start
         if progress >= 1.0:
             return self.end
-        return self.start + self._share(progress) * (self.end - self.start)
+        return self.start + progress * (self.end - self.start)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.start:g}, {self.end:g}, {self.steps}, begin={self.begin})"
-
-    def _share(self, progress: float) -> float:
-        """Return the share of the change, 0 to 1, after a share of the steps."""
-        return progress
 
 
 class CosineSchedule(LinearSchedule):
@@ -80,8 +76,9 @@ class CosineSchedule(LinearSchedule):
     It changes slowly at both ends. Its arguments are those of `LinearSchedule`.
     """
 
-    def _share(self, progress: float) -> float:
-        return 0.5 * (1.0 - math.cos(math.pi * progress))
+    def __call__(self, step: int) -> float:
+        progress = min(max((step - self.begin) / self.steps, 0.0), 1.0)
+        return self.start + 0.5 * (1.0 - math.cos(math.pi * progress)) * (self.end - self.start)
 
 
 class PiecewiseSchedule(Schedule):

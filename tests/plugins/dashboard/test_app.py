@@ -85,6 +85,16 @@ def test_videos_come_in_parts_and_nothing_else_comes(client: FlaskClient, folder
         assert "CartPole" not in client.get(path).text
 
 
+def test_profiles_come_and_nothing_else_comes(client: FlaskClient, folder: Path) -> None:
+    (folder / "profile.json.gz").write_bytes(b"timeline")
+    (folder / "profile-of-another.json.gz").symlink_to(folder / "app.yaml")
+    key = key_of(read_run(folder))
+    with client.get(f"/profiles/{key}/profile.json.gz") as answer:
+        assert answer.data == b"timeline"
+    for name in ("app.yaml", "profile-of-another.json.gz", "..%2fdemo%2fapp.yaml"):
+        assert "CartPole" not in client.get(f"/profiles/{key}/{name}").text
+
+
 def test_wrong_use_is_refused_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     token = tmp_path / "token"
     token.write_text("short")

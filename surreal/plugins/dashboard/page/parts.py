@@ -144,7 +144,8 @@ def profiles(key: str, found: Sequence[Path]) -> Shown:
         return []
     parts: list[Shown] = [html.H3("Profile")]
     for path in found:
-        parts.append(html.A(f"{path.name}, {size(path.stat().st_size)}", href=f"/profiles/{key}/{path.name}"))
+        words, address = f"{path.name}, {size(path.stat().st_size)}", f"/profiles/{key}/{path.name}"
+        parts.append(html.A(words, href=address, download=path.name))
         parts.append(html.Span(" opens in ui.perfetto.dev", className="dim"))
         shares = path.with_name(f"{path.name.partition('.')[0]}-shares.txt")
         if shares.is_file() and not shares.is_symlink():

@@ -32,6 +32,7 @@ from typing import Any, TypeVar
 
 from surreal.base.ranges import Positive, checked
 from surreal.base.types import EXECUTED_ACTION
+from surreal.rlx.client.timed_updates import TimedUpdates
 from surreal.rlx.client.transport import Transport, open_transport, parse_address
 from surreal.rlx.protocol.codec import decode, encode
 from surreal.rlx.protocol.errors import RlxEncodeError, RlxError
@@ -73,6 +74,14 @@ class AgentProxy:
             and `_KEY` name those that are not given.
         ssl_context: all of that in your own words. Turns TLS on.
         rng: jitter of the waits between attempts to connect.
+        rate_hz: updates per second of an environment that does not wait, such as a robot, > 0: `update` returns at the
+            next deadline, and the proxy connects again in the background. None: `update` waits for the answer.
+        safe_action: what `update` then returns where no action came in time; "last": the action before. None: it raises
+            `AgentProxyConnectionError`.
+
+    Attributes:
+        timing: with `rate_hz`: `timing.failure` is why the last action was the safe one, None if it was the agent's;
+            `timing.deadlines` counts.
 
     Raises:
         ValueError: the address is none, or a time is not positive.
@@ -93,6 +102,8 @@ class AgentProxy:
         tls_key: str | None = None,
         ssl_context: ssl.SSLContext | None = None,
         rng: random.Random | None = None,
+        rate_hz: Positive | None = None,
+        safe_action: Any = None,
     ) -> None:
         self.address = parse_address(address)
         self.timeout_s = timeout_s
@@ -107,6 +118,10 @@ class AgentProxy:
         self.outputs: dict[str, Any] = {}  #: what `init` wanted, of the last action
         self._rng = rng or random.Random()
         self._transport: Transport | None = None
+        self._session: dict[str, Any] = {}  # arguments of `init`
+        self.timing: TimedUpdates | None = None
+        if rate_hz is not None:
+            self.timing = TimedUpdates(self, rate_hz, safe_action, AgentProxyConnectionError)
 
     @property
     def is_connected(self) -> bool:
@@ -139,6 +154,7 @@ class AgentProxy:
         Returns:
             "ready".
         """
+        self._session = {"exploit": exploit, "want": want}
         request: dict[str, Any] = {"command": "init", "exploit": bool(exploit)}
         if self._token is not None:
             request["token"] = self._token
@@ -175,7 +191,7 @@ class AgentProxy:
             request["truncated"] = True
         if executed_action is not None:
             request[EXECUTED_ACTION] = executed_action
-        reply = self._exchange(request)
+        reply = self._exchange(request) if self.timing is None else self.timing.update(request)
         self.outputs = {name: value for name, value in reply.items() if name not in ("response", "data")}
         return reply.get("data")
 
@@ -192,6 +208,12 @@ class AgentProxy:
         self._exchange({"command": "update_metrics", "data": [dict(record) for record in records]})
 
     def disconnect(self) -> None:
+        if self.timing is not None:
+            self.timing.stop()
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection; with `rate_hz`, the next `update` opens another one."""
         transport, self._transport = self._transport, None
         if transport is not None:
             transport.close()
@@ -201,6 +223,12 @@ class AgentProxy:
 
     def __exit__(self, *_: object) -> None:
         self.disconnect()
+
+    def begin_again(self) -> None:
+        """Connect, in one attempt, and begin a session as `init` did; raises as these do."""
+        self.close()
+        self._open()
+        self.init(**self._session)
 
     def _open(self) -> None:
         deadline = time.monotonic() + self.connect_timeout_s
@@ -214,35 +242,41 @@ class AgentProxy:
             raise AgentProxyException(str(error)) from error
 
     def _exchange(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Send a request and return its reply. After a failure in between, the connection is unusable."""
+        return self.exchange(self.encode(request))
+
+    def encode(self, request: Mapping[str, Any]) -> bytes:
+        """Return the bytes of a request."""
+        try:
+            return encode(request)
+        except RlxEncodeError as error:
+            raise AgentProxyException(f"{request['command']} cannot be sent: {error}") from error
+
+    def exchange(self, payload: bytes) -> dict[str, Any]:
+        """Send an encoded request and return its reply. After a failure in between, the connection is unusable."""
         transport = self._transport
         if transport is None:
             raise AgentProxyConnectionError(f"not connected to {self.address}")
-        try:
-            payload = encode(request)
-        except RlxEncodeError as error:
-            raise AgentProxyException(f"{request['command']} cannot be sent: {error}") from error
         deadline = time.monotonic() + self.timeout_s
         try:
             transport.send(payload, deadline)
             reply = decode(transport.receive(deadline))
         except TimeoutError as error:
-            self.disconnect()
+            self.close()
             raise AgentProxyConnectionError(f"{self.address} did not answer within {self.timeout_s:g} s") from error
         except OSError as error:
-            self.disconnect()
+            self.close()
             raise AgentProxyConnectionError(f"the connection to {self.address} is lost: {error}") from error
         except RlxError as error:
-            self.disconnect()
+            self.close()
             raise AgentProxyException(
                 f"{self.address} answers with something that is not an RLX message: {error}"
             ) from error
         except BaseException:
             # The answer to this request would be taken for the answer to the next.
-            self.disconnect()
+            self.close()
             raise
         if "response" not in reply:
-            self.disconnect()
+            self.close()
             raise AgentProxyException(f"{self.address} answers without a `response`: {sorted(reply)}")
         if reply["response"] == "error":
             raise AgentProxyReplyError(str(reply.get("message", "the server gives no reason")))

@@ -135,7 +135,7 @@ class TcpTransport:
         return self._payloads.pop(0)
 
     def close(self) -> None:
-        self._sock.close()
+        _close(self._sock)
 
 
 class WebSocketTransport:
@@ -188,7 +188,7 @@ class WebSocketTransport:
     def close(self) -> None:
         with contextlib.suppress(OSError):  # the other side may have closed it already
             self._send_frame(_CLOSE, struct.pack(">H", 1000), time.monotonic() + 0.5)
-        self._sock.close()
+        _close(self._sock)
 
     def _send_frame(self, opcode: int, data: bytes, deadline_s: float) -> None:
         size = len(data)
@@ -220,6 +220,12 @@ class WebSocketTransport:
         data = bytes(self._buffer[:size])
         del self._buffer[:size]
         return data
+
+
+def _close(sock: socket.socket) -> None:
+    with contextlib.suppress(OSError):  # the other side may have closed it already
+        sock.shutdown(socket.SHUT_RDWR)  # wakes a thread that receives
+    sock.close()
 
 
 def _send_all(sock: socket.socket, data: bytes, deadline_s: float) -> None:

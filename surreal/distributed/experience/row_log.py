@@ -62,6 +62,7 @@ class RowLog:
         self._mask_width = mask_width
         self.has_interventions = any(extra.name == IS_INTERVENTION for extra in contract.extras)
         self.length = self.carried = 0  # rows, and those at the front that an earlier chunk already contained
+        self.offset = 0  # number of a row that was not carried, minus its position; the number never changes
         shape, dtype = contract.obs.leaves[0].shape, contract.obs.leaves[0].dtype
         #: Shape of a row, if an observation is one plain array; and its dtype, if that is a vector of a few floats.
         self.array_shape = shape if contract.obs.is_array and contract.stack == 1 else None
@@ -171,17 +172,28 @@ class RowLog:
         """End every open segment, as `close_slots` does."""
         self.close_slots(np.unique(self.env_slot[: self.length]))
 
-    def cut(self, max_bytes: int) -> list[EncodedChunk]:
+    def cut(self, max_bytes: int, held: int = 0) -> list[EncodedChunk]:
         """Encode all steps that may leave, and keep the rows that the next chunk needs.
 
         Args:
             max_bytes: content of a chunk, uncompressed. Segments that do not fit go into several chunks, but a single
                 segment is never divided.
+            held: number of the newest rows that stay, as if they had not come yet.
 
         Raises:
-            BadValueError: a number is not finite, or too large; all steps of the log are dropped, and open episodes
-                begin again with the newest row.
+            BadValueError: a number is not finite, or too large; all steps that should have left are dropped, and open
+                episodes begin again with the newest row.
         """
+        end = self.length = self.length - held
+        try:
+            return self._cut(max_bytes)
+        finally:
+            kept, self.offset = self.length, self.offset + end - self.length
+            for column in self._columns() if held else ():
+                column[kept : kept + held] = column[end : end + held]
+            self.length = kept + held
+
+    def _cut(self, max_bytes: int) -> list[EncodedChunk]:
         if not self.length:
             return []
         segments = self._segments()

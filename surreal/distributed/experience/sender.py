@@ -25,6 +25,7 @@ from surreal.base.system.process import least_new_rows
 from surreal.base.tree import take, take_actions, take_rows
 from surreal.base.types import Action, Obs, StepBatch
 from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.experience.amendments import Amendments
 from surreal.distributed.experience.data_contract import MASK_COLUMN, MAX_STACK, Contract, extra_specs, frame_spec
 from surreal.distributed.experience.row_log import RowLog
 from surreal.distributed.experience.sharded_outbox import make_outbox
@@ -100,6 +101,7 @@ class ExpSender:
         self._batch_rows = 2  # most rows that came at once
         self._oldest_s = 0.0
         self._singles = SingleSteps()
+        self._amendments = Amendments()
 
     def send_batch(self, batch: StepBatch, action: Action) -> None:
         """Record the rows of a pool and the actions taken in them (those after the LAST rows).
@@ -165,7 +167,8 @@ class ExpSender:
         truncated: bool | None = None,
         extras: Mapping[str, Any] = _NO_EXTRAS,
         version: int = -1,
-    ) -> None:
+        amend_within_s: float | None = None,
+    ) -> int:
         """Record one step: `send([obs, new_obs], action, reward, done, info)`.
 
         A step whose obs is not the new_obs of the previous step starts a new segment. `send([obs], ...)` is enough
@@ -183,30 +186,63 @@ class ExpSender:
             truncated: replaces `info["truncated"]`.
             extras: columns recorded with the step, the same keys in each.
             version: parameter version that acted, -1 if unknown.
+            amend_within_s: how long the reward may be amended, s: the step and those after it are held back until
+                `amend` is called for it, or so long. Raising it keeps more steps in memory. None: the reward is final.
+
+        Returns:
+            The step's number, for `amend`; -1 for a phantom.
 
         Raises:
-            ValueError: shapes changed, or a truncated step has no new_obs to bootstrap from.
+            ValueError: shapes changed, or a truncated step, or one to be amended, has no new_obs.
             BadValueError: a number is not finite, or too large; nothing of this step is recorded.
             ReplayFullError, RedisUnavailableError, ContractError, StoppedError: as in `send_batch`.
         """
         if info and info.get("phantom"):
-            return
+            return -1
+        if amend_within_s is not None and len(obs) < 2 and not done:
+            raise ValueError("a step whose reward is to be amended needs its new_obs: send([obs, new_obs], ...)")
         log = self._log or self._open_single(obs[0], action, extras, info)
         if self._singles.add(log, obs, action, reward, done, info, truncated, extras, version):
             self._oldest_s = time.monotonic()
-        if log.length >= self._flush_length or time.monotonic() - self._oldest_s >= self._max_delay_s:
+        step_id = log.offset + log.length - 1
+        if amend_within_s is not None:
+            self._amendments.expect(step_id, amend_within_s)
+        free = log.length - self._amendments.count_held(log)
+        if free >= self._flush_length or (free and time.monotonic() - self._oldest_s >= self._max_delay_s):
             self._leave()
+        return step_id
+
+    def amend(self, step_id: int, *, reward: float) -> bool:
+        """Replace the reward of a step that is held back, which may leave then; on the thread that calls `send`.
+
+        Args:
+            step_id: what `send(..., amend_within_s=...)` returned.
+            reward: the reward that counts.
+
+        Returns:
+            Whether it was in time. Otherwise, it is refused and counted: the step was amended before, has left, or was
+            not held back.
+
+        Raises:
+            BadValueError: the reward is not finite, or too large; the step is still held back.
+        """
+        return self._amendments.amend(self._log, step_id, reward)
 
     def flush_due(self) -> None:
         """Send steps that are older than `max_delay_s`; called when no steps come."""
-        has_rows = self._log is not None and self._log.length > self._log.carried
+        has_rows = (
+            self._log is not None and self._log.length - self._amendments.count_held(self._log) > self._log.carried
+        )
         if has_rows and time.monotonic() - self._oldest_s >= self._max_delay_s:
             self._leave()
         elif self.outbox.has_answer:
             self._push(waits_for_last=False)
 
     def flush(self) -> None:
-        """Send all complete steps, and wait; a running episode's last row stays. A call that failed can be repeated."""
+        """Send all complete steps, and wait; a running episode's last row stays, and so do steps that are held back.
+
+        A call that failed can be repeated.
+        """
         self._leave(waits_for_last=True)
 
     def _leave(self, *, waits_for_last: bool = False) -> None:
@@ -214,7 +250,7 @@ class ExpSender:
         if (log := self._log) is not None:
             carried = log.carried
             try:
-                self.outbox.put(log.contract, log.cut(self._chunk_max_bytes))
+                self.outbox.put(log.contract, log.cut(self._chunk_max_bytes, self._amendments.count_held(log)))
             finally:
                 if log.carried != carried:
                     self._set_flush_length(log)
@@ -224,10 +260,13 @@ class ExpSender:
     def close(self, timeout_s: float = 5.0) -> bool:
         """End all episodes after their last step, and send the remaining steps without asking the limiter.
 
+        Steps that are held back leave with the reward that they have.
+
         Returns:
             Whether everything was acknowledged; the rest is counted as dropped.
         """
         self._singles.forget()
+        self._amendments.forget()
         is_all_sent = False
         try:
             if self._log is not None:
@@ -254,7 +293,7 @@ class ExpSender:
         self.close()
 
     def metrics(self) -> dict[str, float]:
-        return self.outbox.metrics()
+        return {**self.outbox.metrics(), **self._amendments.metrics()}
 
     @property
     def sent_through(self) -> tuple[str, int]:

@@ -230,9 +230,8 @@ class ExpSender:
 
     def flush_due(self) -> None:
         """Send steps that are older than `max_delay_s`; called when no steps come."""
-        has_rows = (
-            self._log is not None and self._log.length - self._amendments.count_held(self._log) > self._log.carried
-        )
+        log = self._log
+        has_rows = log is not None and log.length - self._amendments.count_held(log) > log.carried
         if has_rows and time.monotonic() - self._oldest_s >= self._max_delay_s:
             self._leave()
         elif self.outbox.has_answer:

@@ -10,9 +10,10 @@ A separate thread drives the environments; the agent's loop does not know it:
 An observation is taken right after the action of its deadline has left, and the action chosen for it leaves at the next
 deadline: a step of the environment commands and observes, and does not wait.
 
-A step whose action was late is not experience: the agent did not choose what happened. Its episode's experience ends
-before it, and continues with the next observation that the agent gets, as a new segment. Observations that the agent
-had no time for are dropped.
+With `interventions`, a step whose action was late is an intervention: experience keeps the action that was executed.
+Otherwise it is not experience, because the agent did not choose what happened: its episode's experience ends before it,
+and continues with the next observation that the agent gets, as a new segment. The same applies to observations that the
+agent had no time for, which are dropped.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from surreal.base.contracts import EnvPool
 from surreal.base.system.deadlines import Deadlines
 from surreal.base.system.threads import Supervisor
 from surreal.base.tree import map_leaves, take_rows
-from surreal.base.types import StepBatch, StepKind
+from surreal.base.types import EXECUTED_ACTION, IS_INTERVENTION, StepBatch, StepKind
 from surreal.envs.actions import ActionAdapter
 from surreal.envs.pools.base import checked_actions, empty_batch
 
@@ -53,6 +54,7 @@ class RatePool(EnvPool):
         rate_hz: steps per second, > 0.
         safe_action: taken in place of an action that is late, see `safe_action_of`; None: the environment's last one,
             or before the first of an episode, zeros (or what is nearest to them in the space).
+        interventions: whether experience may hold actions that were not the agent's, see `EnvPool`.
         clock: s, never goes back.
     """
 
@@ -62,12 +64,14 @@ class RatePool(EnvPool):
         rate_hz: float,
         safe_action: NDArray[Any] | None = None,
         *,
+        interventions: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.num_envs, self.obs_spec = pool.num_envs, pool.obs_spec
         self.observation_space, self.action_space = pool.observation_space, pool.action_space
         self.deadlines = Deadlines(rate_hz, clock=clock)
         self._pool, self._clock, self._safe = pool, clock, safe_action
+        self._has_interventions = interventions
         self._adapter = ActionAdapter(pool.action_space)
         self._empty = empty_batch(pool.obs_spec)
         self._supervisor = Supervisor("rate")
@@ -75,7 +79,8 @@ class RatePool(EnvPool):
         self._in_flight = pool.num_envs  # environments whose next row is still to come
         self._changed = threading.Condition()  # guards everything below
         self._actions = np.repeat(self._adapter.default()[None], pool.num_envs, axis=0)  # taken next, or last
-        self._waits, self._has_action, self._is_asked, self._is_cut = np.zeros((4, pool.num_envs), np.bool_)
+        flags = np.zeros((5, pool.num_envs), np.bool_)
+        self._waits, self._has_action, self._is_asked, self._is_cut, self._is_replaced = flags
         self._ready: deque[tuple[StepBatch, float]] = deque(maxlen=_MAX_READY)  # with the time of observation
         self._observed_s = 0.0
 
@@ -138,7 +143,9 @@ class RatePool(EnvPool):
                 self.deadlines.miss()
                 if self._safe is not None:
                     self._actions[late] = self._safe
-                self._is_cut[late], self._is_asked[late] = True, False
+                self._is_replaced[late] = self._is_asked[late] & self._has_interventions
+                self._is_cut[late] = ~self._is_replaced[late]
+                self._is_asked[late] = False
                 # What the agent has not seen yet is outdated, except the ends of episodes.
                 ended = [(take_rows(batch, batch.kind == StepKind.LAST), at) for batch, at in self._ready]
                 self._ready.clear()
@@ -157,13 +164,25 @@ class RatePool(EnvPool):
         acting = batch.env_ids[batch.num_last :]
         first = acting[batch.kind[batch.num_last :] == StepKind.FIRST]
         self._in_flight -= len(acting)
-        copied = StepBatch(*(map_leaves(_copy, column) for column in batch))
+        copied = self._with_replaced(StepBatch(*(map_leaves(_copy, column) for column in batch)))
         with self._changed:
             self._actions[first] = self._adapter.default()
             self._waits[acting] = True
             self._ready.append((copied, observed_s))
             self._changed.notify()
         return bool(len(first))
+
+    def _with_replaced(self, batch: StepBatch) -> StepBatch:
+        """Name the safe actions that led to these rows, unless the environment names others."""
+        is_replaced = self._is_replaced[batch.env_ids] & (batch.kind != StepKind.FIRST)
+        self._is_replaced[batch.env_ids] = False
+        if not is_replaced.any():
+            return batch
+        info, executed = dict(batch.info), self._actions[batch.env_ids]
+        if IS_INTERVENTION in info:
+            executed[info[IS_INTERVENTION]] = info[EXECUTED_ACTION][info[IS_INTERVENTION]]
+            is_replaced |= info[IS_INTERVENTION]
+        return batch._replace(info={**info, IS_INTERVENTION: is_replaced, EXECUTED_ACTION: executed})
 
     def _take(self) -> StepBatch:
         """Return the next batch that is ready, in which episodes with a late action begin again."""

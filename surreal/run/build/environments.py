@@ -139,7 +139,10 @@ def build_pool(
         attributes: file with the attributes that callbacks set; see `FollowAttributes`.
     """
     pool, rate_hz = _build_pool(config, index, opponents, attributes), config.env.rate_hz
-    return pool if rate_hz is None else RatePool(pool, rate_hz, check_safe_action(config, pool.action_space))
+    if rate_hz is None:
+        return pool
+    safe_action = check_safe_action(config, pool.action_space)
+    return RatePool(pool, rate_hz, safe_action, interventions=config.env.has_interventions)
 
 
 def check_safe_action(config: Config, space: gymnasium.Space[Any]) -> NDArray[Any] | None:

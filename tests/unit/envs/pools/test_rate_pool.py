@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from surreal.base.errors import ThreadFailedError
 from surreal.base.specs import ObsSpec, action_spec
-from surreal.base.types import Action, StepBatch, StepKind
-from surreal.distributed.experience.data_contract import Contract
+from surreal.base.types import EXECUTED_ACTION, IS_INTERVENTION, Action, StepBatch, StepKind
+from surreal.distributed.experience.data_contract import Contract, extra_specs
 from surreal.distributed.experience.row_log import RowLog
 from surreal.envs import LocalEnvPool
 from surreal.envs.pools.rate_pool import RatePool, safe_action_of
@@ -53,13 +53,15 @@ class Robot(gymnasium.Env[Any, Any]):
 class Driven:
     """A pool whose turns the test takes, and the log of its experience."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, *robots: Robot, safe: NDArray[Any] | None = None) -> None:
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, *robots: Robot, safe: NDArray[Any] | None = None, marks: bool = False
+    ) -> None:
         self.now = 0.0
-        inner = LocalEnvPool([lambda robot=robot: robot for robot in robots])
-        self.pool = RatePool(inner, 1 / PERIOD_S, safe, clock=lambda: self.now)
+        inner = LocalEnvPool([lambda robot=robot: robot for robot in robots], interventions=marks)
+        self.pool = RatePool(inner, 1 / PERIOD_S, safe, interventions=marks, clock=lambda: self.now)
         monkeypatch.setattr(self.pool._supervisor, "spawn", lambda *_: None)
         spec = ObsSpec.from_space(Robot.observation_space)
-        self.log = RowLog(Contract(spec, action_spec(BOX), (), 0), 64)
+        self.log = RowLog(Contract(spec, action_spec(BOX), extra_specs({}, None, interventions=marks), 0), 64)
 
     def period(self) -> None:
         """Let a deadline come."""
@@ -134,6 +136,28 @@ def test_a_late_action_is_replaced_and_its_step_is_no_experience(
     metrics = driven.pool.metrics()
     assert metrics["agent/missed_deadlines_total"] == 2
     assert metrics["agent/latency_p99_ms"] == pytest.approx(2e3 * PERIOD_S, rel=0.1)
+
+
+def test_where_interventions_are_recorded_a_late_action_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    robot = Robot()
+    driven = Driven(monkeypatch, robot, safe=np.array([-0.5, 0.5], np.float32), marks=True)
+    driven.observe()
+    driven.period()
+    late = driven.observe()
+    driven.period()
+    driven.answer(late, 0.9)
+    after = driven.observe()
+    assert after.kind.tolist() == [MID] and not len(after.closed_ids)
+    assert after.info[IS_INTERVENTION].tolist() == [True]
+    assert after.info[EXECUTED_ACTION].tolist() == [[-0.5, 0.5]]
+    driven.answer(after, 0.3)
+    driven.period()
+    assert not driven.observe().info.get(IS_INTERVENTION, np.zeros(1, bool)).any()
+    driven.period()  # late again
+    driven.period()  # and this observation was never seen
+    assert driven.observe().kind.tolist() == [FIRST]
+    assert robot.commands == [-0.5, 0.3, -0.5, -0.5]
+    assert driven.steps() == [(0.0, -0.5, 1.0)]
 
 
 def test_the_last_action_of_an_episode_is_not_taken_in_the_next(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from surreal.distributed.experience.row_log import RowLog
 
 
 class Amendments:
-    """Numbers of steps whose reward may still change, each until its deadline, and counts of what became of them.
+    """Numbers of steps whose reward may still change, each until its deadline, and counts.
 
     Args:
         clock: s, never goes back.

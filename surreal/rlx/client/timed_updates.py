@@ -1,6 +1,6 @@
 """`TimedUpdates`: the updates of an `AgentProxy` that keeps time (`rate_hz`): a robot never waits for a network.
 
-A background thread exchanges messages. `update` returns at the deadline, whatever has become of its request:
+A background thread exchanges messages. `update` returns at the deadline, whatever happens to its request:
 
     the reply is there           the agent's action
     it is late                   the safe action, and `failure` tells why; the next request begins a new episode,
@@ -35,7 +35,7 @@ class Exchange(Protocol):
 
     @property
     def is_connected(self) -> bool:
-        """Whether there is one."""
+        """Whether requests can be exchanged, as far as is known."""
 
     def encode(self, request: Mapping[str, Any]) -> bytes:
         """Return the bytes of a request."""
@@ -58,7 +58,7 @@ class TimedUpdates:
         rate_hz: updates per second, > 0.
         safe_action: returned in place of an action that is late; "last": the one before; None: `update` raises.
         late: class of the errors that it then raises.
-        wait: waits for so many s.
+        wait: sleeps, s.
 
     Attributes:
         deadlines: what was missed, and the latencies.

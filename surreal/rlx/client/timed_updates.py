@@ -96,6 +96,9 @@ class TimedUpdates:
             self.deadlines.restart()
         elif self._is_behind:
             request = {key: value for key, value in request.items() if key != EXECUTED_ACTION} | {"reward": None}
+        if self.deadlines.left_s() <= 0.0:  # the environment itself took longer than a period
+            self.deadlines.miss()
+            self.deadlines.advance()
         payload = self._connection.encode(request)  # here, because environments reuse the memory of their states
         began_s = time.monotonic()
         reply: dict[str, Any] | RlxError | None = None

@@ -136,6 +136,15 @@ def test_after_a_cut_the_proxy_connects_again_in_the_background(connect: Any, se
     assert server.requests[-1]["reward"] is None
 
 
+def test_an_environment_that_is_late_itself_gets_the_agents_action_at_the_next_deadline(connect: Any) -> None:
+    agent = connect(SLOW_HZ)
+    assert agent.update(state=[0.0]) == 1
+    agent.timing.deadlines._start_s -= 2.5 / SLOW_HZ
+    assert agent.update(1.0, [1.0]) == 2
+    assert agent.timing.failure is None
+    assert agent.timing.deadlines.missed == 1
+
+
 @pytest.mark.parametrize("safe_action", [None, "last"])
 def test_without_a_safe_action_a_late_one_is_an_exception(connect: Any, server: Server, safe_action: Any) -> None:
     agent = connect(FAST_HZ, safe_action)

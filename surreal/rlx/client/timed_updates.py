@@ -85,8 +85,8 @@ class TimedUpdates:
         self._lost: RlxError | None = None  # why there is no connection
         self._is_behind = False  # whether the server misses what happened since its last request
 
-    def update(self, request: dict[str, Any]) -> Any:
-        """Exchange a request until the deadline; returns the action, or the safe one.
+    def update(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Exchange a request until the deadline; returns the reply, or the safe action in one.
 
         Raises:
             RlxError: the server refused this request or the one before; or the action is late, without a safe one.
@@ -137,17 +137,17 @@ class TimedUpdates:
         reply, self._reply = self._reply, {}
         return reply
 
-    def _choose(self, reply: dict[str, Any] | None, lost: RlxError | None, *, is_over: bool) -> Any:
+    def _choose(self, reply: dict[str, Any] | None, lost: RlxError | None, *, is_over: bool) -> dict[str, Any]:
         if reply is not None:
             self.failure = None
             if self._safe_action == "last" and not is_over:
                 self._last = reply.get("data")
-            return reply.get("data")
+            return reply
         self.deadlines.miss()
         self.failure = lost or self._late(f"no action came within {1e3 * self.deadlines.period_s:g} ms")
         if self._last is None and not is_over:
             raise self.failure
-        return None if is_over else self._last
+        return {"data": None if is_over else self._last}
 
     def _start(self) -> None:
         if self._thread is not None:

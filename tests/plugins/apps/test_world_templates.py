@@ -115,6 +115,7 @@ def test_a_signal_shows_and_hides_a_running_program(tmp_path: Path, monkeypatch:
         ("BabyAI-GoToObj-v0", "minigrid"),
         ("dm_control/cheetah-run-v0", "dm-control"),
         ("web", "browser"),
+        ("C#", "csharp"),
         ("my_package.games:MyGame", "module"),
         ("my_package:MyGame-v0", "gymnasium"),
         ("VizdoomBasic-v1", "gymnasium"),

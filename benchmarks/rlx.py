@@ -7,6 +7,8 @@ Clients are bare asyncio sockets in a separate process; each waits for its actio
 * trivial: a policy without cost, which measures the protocol, the handover and the batches.
 * network: `QAgent` with a QFunction of 2 x 64 (24 floats), or the `nature` network (84 x 84 bytes); one torch thread.
   For 256 sessions, the network's forward pass without a server is another floor.
+* paced: 64 sessions of the `nature` network and 256 of the small one, each at 20 steps per second, with
+  `rlx.max_wait_ms` and without; the aim is a p99 of at most 30 ms on two quiet cores.
 * floods: the slowdown of a session while another connection floods the server in each of a dozen ways. The floor is the
   same session alone, and `p50_ratio` is the result.
 
@@ -55,6 +57,10 @@ STATES: dict[str, gymnasium.spaces.Box] = {
 }
 
 
+#: Steps per s of a client of the paced cases, their deadline, s, and their shortest round, s.
+RATE_HZ, MAX_WAIT_S, _PACED_S = 20.0, 0.015, 3.0
+
+
 class Trivial:
     """An agent that always chooses the same action."""
 
@@ -63,6 +69,7 @@ class Trivial:
     def __init__(self) -> None:
         self.model = SimpleNamespace(version=0, return_filter=None)
         self.global_step: int | None = None
+        self.shows: frozenset[str] = frozenset()
 
     def act_batch(self, obs: Any, *_: Any) -> Action:
         return Action(np.ones(len(obs), np.int64), {}, 0)
@@ -78,8 +85,10 @@ def make_agent(state: str) -> Agent:
 
 
 @contextmanager
-def serving(agent: Any, space: gymnasium.Space[Any], window_s: float) -> Iterator[tuple[RlxServer, RlxEnvPool]]:
-    pool = RlxEnvPool(gymnasium.spaces.Discrete(NUM_ACTIONS), space, gather_window_s=window_s)
+def serving(
+    agent: Any, space: gymnasium.Space[Any], window_s: float, max_wait_s: float | None = None
+) -> Iterator[tuple[RlxServer, RlxEnvPool]]:
+    pool = RlxEnvPool(gymnasium.spaces.Discrete(NUM_ACTIONS), space, gather_window_s=window_s, max_wait_s=max_wait_s)
     loop, stop = AgentLoop(pool, agent, None), threading.Event()
     with RlxServer(pool, ServerSettings(port=0, admission=Admission())) as server:
         thread = threading.Thread(target=loop.run, args=(stop,))
@@ -147,6 +156,30 @@ def compare(
         sessions=sessions, batch_rows=round(rows, 1), p50_ms=round(p50, 3), p99_ms=round(p99, 3),
         echo_p50_ms=round(echo_p50, 3), echo_p99_ms=round(echo_p99, 3), gather_window_ms=window_ms,
         p99_ratio=round((p99 - window_ms) / echo_p99, 2), cpu_us=round(cost, 2), echo_cpu_us=round(echo_cost, 2),
+    )  # fmt: skip
+
+
+def compare_paced(state: str, sessions: int, args: argparse.Namespace, clients: Any) -> None:
+    """Compare batches with a deadline and those without a wait, for clients that step 20 times per second."""
+    hello, request, answer_bytes = frames(STATES[state])
+    ready_bytes, seconds = len(frame(encode({"response": "ready"}))), max(args.seconds, _PACED_S)
+    with (
+        serving(make_agent(state), STATES[state], 0.0, MAX_WAIT_S) as (server, pool),
+        serving(make_agent(state), STATES[state], 0.0) as (other_server, other_pool),
+    ):
+        loads = [
+            Load(port, sessions, seconds, hello, ready_bytes, request, answer_bytes, RATE_HZ)
+            for port in (server.port, other_server.port)
+        ]
+        mine, other = (Served(clients, os.getpid(), load) for load in loads)
+        ours, theirs = alternate(mine.run, other.run, args.rounds)
+        rows, other_rows = (each.metrics()["rlx/rows_per_batch"] for each in (pool, other_pool))
+    (p50, p99, cost), (other_p50, other_p99, other_cost) = mine.medians(), other.medians()
+    report(
+        f"rlx at {RATE_HZ:.0f} Hz, {state}", "steps/s", ours, theirs, aim=None, sessions=sessions,
+        max_wait_ms=1000 * MAX_WAIT_S, batch_rows=round(rows, 1), p50_ms=round(p50, 3), p99_ms=round(p99, 3),
+        cpu_us=round(cost, 2), aim_p99_ms=30.0, unset_batch_rows=round(other_rows, 1), unset_p50_ms=round(other_p50, 3),
+        unset_p99_ms=round(other_p99, 3), unset_cpu_us=round(other_cost, 2),
     )  # fmt: skip
 
 
@@ -235,6 +268,9 @@ def main() -> None:
                 if args.only in f"{name} {state}":
                     agent = Trivial() if name == "trivial" else make_agent(state)
                     compare(name, state, agent, sessions, args, clients, echo)
+    for state, sessions in (("84x84 uint8", 64), ("24 floats", 256)):
+        if args.only in f"paced {state}":
+            compare_paced(state, sessions, args, clients)
     if args.only in "forward 84x84 uint8":
         compare_forward("84x84 uint8", 256, args, clients)
     if args.only in "floods":

@@ -25,6 +25,7 @@ class Load:
     hello_bytes: int  #: length of that answer
     request: bytes
     answer_bytes: int  #: length of each answer
+    rate_hz: float | None = None  #: requests per s of each client; None: each follows at once on the last answer
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,10 @@ class _Client(asyncio.Protocol):
 
     def begin(self) -> None:
         self.is_ready = True
+        self.due_s = time.perf_counter()
+        self.send()
+
+    def send(self) -> None:
         self.missing = self.load.answer_bytes
         self.sent_s = time.perf_counter()
         self.transport.write(self.load.request)
@@ -68,9 +73,12 @@ class _Client(asyncio.Protocol):
             return
         now = time.perf_counter()
         self.latencies.append(now - self.sent_s)
-        self.sent_s = now
-        self.missing = self.load.answer_bytes
-        self.transport.write(self.load.request)
+        if self.load.rate_hz is None:
+            self.send()
+            return
+        # A client whose action came too late continues at once, and keeps its period from there.
+        self.due_s = max(self.due_s + 1 / self.load.rate_hz, now)
+        asyncio.get_running_loop().call_later(self.due_s - now, self.send)
 
 
 async def _drive(load: Load) -> Outcome:
@@ -83,6 +91,8 @@ async def _drive(load: Load) -> Outcome:
     await asyncio.gather(*(client.ready for client in clients))
     for client in clients:
         client.begin()
+        if load.rate_hz is not None:  # their periods begin at different times
+            await asyncio.sleep(1 / load.rate_hz / load.sessions)
     await asyncio.sleep(load.seconds / 4)
     answers = len(latencies)
     latencies.clear()

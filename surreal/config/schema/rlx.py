@@ -77,6 +77,11 @@ class RlxConfig(Section):
     """How long in s a session may wait for others to join its batch. Requests that arrive together share a batch
     anyway, and no session waits once all are waiting. Raising it makes batches larger and replies later."""
 
+    max_wait_ms: float | None = Field(None, gt=0, le=1000)
+    """Longest time in ms from a session's request to its action that waiting for others may lead to; it replaces
+    `gather_window_s`, and takes the time of acting into account. Raising it makes batches larger, which needs less of a
+    processor, and replies later. Sessions do not wait where others rarely come in time. Unset: `gather_window_s`."""
+
     gather_max: int = Field(1024, ge=1)
     """Most rows in one batch; the rest wait for the next."""
 

@@ -24,6 +24,7 @@ from surreal.base.types import EXECUTED_ACTION, StepBatch
 from surreal.envs.actions import ActionAdapter
 from surreal.envs.pools.base import EpisodeCounter
 from surreal.rlx.pool.batches import BatchBuilder, CutEvent, Event, LastEvent, LiveEvent
+from surreal.rlx.pool.gathering import Gathering
 from surreal.rlx.pool.ranges import DEFAULT_LIMITS, ValueLimits
 from surreal.rlx.pool.states import StateReader
 from surreal.rlx.pool.wrapping import RemoteWrappers
@@ -33,11 +34,6 @@ from surreal.rlx.protocol.errors import RlxRequestError
 Deliver = Callable[[Sequence[tuple[Any, Any]]], None]
 #: Takes slots that may be given to other sessions.
 Release = Callable[[Sequence[int]], None]
-
-#: Below this many rows gained by waiting, on average, waiting is not worth it, and is only tried now and then.
-_WORTHWHILE_ROWS = 0.5
-_GAIN_DECAY = 0.9
-_RETRY_INTERVAL_BATCHES = 32
 
 
 class RlxEnvPool(EnvPool):
@@ -52,6 +48,8 @@ class RlxEnvPool(EnvPool):
         frame_stack: frames that the agent sees at once, >= 1; clients send them one at a time.
         gather_window_s: longest wait in s for requests of further sessions once one waits, >= 0; there is no
             wait when all sessions are waiting. Raising it makes batches larger and answers later.
+        max_wait_s: replaces the window: longest time in s, > 0, from a session's request to its action that such a wait
+            may lead to. Raising it makes batches larger, which costs less, and answers later.
         gather_max: rows of a batch, >= 1; more are left for the next.
         explore: whether the agent may explore at all; sessions that exploit never do.
         record: whether steps are experience to be sent; those of sessions that exploit never are.
@@ -76,6 +74,7 @@ class RlxEnvPool(EnvPool):
         wrappers: RemoteWrappers | None = None,
         frame_stack: int = 1,
         gather_window_s: float = 0.0,
+        max_wait_s: float | None = None,
         gather_max: int = 1024,
         explore: bool = True,
         record: bool = True,
@@ -107,9 +106,11 @@ class RlxEnvPool(EnvPool):
             self.obs_spec, is_raw=self.reader is None, explore=explore, record=record and self.reader is not None
         )
         self._range = self.reader.plain_range if self.reader is not None and is_plain else None
-        self._window_s = gather_window_s
+        self._gathers = gather_window_s > 0 or max_wait_s is not None
+        self._gathering = Gathering(gather_window_s, max_wait_s)
+        self._oldest_s = self._began_s = 0.0  # when the oldest waiting request came, and when the last batch began
         self._max_rows = gather_max
-        self._queue: HandoverQueue[Sequence[Event]] = HandoverQueue()
+        self._queue: HandoverQueue[tuple[float, Sequence[Event]]] = HandoverQueue()
         self._deliver: Deliver = _nowhere
         self._release: Release = _nowhere
         self._waiting: dict[int, LiveEvent] = {}
@@ -120,7 +121,6 @@ class RlxEnvPool(EnvPool):
         self._deferred: list[CutEvent] = []
         self._wants: dict[int, tuple[str, ...]] = {}
         self._active: set[int] = set()  # slots of sessions that have asked for actions
-        self._gain = 1.0
         self._batches = self._rows = 0
         self._num_slots = 0
         self._episodes = EpisodeCounter()
@@ -138,7 +138,7 @@ class RlxEnvPool(EnvPool):
 
     def put(self, events: Sequence[Event]) -> None:
         """Report an event of a session; called on the server's thread."""
-        self._queue.put(events)
+        self._queue.put((time.monotonic(), events))
 
     # -- the agent loop's side ---------------------------------------------------------------------------------------
 
@@ -152,7 +152,7 @@ class RlxEnvPool(EnvPool):
         if not (self._waiting or self._ended or self._cut):
             self._take_next(timeout_s)
             self._take_ready()
-        if 0 < len(self._waiting) < min(self._max_rows, len(self._active)) and self._window_s > 0:
+        if 0 < len(self._waiting) < min(self._max_rows, len(self._active)) and self._gathers:
             self._gather()
         return self._make_batch()
 
@@ -166,6 +166,7 @@ class RlxEnvPool(EnvPool):
             raise ValueError(f"actions of {len(ids)} rows must have shape {shape}, got {actions.shape}")
         if not owed.keys() >= set(ids) or len(set(ids)) != len(ids):
             raise ValueError(f"actions came for environments {ids}, but {sorted(owed)} wait for one")
+        self._gathering.note_acting(time.monotonic() - self._began_s)
         # A list of Python's numbers where an action is one number: NumPy's are slow to handle one by one.
         rows = adapter.rows(actions) if adapter.shape else adapter.batch(actions).tolist()
         self._deliver([(owed.pop(env_slot), action) for env_slot, action in zip(ids, rows, strict=True)])
@@ -209,29 +210,30 @@ class RlxEnvPool(EnvPool):
         }
 
     def _gather(self) -> None:
-        """Wait briefly for more requests, as long as they usually arrive in time."""
-        if self._gain < _WORTHWHILE_ROWS and self._batches % _RETRY_INTERVAL_BATCHES:
+        """Wait briefly for more requests."""
+        now_s, before = time.monotonic(), len(self._waiting)
+        end_s = self._gathering.end_s(self._oldest_s, now_s)
+        if end_s <= now_s:
             return
-        before = len(self._waiting)
-        end_s = time.monotonic() + self._window_s
         while len(self._waiting) < min(self._max_rows, len(self._active)):
-            remaining_s = end_s - time.monotonic()
-            if remaining_s <= 0 or not self._take_next(remaining_s):
+            if not self._take_next(end_s - time.monotonic()):
                 break
             self._take_ready()
-        self._gain = _GAIN_DECAY * self._gain + (1 - _GAIN_DECAY) * (len(self._waiting) - before)
+        self._gathering.note_gain(len(self._waiting) - before)
 
     def _take_ready(self) -> None:
-        while (events := self._queue.take(0.0)) is not None:
-            self._take(events)
+        while (arrival := self._queue.take(0.0)) is not None:
+            self._take(*arrival)
 
     def _take_next(self, timeout_s: float) -> bool:
-        events = self._queue.take(timeout_s)
-        if events is not None:
-            self._take(events)
-        return events is not None
+        arrival = self._queue.take(timeout_s)
+        if arrival is not None:
+            self._take(*arrival)
+        return arrival is not None
 
-    def _take(self, events: Sequence[Event]) -> None:
+    def _take(self, time_s: float, events: Sequence[Event]) -> None:
+        if not self._waiting:
+            self._oldest_s = time_s
         for event in events:
             if type(event) is LiveEvent:
                 self._waiting[event.env_slot] = event
@@ -285,6 +287,7 @@ class RlxEnvPool(EnvPool):
             ended, live = self._refuse(batch, bad, ended, live, cut)
             batch = self._builder.build(ended, live, cut)
         if live:
+            self._began_s = time.monotonic()
             self._batches += 1
             self._rows += len(live)
             for event in live:

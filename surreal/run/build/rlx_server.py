@@ -55,6 +55,7 @@ def build_rlx_pool(config: Config, options: ServerOptions) -> RlxEnvPool:
         wrappers=remote_wrappers(config, spaces, training=learns),
         frame_stack=config.env.frame_stack,
         gather_window_s=config.rlx.gather_window_s,
+        max_wait_s=None if config.rlx.max_wait_ms is None else config.rlx.max_wait_ms / 1000,
         gather_max=config.rlx.gather_max,
         limits=value_limits(config),
         explore=learns,

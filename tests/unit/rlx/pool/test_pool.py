@@ -165,6 +165,19 @@ def test_window_gathers_those_who_come_soon() -> None:
     sender.join()
 
 
+def test_requests_that_are_as_old_as_the_deadline_wait_for_nobody() -> None:
+    pool, _ = make_pool(max_wait_s=60.0)
+    pool.put([live(0, first=True), live(1, first=True)])
+    act(pool, pool.recv(1.0))
+    pool._queue.put((time.monotonic() - 60.0, [live(0)]))  # it came while the agent acted
+    assert pool.recv(1.0).env_ids.tolist() == [0]
+    pool.put([live(0)])
+    sender = threading.Thread(target=lambda: pool.put([live(1)]))
+    sender.start()
+    assert sorted(pool.recv(1.0).env_ids.tolist()) == [0, 1]  # this one has time
+    sender.join()
+
+
 def test_waiting_in_vain_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     pool, _ = make_pool(gather_window_s=0.05)
     pool.put([live(0, first=True), live(1, first=True)])

@@ -52,6 +52,10 @@ class RlxConfig(Section):
     """File with a token for each client, in lines `NAME: TOKEN`. Servers read it again when it changes, and end the
     sessions of a token that is gone. The single token stays valid next to these. Unset: clients have no names."""
 
+    policies: dict[str, str] = {}
+    """Saved policies that clients may name in `init`: a name, and a policy's file, a run's folder or name, or a
+    pretrained policy, of the same spaces. They act greedily, and nothing is learned from their sessions."""
+
     origins: list[str] = []
     """Further origins whose web pages may connect, such as `https://example.org`; `*` allows any. Pages from this
     machine and from the server itself are always allowed."""

@@ -143,23 +143,26 @@ class AgentProxy:
         self.disconnect()
         retrying(retry, self._open, rng=self._rng, stop=stop)
 
-    def init(self, exploit: bool = False, *, want: Sequence[str] = ()) -> str:
+    def init(self, exploit: bool = False, *, want: Sequence[str] = (), policy: str | None = None) -> str:
         """Begin a session; gives the agent time to build its model and take the newest parameters.
 
         Args:
             exploit: act as well as the agent can: no exploration, nothing is learned from this session.
             want: what `outputs` is to have after each action: "q_values", "probabilities"; servers before this key
                 ignore it.
+            policy: name of a policy in the server's `rlx.policies`, which acts as with `exploit`; None: the run's.
 
         Returns:
             "ready".
         """
-        self._session = {"exploit": exploit, "want": want}
+        self._session = {"exploit": exploit, "want": want, "policy": policy}
         request: dict[str, Any] = {"command": "init", "exploit": bool(exploit)}
         if self._token is not None:
             request["token"] = self._token
         if want:
             request["want"] = list(want)
+        if policy is not None:
+            request["policy"] = policy
         return str(self._exchange(request).get("response"))
 
     def update(

@@ -27,6 +27,7 @@ class LiveEvent:
     is_first: bool
     is_exploiting: bool
     executed: NDArray[Any] | None = None  #: what replaced the action before, in the agent's form
+    policy: str | None = None  #: policy of its own that acts in the episode, see `RlxEnvPool`
     wants: tuple[str, ...] = ()  #: outputs of the policy to come with the actions of its episode
 
 

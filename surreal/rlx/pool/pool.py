@@ -17,10 +17,10 @@ import numpy as np
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from surreal.base.contracts import EnvPool
+from surreal.base.contracts import AgentView, EnvPool
 from surreal.base.specs import ObsSpec
 from surreal.base.system.threads import HandoverQueue
-from surreal.base.types import EXECUTED_ACTION, StepBatch
+from surreal.base.types import EXECUTED_ACTION, StepBatch, StepKind
 from surreal.envs.actions import ActionAdapter
 from surreal.envs.pools.base import EpisodeCounter
 from surreal.rlx.pool.batches import BatchBuilder, CutEvent, Event, LastEvent, LiveEvent
@@ -55,6 +55,8 @@ class RlxEnvPool(EnvPool):
         record: whether steps are experience to be sent; those of sessions that exploit never are.
         interventions: whether clients may replace actions, and then send `executed_action`.
         limits: which numbers of the observation space are refused.
+        policies: agents that sessions may name. They act within `recv`, greedily: the loop neither sees nor records
+            these sessions.
 
     Attributes:
         reader: reads states for the sessions; None without an observation space.
@@ -80,6 +82,7 @@ class RlxEnvPool(EnvPool):
         record: bool = True,
         interventions: bool = False,
         limits: ValueLimits = DEFAULT_LIMITS,
+        policies: Mapping[str, AgentView] | None = None,
     ) -> None:
         # Sessions hand over the bytes of plain states as they are: they are looked at here, a whole batch at a time.
         is_plain = wrappers is None and frame_stack == 1
@@ -119,6 +122,8 @@ class RlxEnvPool(EnvPool):
         self._released: list[int] = []
         self._owed: dict[int, Any] = {}  # env slot to session, for rows that the agent has and did not answer
         self._deferred: list[CutEvent] = []
+        self.policies = policies or {}
+        self._named: dict[int, str] = {}  # env slots whose session has named a policy
         self._wants: dict[int, tuple[str, ...]] = {}
         self._active: set[int] = set()  # slots of sessions that have asked for actions
         self._batches = self._rows = 0
@@ -241,8 +246,12 @@ class RlxEnvPool(EnvPool):
                     self._active.add(event.env_slot)
                     self._num_slots = max(self._num_slots, event.env_slot + 1)
                     self._want(event.env_slot, event.wants)
+                    self._named.pop(event.env_slot, None)
+                    if event.policy is not None:
+                        self._named[event.env_slot] = event.policy
             elif type(event) is LastEvent:
-                self._ended.append(event)
+                if event.env_slot not in self._named:
+                    self._ended.append(event)
             else:
                 self._take_cut(event)  # type: ignore[arg-type]
 
@@ -258,7 +267,9 @@ class RlxEnvPool(EnvPool):
             self._deferred.append(event)
             return
         waiting = self._waiting.pop(env_slot, None)
-        if waiting is not None and not waiting.is_first:
+        if env_slot in self._named:
+            pass  # the loop knows nothing of it
+        elif waiting is not None and not waiting.is_first:
             # Its last step is complete: the state that came is the one to bootstrap from.
             self._ended.append(
                 LastEvent(env_slot, waiting.state, waiting.reward, False, waiting.is_exploiting, float("nan"), 0)
@@ -268,9 +279,39 @@ class RlxEnvPool(EnvPool):
         if event.is_gone:
             self._active.discard(env_slot)
             self._want(env_slot, ())
+            self._named.pop(env_slot, None)
             self._released.append(env_slot)
 
+    def _act_by_name(self) -> None:
+        """Act for the sessions that have named a policy."""
+        groups: dict[str, list[LiveEvent]] = {}
+        for env_slot in self._named.keys() & self._waiting.keys():
+            groups.setdefault(self._named[env_slot], []).append(self._waiting.pop(env_slot))
+        for name, live in groups.items():
+            batch = self._builder.build([], live, [])
+            bad = None if self._range is None else self._range.bad_rows(batch.obs)
+            if bad is not None:
+                _, live = self._refuse(batch, bad, [], live, [])
+                batch = self._builder.build([], live, [])
+            if live:
+                agent, ids = self.policies[name], batch.env_ids
+                self._count(live)
+                agent.shows = self.wants
+                action = agent.act_batch(batch.obs, batch.explore & False, ids, batch.kind == int(StepKind.FIRST))
+                if self.wants:
+                    self.show(action.outputs, ids)
+                self.send(action.actions, ids)
+
+    def _count(self, live: Sequence[LiveEvent]) -> None:
+        self._began_s = time.monotonic()
+        self._batches += 1
+        self._rows += len(live)
+        for event in live:
+            self._owed[event.env_slot] = event.session
+
     def _make_batch(self) -> StepBatch:
+        if self._named:
+            self._act_by_name()
         waiting = self._waiting
         if len(waiting) > self._max_rows:
             live = list(islice(waiting.values(), self._max_rows))
@@ -287,11 +328,7 @@ class RlxEnvPool(EnvPool):
             ended, live = self._refuse(batch, bad, ended, live, cut)
             batch = self._builder.build(ended, live, cut)
         if live:
-            self._began_s = time.monotonic()
-            self._batches += 1
-            self._rows += len(live)
-            for event in live:
-                self._owed[event.env_slot] = event.session
+            self._count(live)
         if ended:
             count = len(ended)
             self._episodes.add(batch.info["episode_return"][:count], batch.info["episode_length"][:count])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from typing import Any
 
 from surreal.rlx.protocol.errors import RlxError, RlxRequestError, brief
@@ -48,6 +49,16 @@ def read_wants(request: Mapping[str, Any]) -> tuple[str, ...]:
     if not isinstance(names, list) or not all(isinstance(name, str) and name in OUTPUTS for name in names):
         raise RlxRequestError(f"want must be a list of {' and '.join(OUTPUTS)}, got {brief(names)}")
     return tuple(dict.fromkeys(names))
+
+
+def read_policy(request: Mapping[str, Any], names: Iterable[str]) -> str | None:
+    """Read which policy a client names; None: the server's own."""
+    name = request.get("policy")
+    if name is None or (isinstance(name, str) and name in names):
+        return name
+    known, near = sorted(names), get_close_matches(name[:100], names, n=1) if isinstance(name, str) else []
+    hint = f"; did you mean {near[0]}?" if near else ""
+    raise RlxRequestError(f"policy {brief(name)} is not one of {', '.join(known) or '(none)'}{hint}")
 
 
 def is_sid(value: Any) -> bool:

@@ -17,7 +17,7 @@ from surreal.rlx.pool.batches import CutEvent, FrameStacker, LastEvent, LiveEven
 from surreal.rlx.pool.wrapping import SessionWrappers
 from surreal.rlx.protocol.errors import RlxError, RlxRequestError, RlxValueError, brief
 from surreal.rlx.server.hub import Hub
-from surreal.rlx.server.messages import DONE, NO_ACTION, READY, Reply, error_reply, read_flag, read_wants
+from surreal.rlx.server.messages import DONE, NO_ACTION, READY, Reply, error_reply, read_flag, read_policy, read_wants
 from surreal.rlx.server.metrics import SESSION_BURST, SESSION_RATE, Budget, read_metric
 
 
@@ -137,12 +137,13 @@ class Session:
 
     def _init(self, request: Mapping[str, Any]) -> Reply:
         self._authorize(request)
-        exploits, self._event.wants = read_flag(request, "exploit"), read_wants(request)
+        exploits, wants = read_flag(request, "exploit"), read_wants(request)
+        self._event.policy, self._event.wants = read_policy(request, self._hub.pool.policies), wants
         self.outputs = {}
         self._cut()
         if self._slot < 0:
             self._slot = self._hub.take_slot()
-        self._is_exploiting = exploits or self._hub.settings.is_exploiting
+        self._is_exploiting = exploits or self._event.policy is not None or self._hub.settings.is_exploiting
         if self._hub.pool.wrappers is not None:
             self._wrappers = self._hub.pool.wrappers.open(training=not self._is_exploiting)
         self.is_ready = True

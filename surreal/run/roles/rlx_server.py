@@ -20,8 +20,10 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-from surreal.agent import AgentLoop
-from surreal.base.errors import ConfigError, StoppedError
+import numpy as np
+
+from surreal.agent import Agent, AgentLoop
+from surreal.base.errors import ConfigError, StoppedError, SurrealError
 from surreal.base.system.logs import setup_logging
 from surreal.base.system.process import keep_freed_memory
 from surreal.config import Config, add_python_path
@@ -51,6 +53,7 @@ def body(process: RoleProcess, options: ServerOptions) -> None:
     with ExitStack() as stack:
         pool = build_rlx_pool(config, options)
         stack.callback(pool.close)
+        pool.policies = _named_policies(config, stack, process.rng())
         options = replace(options, owner=port_owner(process.client))
         if config.has_parameter_servers and not options.is_exploiting:
             _compute(process, stack, pool, options)
@@ -113,12 +116,28 @@ def serve_policy(
         spaces = build_spaces(config, training=False)
         agent = saved_agent(policy, config, spaces, rng=role_rng(config.seed, RandomStream.RLX_SERVER))
         stack.callback(agent.close)
+        pool.policies = _named_policies(config, stack, role_rng(config.seed, RandomStream.RLX_SERVER), trust=trust)
         loop = AgentLoop(pool, agent, None)
         server = start_server(config, pool, options, stack, on_metric=None)
         while not stop.is_set():
             loop.step()
             server.check()
         end_server(server, loop)
+
+
+def _named_policies(
+    config: Config, stack: ExitStack, rng: np.random.Generator, *, trust: bool = False
+) -> dict[str, Agent]:
+    """Make the agents of `rlx.policies`, which all have the server's spaces."""
+    policies: dict[str, Agent] = {}
+    for name, source in config.rlx.policies.items():
+        try:
+            policy = load_policy(source, trust=trust)
+            policies[name] = saved_agent(policy, policy.config, build_spaces(config, training=False), rng=rng)
+        except SurrealError as error:
+            raise config.refusal("rlx.policies", f"rlx.policies.{name}: {error}") from error
+        stack.callback(policies[name].close)
+    return policies
 
 
 def _send_metric(process: RoleProcess, method: str, name: str, value: Any, step: int | None) -> None:

@@ -91,6 +91,41 @@ def test_an_exported_policy_is_served(tmp_path: Path, free_port: int) -> None:
     assert set(actions) == {1, 2}
 
 
+def test_clients_may_name_other_policies(tmp_path: Path, free_port: int) -> None:
+    alone = ["agent.count=0", "eval.enabled=false", "run.stop_at_return=null", "rlx.servers=1"]
+    source = write_policy(tmp_path / "best.safetensors", "cartpole-dqn", *alone)
+    more = write_policy(tmp_path / "more.safetensors", "cartpole-ppo")
+    stop, settings = threading.Event(), [f"rlx.port={free_port}", f"rlx.policies={{more: {more}}}"]
+    states = np.random.default_rng(0).normal(size=(10, 4)).astype(np.float32)
+    with ThreadPoolExecutor(1) as pool:
+        served = pool.submit(serve_policy, source, settings, stop)
+        try:
+            with AgentProxy(f"localhost:{free_port}") as agent:
+                agent.connect()
+                agent.init(True, policy="more", want=["probabilities"])
+                actions = []
+                for index, state in enumerate(states):
+                    actions.append(agent.update(0.0 if index else None, state))
+                    assert np.argmax(agent.outputs["probabilities"]) == actions[-1]
+        finally:
+            stop.set()
+        served.result()
+    assert actions == surreal.load(more).act(states)
+
+
+@pytest.mark.parametrize(
+    ("preset", "message"),
+    [(None, "rlx.policies.more: "), ("pendulum-sac", "rlx.policies.more: model: SoftActorCritic cannot be made")],
+)
+def test_wrong_policies_are_refused_before_the_server_listens(tmp_path: Path, preset: str | None, message: str) -> None:
+    source = write_policy(tmp_path / "best.safetensors", "cartpole-dqn", "agent.count=0", "rlx.servers=1")
+    more = tmp_path / "more.safetensors"
+    if preset is not None:
+        write_policy(more, preset)
+    with pytest.raises(ConfigError, match=message):
+        serve_policy(source, [f"rlx.policies={{more: {more}}}", "rlx.port=0"], threading.Event())
+
+
 def test_a_signal_shows_the_first_environment_of_a_client(monkeypatch: pytest.MonkeyPatch) -> None:
     frames: list[bool] = []
 

@@ -50,7 +50,7 @@ _TOKEN = re.compile(
     re.DOTALL | re.MULTILINE,
 )
 _MARK = re.compile(r"\s*(not run|setup|options|exit|background|continued|where)(?::\s*(.*?))?\s*", re.DOTALL)
-_NAME = r"([\w./-]+\.(?:py|ya?ml|json|toml|m?js|html|[ch]pp))"
+_NAME = r"([\w./-]+\.(?:py|ya?ml|json|toml|m?js|html|[ch]pp|cs|gd))"
 _FILE = re.compile(rf"^(?:.* )?`{_NAME}`(, at the end)?:$")
 _FIRST_LINE = re.compile(rf"(?:#|//) {_NAME}\n")
 _NUMBER = re.compile(r"\d[\d,]*(?:\\\.\d+)?")

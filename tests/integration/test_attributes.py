@@ -78,6 +78,16 @@ def test_what_cannot_be_set_is_refused_where_it_is_set(join: Any) -> None:
         join(EVAL, "env.pool=vector").attributes.set({"gravity": 1.0})
 
 
+def test_a_process_may_begin_again(join: Any) -> None:
+    """An interval of a deterministic run makes its environments anew."""
+    agent = join(AGENT)
+    for _ in range(2):
+        with ExitStack() as stack:
+            path = agent.attributes.follow(stack)
+            assert path is not None and path.read_text() == "{}"
+        assert not path.exists()
+
+
 def test_a_run_without_callbacks_follows_nothing(join: Any) -> None:
     with ExitStack() as stack:
         assert join(AGENT, "callbacks=[]").attributes.follow(stack) is None

@@ -63,7 +63,7 @@ class EnvironmentAttributes:
         """Return the file that environments of this process read; None if nothing can set any of their attributes."""
         if self._path is None and self._config.callbacks and _can_follow(self._config):
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="surreal-attributes-"))
-            self._path = Path(folder) / "attributes.json"
+            self._path, self._written = Path(folder) / "attributes.json", None
             stack.callback(setattr, self, "_path", None)
             self._write(self._path)
         return self._path

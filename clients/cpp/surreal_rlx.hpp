@@ -731,6 +731,8 @@ struct Options {
     double timeout_s = 60.0;          // longest wait for one answer
     double connect_timeout_s = 10.0;  // longest wait for one attempt to connect
     std::string token;                // the token that the server requires
+    std::string policy;               // the one of the server's policies that acts; empty: the run's, which learns
+    std::vector<std::string> want;    // what `outputs` has after each action: "q_values", "probabilities"
 };
 
 // One session with a server: one environment, one agent. The calls are those of the Python client.
@@ -757,6 +759,8 @@ public:
     void init(bool exploit = false) {
         Dict request{{"command", "init"}, {"exploit", exploit}};
         if (!options_.token.empty()) request.emplace_back("token", options_.token);
+        if (!options_.policy.empty()) request.emplace_back("policy", options_.policy);
+        if (!options_.want.empty()) request.emplace_back("want", List(options_.want.begin(), options_.want.end()));
         exchange(request);
     }
 
@@ -768,8 +772,12 @@ public:
         Dict request{{"command", "update"}, {"reward", reward}, {"state", state}, {"terminal", terminal || truncated}};
         if (truncated) request.emplace_back("truncated", true);
         if (!executed_action.is_null()) request.emplace_back("executed_action", executed_action);
-        return find(exchange(request), "data");
+        outputs = exchange(request);
+        return outputs["data"];
     }
+
+    // The last answer to `update`: outputs["q_values"], if the options want it; null if the policy has none.
+    Value outputs = Dict{};
 
     // Abandon the current episode.
     void reset() { exchange({{"command", "reset"}}); }

@@ -226,6 +226,20 @@ void play(const std::string& address) {
     check(numbers.size() == 20 && numbers.back() == 19, "twenty episodes");
     check(!agent.is_connected(), "disconnected at the end");
 
+    rlx::Options named;
+    named.policy = "ones";
+    named.want = {"q_values", "probabilities"};
+    rlx::AgentProxy curious(address, named);
+    curious.begin();
+    check(curious.update(nullptr, rlx::List{0.0, 0.0, -0.1, 0.0}).as_int() == 1, "the named policy acts");
+    check(curious.outputs["q_values"].as_numbers() == std::vector<double>{9, 1}, "Q values");
+    check(curious.outputs["probabilities"].is_null(), "the policy has no probabilities");
+    check(curious.update(1.0, rlx::List{0.0, 0.0, 0.0, 0.0}, true).is_null(), "no action at the end");
+    check(curious.outputs["q_values"].is_null(), "no outputs at the end");
+    named.policy = "onse";
+    rlx::AgentProxy mistaken(address, named);
+    check_throws<rlx::ReplyError>([&] { mistaken.begin(); }, "a policy that the server does not have");
+
     rlx::Options hasty;
     hasty.connect_timeout_s = 2;
     rlx::AgentProxy lonely("127.0.0.1:1", hasty);

@@ -26,7 +26,6 @@ using System.Collections.Generic;
 using System.Diagnostics;
 using System.IO;
 using System.Linq;
-using System.Net;
 using System.Net.Sockets;
 using System.Text;
 using System.Text.RegularExpressions;
@@ -277,7 +276,6 @@ namespace Surreal.Rlx {
         private long itemsLeft = Codec.MaxItems;
 
         internal Reader(byte[] data) => this.data = data;
-
         internal Dict Message() {
             if (data.Length > Codec.MaxBytes) throw new CodecError("a message of " + data.Length + " bytes is over the limit");
             UInt(); // the version is ignored
@@ -324,7 +322,6 @@ namespace Surreal.Rlx {
         }
 
         private uint UInt() => BitConverter.ToUInt32(data, Skip(4));
-
         private byte[] Raw() {
             uint count = UInt();
             int start = Skip(count);
@@ -343,14 +340,12 @@ namespace Surreal.Rlx {
 
         private uint Count(int depth) {
             if (depth >= Codec.MaxDepth) throw new CodecError("lists and dictionaries are nested too deep");
-            uint count = UInt();
-            TakeItems(count);
-            return count;
+            return TakeItems(UInt());
         }
 
-        private void TakeItems(long count) {
+        private uint TakeItems(uint count) {
             itemsLeft -= count;
-            if (itemsLeft < 0) throw new CodecError("a message holds more items than the limit allows");
+            return itemsLeft >= 0 ? count : throw new CodecError("a message holds more items than the limit allows");
         }
 
         // Pass over bytes, and return where they begin.
@@ -365,7 +360,6 @@ namespace Surreal.Rlx {
     /// <summary>Splits a stream into payloads, whatever pieces it arrives in.</summary>
     public sealed class FrameReader {
         private readonly MemoryStream buffer = new MemoryStream();
-
         public void Feed(byte[] data, int count) => buffer.Write(data, 0, count);
 
         /// <summary>The next payload, or null if it is not complete.</summary>
@@ -394,6 +388,8 @@ namespace Surreal.Rlx {
         public double TimeoutS = 60.0; // longest wait for one answer
         public double ConnectTimeoutS = 10.0; // longest wait for one attempt to connect
         public string Token; // the token that the server requires
+        public string Policy; // the one of the server's policies that acts; null: the run's, which learns
+        public string[] Want; // what Outputs has after each action: "q_values", "probabilities"
         public double RateHz = 20.0; // of RlxAgent: updates per second, in (0, 1000]
         public Value SafeAction; // of RlxAgent: the action that is taken when the agent's is late
     }
@@ -419,6 +415,8 @@ namespace Surreal.Rlx {
         }
 
         public bool IsConnected => socket != null;
+        /// <summary>The last answer to `Update`: Outputs["q_values"], if the options want it, or Value.Null.</summary>
+        public Dict Outputs { get; private set; } = new Dict();
         /// <summary>Up to `retry` attempts, with jittered waits between them that double from 0.5 s to 8 s.</summary>
         public void Connect(int retry = 6) => Retrying(retry, Open, default(CancellationToken));
 
@@ -426,6 +424,8 @@ namespace Surreal.Rlx {
         public void Init(bool exploit = false) {
             var request = new Dict { { "command", "init" }, { "exploit", exploit } };
             if (!string.IsNullOrEmpty(options.Token)) request.Add("token", options.Token);
+            if (options.Policy != null) request.Add("policy", options.Policy);
+            if (options.Want != null) request.Add("want", options.Want.Select(name => (Value)name).ToList());
             Exchange(request);
         }
 
@@ -435,11 +435,10 @@ namespace Surreal.Rlx {
         /// <param name="executedAction">an intervention: what was done instead of the agent's last action.</param>
         /// <returns>The action; Value.Null when the episode is over.</returns>
         public Value Update(Value reward, Value state, bool terminal = false, bool truncated = false, Value executedAction = null) =>
-            Exchange(UpdateRequest(reward, state, terminal, truncated, executedAction))["data"];
+            (Outputs = Exchange(UpdateRequest(reward, state, terminal, truncated, executedAction)))["data"];
 
         internal static Dict UpdateRequest(Value reward, Value state, bool terminal, bool truncated, Value executedAction) {
-            var request = new Dict { { "command", "update" }, { "reward", reward }, { "state", state } };
-            request.Add("terminal", terminal || truncated);
+            var request = new Dict { { "command", "update" }, { "reward", reward }, { "state", state }, { "terminal", terminal || truncated } };
             if (truncated) request.Add("truncated", true);
             if (executedAction != null) request.Add("executed_action", executedAction);
             return request;
@@ -573,7 +572,7 @@ namespace Surreal.Rlx {
         private readonly object gate = new object(); // guards what follows
         private readonly List<Value> records = new List<Value>();
         private Dict request; // on its way, or about to be
-        private Value action; // the answer, until it is taken
+        private Dict answer; // until it is taken
         private RlxError failure;
         private bool isReady, isOver, isCut;
         private double deadlineS;
@@ -592,6 +591,7 @@ namespace Surreal.Rlx {
         public bool IsConnected { get { lock (gate) return isReady; } }
         /// <summary>Whether the last action was the safe one, because the agent's was late.</summary>
         public bool IsLate { get; private set; }
+        public Dict Outputs { get; private set; } = new Dict(); // as of an AgentProxy; empty if the action was late
         /// <summary>Actions that were late, and deadlines that the caller itself missed.</summary>
         public long Missed { get; private set; }
 
@@ -617,7 +617,7 @@ namespace Surreal.Rlx {
                 if (isCut) (reward, executedAction) = (null, null); // a reward of null in an episode cuts it
                 request = AgentProxy.UpdateRequest(reward, state, terminal, truncated, executedAction);
                 isCut = false;
-                action = null;
+                answer = null;
                 Monitor.PulseAll(gate);
             }
         }
@@ -626,10 +626,10 @@ namespace Surreal.Rlx {
         public Value Take() {
             lock (gate) {
                 if (failure != null) throw failure;
-                Value taken = isOver ? Value.Null : action;
-                action = null;
-                IsLate = taken == null;
-                if (!IsLate) return taken;
+                Outputs = answer ?? new Dict();
+                IsLate = answer == null && !isOver;
+                answer = null;
+                if (!IsLate) return isOver ? Value.Null : Outputs["data"];
                 ++Missed;
                 isCut = true;
                 return options.SafeAction;
@@ -685,10 +685,10 @@ namespace Surreal.Rlx {
                 noted = records.ToArray();
             }
             if (asked != null) {
-                Value answer = proxy.Exchange(asked)["data"];
+                Dict reply = proxy.Exchange(asked);
                 lock (gate) {
                     request = null;
-                    action = isCut ? null : answer;
+                    answer = isCut ? null : reply;
                 }
             } else if (noted.Length > 0) {
                 proxy.Metrics(noted);

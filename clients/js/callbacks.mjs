@@ -81,9 +81,18 @@ export class CallbackAgent {
     );
   }
 
-  /** Begin a session. @param {boolean} [exploit] act greedily, and do not learn */
-  init(exploit = false) {
-    this.#ask(this.#agent.init(exploit), () => this.onready?.());
+  /** What `init` wanted, of the last action. */
+  get outputs() {
+    return this.#agent.outputs;
+  }
+
+  /**
+   * Begin a session; arguments as in `AgentProxy`.
+   * @param {boolean} [exploit] act greedily, and do not learn
+   * @param {import("./surreal-rlx.mjs").Session} [session]
+   */
+  init(exploit = false, session = {}) {
+    this.#ask(this.#agent.init(exploit, session), () => this.onready?.());
   }
 
   /**
@@ -92,9 +101,11 @@ export class CallbackAgent {
    * @param {unknown} [state]
    * @param {boolean} [terminal]
    * @param {boolean} [truncated]
+   * @param {unknown} [executedAction]
    */
-  update(reward = null, state = null, terminal = false, truncated = false) {
-    this.#ask(this.#agent.update(reward, state, terminal, truncated), (action) => this.onaction?.(action));
+  update(reward = null, state = null, terminal = false, truncated = false, executedAction = null) {
+    const reply = this.#agent.update(reward, state, terminal, truncated, executedAction);
+    this.#ask(reply, (action) => this.onaction?.(action));
   }
 
   /** Abandon the current episode. */

@@ -59,6 +59,12 @@ export class ConnectionLostError extends AgentProxyError {
  * @property {Transport} [transport] default: the global WebSocket
  */
 
+/**
+ * @typedef {object} Session
+ * @property {string | null} [policy] the one of the server's policies that acts; default: the run's, which learns
+ * @property {("q_values" | "probabilities")[]} [want] what `outputs` has after each action
+ */
+
 /** Messages over a WebSocket. @param {typeof WebSocket} [Implementation] @returns {Transport} */
 export function webSocketTransport(Implementation = globalThis.WebSocket) {
   return (address, { onMessage, onClose, signal }) =>
@@ -234,6 +240,8 @@ export class AgentProxy {
     this.connection = this.#ownsConnection ? new Connection(address, options) : address;
     /** @type {string | null} */
     this.sid = this.#ownsConnection ? null : this.connection.newSessionId();
+    /** What `init` wanted, of the last action. @type {{ q_values?: any, probabilities?: any }} */
+    this.outputs = {};
     this.metrics = {
       /** Report a number at x; null: at the run's global step. @param {string} name @param {number} y */
       scalar: (name, y, x = null) => this.updateMetrics([{ method: "scalar", name, y, x }]),
@@ -252,10 +260,18 @@ export class AgentProxy {
     await retrying(retry, () => this.connection.open(), signal);
   }
 
-  /** Begin a session; `exploit`: act greedily, and do not learn. @returns {Promise<"ready">} */
-  async init(exploit = false) {
-    const token = this.connection.token === null ? {} : { token: this.connection.token };
-    return (await this.#exchange({ command: "init", exploit: Boolean(exploit), ...token })).response;
+  /**
+   * Begin a session.
+   * @param {boolean} [exploit] act greedily, and do not learn
+   * @param {Session} [session]
+   * @returns {Promise<"ready">}
+   */
+  async init(exploit = false, { policy = null, want = [] } = {}) {
+    const message = { command: "init", exploit: Boolean(exploit) };
+    if (this.connection.token !== null) message.token = this.connection.token;
+    if (policy !== null) message.policy = policy;
+    if (want.length > 0) message.want = want;
+    return (await this.#exchange(message)).response;
   }
 
   /**
@@ -271,7 +287,9 @@ export class AgentProxy {
     const message = { command: "update", reward, state, terminal: Boolean(terminal || truncated) };
     if (truncated) message.truncated = true;
     if (executedAction !== null) message.executed_action = executedAction;
-    return (await this.#exchange(message)).data ?? null;
+    const { response, data, sid, ...outputs } = await this.#exchange(message);
+    this.outputs = outputs;
+    return data ?? null;
   }
 
   /** Abandon the current episode. @returns {Promise<"done">} */
@@ -302,7 +320,7 @@ export class AgentProxy {
  * Play episodes. After a lost connection, connect again and repeat the episode; any other failure ends the run with it.
  * @param {AgentProxy} agent
  * @param {(number: number) => Promise<number | null>} episode plays one with `agent`, and returns its reward
- * @param {{ maxEpisodes?: number, exploit?: boolean, attempts?: number, signal?: AbortSignal,
+ * @param {Session & { maxEpisodes?: number, exploit?: boolean, attempts?: number, signal?: AbortSignal,
  *   onEpisode?: (number: number, reward: number | null) => void,
  *   onConnection?: (isConnected: boolean, error: Error | null) => void }} [options]
  */
@@ -313,7 +331,7 @@ export async function runEpisodes(agent, episode, options = {}) {
       attempts,
       async () => {
         await agent.connect(1);
-        await agent.init(exploit);
+        await agent.init(exploit, options);
       },
       signal,
     );

@@ -1,6 +1,6 @@
 /**
  * The client against real servers, whose addresses are in $RLX_SERVER and, with TLS, $RLX_TLS_SERVER ($RLX_CA has its
- * certificate): states of four floats, and a policy that gives 1 where state[2] is positive. tests/integration/rlx/clients/test_javascript.py starts it.
+ * certificate): states of four floats, a policy that gives 1 where state[2] is positive, and one that is called `ones`. tests/integration/rlx/clients/test_javascript.py starts it.
  */
 
 import assert from "node:assert/strict";
@@ -58,6 +58,19 @@ for (const [name, address, options] of KINDS) {
       (error) => error instanceof ReplyError && /\(4,\)/.test(error.message),
     );
     assert.equal(await agent.update(null, [0, 0, 1, 0]), 1);
+    agent.disconnect();
+  });
+
+  test(`${name}: a policy by its name, and its Q values`, { skip: SKIP }, async () => {
+    const agent = new AgentProxy(address, options);
+    await agent.connect();
+    await assert.rejects(agent.init(false, { policy: "onse" }), /did you mean ones/);
+    await agent.init(false, { policy: "ones", want: ["q_values", "probabilities"] });
+    assert.equal(await agent.update(null, [0, 0, -0.1, 0]), 1);
+    const { q_values, probabilities } = agent.outputs;
+    assert.deepEqual([Array.from(q_values.data ?? q_values), probabilities], [[9, 1], null]);
+    assert.equal(await agent.update(1, [0, 0, 0, 0], true), null);
+    assert.deepEqual(agent.outputs, {});
     agent.disconnect();
   });
 

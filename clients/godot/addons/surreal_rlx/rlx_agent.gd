@@ -34,12 +34,15 @@ const MOST_RECORDS = 500  # that wait for a connection; the oldest are dropped, 
 export var address = "localhost:7001"  # host:port, ws://host:port or wss://host:port
 export var token = ""  # "": $SURREAL_RLX_TOKEN
 export var exploit = false  # act greedily, and do not learn
+export var policy = ""  # the one of the server's policies that acts; "": the run's, which learns
+export(Array, String) var want = []  # what `outputs` has with each action: "q_values", "probabilities"
 export var rate_hz = 0.0  # actions per second of real time; 0: as fast as they arrive
 export var attempts = 10  # to connect, in a row
 export var timeout_s = 60.0  # for one answer
 export var connect_timeout_s = 10.0
 
 var has_session = false
+var outputs = {}  # what was wanted, of the last action; null where the policy has no such numbers
 
 var _codec = Codec.new()
 var _connection = Connection.new()
@@ -135,6 +138,10 @@ func _begin_session():
 	var secret = token if token != "" else OS.get_environment("SURREAL_RLX_TOKEN")
 	if secret != "":
 		message.token = secret
+	if policy != "":
+		message.policy = policy
+	if not want.empty():
+		message.want = want
 	_send(message)
 
 
@@ -185,13 +192,13 @@ func _receive(payload):
 			_records = []
 		emit_signal("session_ready")
 	elif request.command == "update":
-		var data = reply.get("data")
-		if data is Codec.NDArray:
-			data = data.to_list()
+		for name in reply:
+			if reply[name] is Codec.NDArray:
+				reply[name] = reply[name].to_list()
 		if rate_hz > 0:
-			_arrived = [data]
+			_arrived = [reply]
 		else:
-			emit_signal("action", data)
+			_act(reply)
 	elif request.command == "reset":
 		emit_signal("reset_done")
 
@@ -202,12 +209,20 @@ func _keep_rate():
 		return
 	_next_usec = max(_next_usec + int(1e6 / rate_hz), now)  # a frame that took too long is not made up for
 	if not _arrived.empty():
-		emit_signal("action", _arrived.pop_front())
+		_act(_arrived.pop_front())
 		return
 	for request in _waiting:
 		if request.command == "update":
 			emit_signal("late")
 			return
+
+
+func _act(reply):
+	outputs = {}
+	for name in want:
+		if name in reply:  # not at the end of an episode
+			outputs[name] = reply[name]
+	emit_signal("action", reply.get("data"))
 
 
 func _lost():

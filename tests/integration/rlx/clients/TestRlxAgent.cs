@@ -182,6 +182,23 @@ static class TestRlxAgent {
         agent.Reset();
         agent.Disconnect();
 
+        var named = new Options { Token = "secret", Policy = "ones", Want = new[] { "q_values", "probabilities" }, SafeAction = -1 };
+        var curious = new AgentProxy(address, named);
+        curious.Begin();
+        Check(curious.Update(null, new[] { 0, 0, -0.1f, 0 }).AsInt() == 1, "the named policy acts");
+        Check(curious.Outputs["q_values"].AsNumbers().SequenceEqual(new double[] { 9, 1 }), "Q values");
+        Check(curious.Outputs["probabilities"].IsNull, "the policy has no probabilities");
+        Check(curious.Update(1.0, new float[4], true).IsNull, "no action at the end");
+        Check(curious.Outputs["q_values"].IsNull, "no outputs at the end");
+        using (var engine = new RlxAgent(address, named)) {
+            Value action = engine.Update(null, new[] { 0, 0, -0.1f, 0 });
+            for (; engine.IsLate; action = engine.Update(1.0, new float[4]))
+                Check(engine.Outputs.Count == 0, "no outputs with the safe action");
+            Check(action.AsInt() == 1 && engine.Outputs["q_values"].AsNumbers()[0] == 9, "Q values at a fixed rate");
+        }
+        named.Policy = "onse";
+        Throws<ReplyError>(() => new AgentProxy(address, named).Begin(), "a policy that the server does not have");
+
         var wrong = new AgentProxy("rlx://" + address, new Options { Token = "guess" });
         Throws<ReplyError>(() => wrong.Begin(), "a wrong token");
         var lonely = new AgentProxy("127.0.0.1:1", new Options { ConnectTimeoutS = 2 });

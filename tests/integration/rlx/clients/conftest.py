@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import gymnasium
@@ -17,7 +18,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from surreal.base.types import StepBatch, StepKind
+from surreal.base.types import Action, StepBatch, StepKind
 from surreal.rlx.pool.pool import RlxEnvPool
 from surreal.rlx.server.server import RlxServer
 from surreal.rlx.server.settings import ServerSettings
@@ -33,6 +34,17 @@ class Episode:
     rewards: list[float] = field(default_factory=list)
     end: str = ""  #: "terminated", "truncated" or "closed"; "" while it goes on
     is_exploiting: bool = False
+
+
+class Ones:
+    """The policy `ones`, which sessions may name: it always takes action 1, and says that action 0 is worth more."""
+
+    model = SimpleNamespace(version=0)
+    shows: frozenset[str] = frozenset()
+
+    def act_batch(self, obs: Any, explore: Any, slots: Any, is_first: Any, action_mask: Any = None) -> Action:
+        outputs = {"q_values": np.tile(np.float32([9, 1]), (len(slots), 1))} if self.shows else {}
+        return Action(np.ones(len(slots), np.int64), {}, 0, outputs)
 
 
 class Served:
@@ -66,7 +78,7 @@ class Served:
         self._running: dict[int, Episode] = {}
         self._stop = threading.Event()
         self._failure: BaseException | None = None
-        self._pool = RlxEnvPool(*self._spaces, gather_window_s=0.0)
+        self._pool = RlxEnvPool(*self._spaces, gather_window_s=0.0, policies={"ones": Ones()})
         self.server = RlxServer(self._pool, ServerSettings(**{"port": 0, **self._options}))
         self.server.start()
         self._options["port"] = self.server.port  # the same after a restart

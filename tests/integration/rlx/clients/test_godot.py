@@ -60,6 +60,16 @@ def test_golden_vectors_values_refusals_and_frames(start: Start) -> None:
     assert lines(start("codec.gd", "--vectors", str(VECTORS)))[-1] == "all is well"
 
 
+def test_a_session_may_name_a_policy_and_want_its_q_values(start: Start, serve: Any) -> None:
+    served = serve(observation_space=SPACE)  # whose own policy takes action 0
+    assert lines(play(start, served.address, 1, 0, "--policy", "ones")) == [
+        "ready",
+        "episode 1",
+        "disconnected: disconnected",
+    ]
+    assert served.episodes == []  # of its own policy
+
+
 @pytest.mark.parametrize("scheme", ["", "rlx://", "ws://"])
 def test_sessions_with_a_real_server(start: Start, serve: Any, scheme: str) -> None:
     served = serve(observation_space=SPACE, policy=positive, token="secret")

@@ -1,5 +1,5 @@
 extends SceneTree
-# Plays with a server, and prints one line for each event: `... -s play.gd --rlx-server ADDRESS --episodes N --hz RATE [--intervene]`.
+# Plays with a server, and prints one line for each event: `... -s play.gd --rlx-server ADDRESS --episodes N --hz RATE [--intervene] [--policy NAME]`.
 
 const LENGTH = 9
 
@@ -18,6 +18,9 @@ func _init():
 	agent.rate_hz = float(arguments[arguments.find("--hz") + 1])
 	agent.attempts = 20
 	intervenes = "--intervene" in arguments
+	if "--policy" in arguments:
+		agent.policy = arguments[arguments.find("--policy") + 1]
+		agent.want = ["q_values", "probabilities"]
 	get_root().add_child(agent)
 	for event in ["session_ready", "action", "late", "error", "disconnected"]:
 		agent.connect(event, self, "_on_" + event)
@@ -41,6 +44,8 @@ func _on_action(action):
 	if action == null:
 		episodes += 1
 		print("episode ", episodes)
+		if not agent.outputs.empty():
+			print("outputs at the end: ", agent.outputs)
 		agent.scalar("episode", episodes)
 		if episodes < wanted:
 			_begin()
@@ -52,6 +57,8 @@ func _on_action(action):
 	steps += 1
 	if action != 1:
 		print("a wrong action: ", action)
+	if agent.policy != "" and agent.outputs.hash() != {"q_values": [9.0, 1.0], "probabilities": null}.hash():
+		print("wrong outputs: ", agent.outputs)
 	agent.update(1.0, PoolRealArray([0.5, steps]), false, steps == LENGTH, 0 if intervenes and steps == 2 else null)
 
 

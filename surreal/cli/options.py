@@ -49,7 +49,7 @@ RedisOption = Annotated[
     ),
 ]
 RunDir = Annotated[Path | None, RUN_DIR]
-Offline = Annotated[Path | None, OFFLINE]
+Offline = Annotated[str | None, OFFLINE]
 Trust = Annotated[
     bool, typer.Option("--trust", help="Import the classes and folders that it names; this runs their code.")
 ]

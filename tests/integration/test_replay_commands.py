@@ -12,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 
@@ -166,7 +167,7 @@ def test_what_cannot_be_done_is_one_line(
 
 
 def offline_config(overrides: list[str], archive: Path) -> Config:
-    settings = offline_settings(load_config("cartpole-dqn", overrides), archive)
+    settings = offline_settings(load_config("cartpole-dqn", overrides), str(archive))
     return load_config("cartpole-dqn", [*overrides, *settings])
 
 
@@ -206,16 +207,62 @@ def test_an_archive_of_another_environment_or_not_whole_is_refused(
     with RedisClient(redis_server.address, run=f"{client.run}-offline") as target:
         process: Any = SimpleNamespace(replay=target, stop=threading.Event(), config=load_config("acrobot-dqn"))
         with pytest.raises(ContractError, match="another environment than Acrobot-v1"):
-            fill_replay(process, archive)
+            fill_replay(process, str(archive))
         process.config = load_config("cartpole-dqn")
         with (archive / "steps-00000.arrow").open("r+b") as file:
             whole = file.read()
             file.truncate(500)
         with pytest.raises(CodecError, match=r"steps-00000.arrow was cut off"):
-            fill_replay(process, archive)
+            fill_replay(process, str(archive))
         assert not target.redis.exists(target.shard_keys().stream)
         (archive / "steps-00000.arrow").write_bytes(whole)
-        fill_replay(process, archive)
-        fill_replay(process, archive)  # as a learner does that was started again
+        fill_replay(process, str(archive))
+        fill_replay(process, str(archive))  # as a learner does that was started again
         assert replay_info(target).live_steps == STEPS
+        target.delete_run()
+
+
+def test_a_dataset_of_minari_is_learned_from_as_an_archive_is(
+    redis_server: Any, run_id: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    minari = pytest.importorskip("minari")
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    env = gymnasium.make("CartPole-v1")
+
+    def write(name: str, reward: float) -> None:
+        buffers = [
+            minari.data_collector.episode_buffer.EpisodeBuffer(
+                observations=np.full((41, 4), number, np.float32),
+                actions=np.zeros(40, np.int64),
+                rewards=np.where(np.arange(40) == 7 * number, reward, 1.0),
+                terminations=np.arange(40) == 39,
+                truncations=np.zeros(40, np.bool_),
+            )
+            for number in range(5)
+        ]
+        spaces = {"observation_space": env.observation_space, "action_space": env.action_space}
+        minari.create_dataset_from_buffers(name, buffers, author="", author_email="", code_permalink="", **spaces)
+
+    with pytest.warns(UserWarning):  # of Minari, on what the metadata lack
+        write("made/good-v0", 1.0)
+        write("made/bad-v0", np.nan)
+    overrides = ["learner.n_step=3", "learner.max_updates=7"]
+    settings = offline_settings(load_config("cartpole-dqn", overrides), "minari:made/good-v0")
+    config = load_config("cartpole-dqn", [*overrides, *settings])
+    assert (config.agent.count, config.replay.start_size) == (0, STEPS)
+    with RedisClient(redis_server.address, run=run_id) as target:
+        process: Any = SimpleNamespace(replay=target, stop=threading.Event(), config=load_config("acrobot-dqn"))
+        with pytest.raises(ContractError, match=r"minari:made/good-v0 holds .* another environment than Acrobot-v1"):
+            fill_replay(process, "minari:made/good-v0")
+        process.config = config
+        with pytest.raises(CodecError, match="minari:made/bad-v0, episode 0, step 0: reward is nan"):
+            fill_replay(process, "minari:made/bad-v0")
+        with pytest.raises(ConfigError, match="minari:made/other-v0 is not there"):
+            fill_replay(process, "minari:made/other-v0")
+        assert not target.redis.exists(target.shard_keys().stream)
+        for source in ("minari:made/good-v0", str(tmp_path / "made" / "good-v0")):
+            fill_replay(process, source)
+        info = replay_info(target)
+        assert (info.contract or {})["lookahead"] == 2  # for returns of 3 steps
+        assert info.live_steps == 2 * STEPS
         target.delete_run()

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from surreal.base.errors import ConfigError
 from surreal.base.specs import ObsSpec, action_spec
-from surreal.plugins.recorded.minari_import import PREFIX, require_minari
 from surreal.replay.archive import ReplayArchive
 from surreal.replay.archive.columns import ArchivedChunk
+from surreal.replay.archive.minari_import import PREFIX, require_minari
 
 _TERMINATED, _TRUNCATED = 1, 2
 

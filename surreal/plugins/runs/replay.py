@@ -89,8 +89,8 @@ def export(
     env: Env = None,
 ) -> None:
     """Write the current content of a run's replay into files; the run may continue."""
-    from surreal.plugins.recorded.minari_import import PREFIX
     from surreal.replay.archive import export_replay
+    from surreal.replay.archive.minari_import import PREFIX
 
     with ExitStack() as stack:
         replay = _find(stack, run, redis, run_dir, shards)
@@ -111,8 +111,8 @@ def export(
 
 @replay_app.command(name="import")
 def import_(
-    path: Annotated[
-        Path, typer.Argument(metavar="PATH", help="Folder of an archive, or of a dataset of Minari; or minari:ID.")
+    source: Annotated[
+        str, typer.Argument(metavar="PATH", help="Folder of an archive, or of a dataset of Minari; or minari:ID.")
     ],
     run: Annotated[str, typer.Argument(metavar="RUN", help="The run, new or not.")],
     redis: RedisOption = None,
@@ -124,8 +124,8 @@ def import_(
     lookahead: Lookahead = 0,
 ) -> None:
     """Import an archive into a run's replay, each chunk once; repeat it to continue after an interruption."""
-    from surreal.plugins.recorded.minari_import import convert_dataset, is_dataset
     from surreal.replay.archive import import_replay
+    from surreal.replay.archive.minari_import import open_archive
     from surreal.run.process.arguments import DEFAULT_REDIS
     from surreal.run.process.finding import make_client
     from surreal.run.process.run_folder import RUNS_FOLDER, RunFolder
@@ -136,10 +136,8 @@ def import_(
         clients = [stack.enter_context(make_client(address, run)) for address in named]
         for client in clients:
             client.check_server(timeout_s=5.0)
-        if is_dataset(str(path)):
-            source, path = str(path), Path(stack.enter_context(TemporaryDirectory())) / "archive"
-            convert_dataset(source, path, lookahead=lookahead)
-        result = import_replay(_shards(stack, clients, shards), path, timeout_s=timeout)
+        archive = stack.enter_context(open_archive(source, lookahead=lookahead))
+        result = import_replay(_shards(stack, clients, shards), archive.path, timeout_s=timeout)
     typer.echo(f"{result.steps:,} steps in {result.chunks:,} chunks went into run {run}")
     if result.known_chunks:
         typer.echo(f"{result.known_chunks:,} chunks were there already")
@@ -155,7 +153,7 @@ def convert(
     lookahead: Lookahead = 0,
 ) -> None:
     """Make an archive of a dataset of Minari, for --offline, or a dataset of an archive."""
-    from surreal.plugins.recorded.minari_import import convert_dataset, is_dataset
+    from surreal.replay.archive.minari_import import convert_dataset, is_dataset
 
     if is_dataset(source):
         manifest = convert_dataset(source, Path(target), lookahead=lookahead)

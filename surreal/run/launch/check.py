@@ -43,7 +43,7 @@ class RunOptions:
     run_dir: Path | None = None
     redis: str | None = None
     resume: bool = False
-    offline: Path | None = None
+    offline: str | None = None
     is_quiet: bool = False
     shows_progress: bool = True
     has_companions: bool = False  #: whether RLX servers will join from other commands on this machine

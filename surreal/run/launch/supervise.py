@@ -256,10 +256,10 @@ def make_children(
     say: Callable[[str], object],
     *,
     config_path: Path,
-    offline: Path | None = None,
+    offline: str | None = None,
 ) -> list[Child]:
     """Make all children of a run, in the order of their start; nothing starts here."""
-    learner = [*common, *(() if offline is None else ("--offline", str(offline.absolute())))]
+    learner = [*common, *(() if offline is None else ("--offline", offline))]
     arguments: dict[Role, Callable[[int], Sequence[str]]] = {
         LEARNER: lambda _: learner,
         PARAMETER_SERVER: lambda number: [*common, "--index", str(number)],

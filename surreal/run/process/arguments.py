@@ -95,7 +95,7 @@ def option(metavar: str | None, text: str, *flags: str, **more: Any) -> Any:
 # Options that commands share.
 SET = option("A.B=C", "Override one setting; may be repeated.", "--set", autocompletion=complete_settings)
 RUN_DIR = option("DIR", "The run's folder; default: runs/RUN.", "--run-dir", parser=_local_folder)
-OFFLINE = option("PATH", "Learn from an exported replay, without agents.", "--offline")
+OFFLINE = option("PATH", "Learn from an archive or a dataset (a folder, or minari:ID), without agents.", "--offline")
 Seed = Annotated[int | None, typer.Option(help="The same as --set seed=N.")]
 Device = Annotated[str | None, typer.Option(metavar="DEVICE", help="The same as --set device=...")]
 Level = Literal["debug", "info", "warning", "error", "critical"]
@@ -130,7 +130,7 @@ class RoleArguments:
     run_dir: Annotated[Path | None, RUN_DIR] = None
     shard: Annotated[Shard | None, option("I/N", _SHARD_HELP, parser=_shard)] = None
     ranks: Annotated[int | None, option("N", _RANKS_HELP)] = None
-    offline: Annotated[Path | None, OFFLINE] = None
+    offline: Annotated[str | None, OFFLINE] = None
     #: None: the first that no living process of the role has
     index: Annotated[int | None, option("N", _INDEX_HELP, parser=_index)] = 0
     seed: Seed = None

@@ -1,4 +1,4 @@
-"""Offline learning: a learner whose replay is filled from an archive."""
+"""Offline learning: a learner whose replay is filled from an archive, or from a dataset of Minari."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import math
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from surreal.base.errors import ConfigError, ContractError, SurrealError
@@ -18,6 +17,7 @@ from surreal.config.loading import SOURCE
 from surreal.distributed.connection.contract import describe_difference
 from surreal.distributed.server.embedded import EmbeddedRedis
 from surreal.replay.archive import Manifest, ReplayArchive, import_replay
+from surreal.replay.archive.minari_import import DatasetSize, open_archive, size_of
 from surreal.run.build.construct import refused, value_of
 from surreal.run.build.environments import build_spaces
 from surreal.run.build.learning import replay_arguments
@@ -41,17 +41,17 @@ _OF_THE_END = ("replay.samples_per_insert", "run.max_env_steps")
 _SPARE_SHARE = 1.1
 
 
-def offline_settings(config: Config, path: Path) -> list[str]:
-    """Return the overrides of a run that has this archive instead of agents; see `offline_overrides`.
+def offline_settings(config: Config, source: str) -> list[str]:
+    """Return the overrides of a run that has this recorded experience instead of agents; see `offline_overrides`.
 
     Raises:
-        CodecError: there is no whole manifest.
-        ConfigError: nothing would end the training.
+        CodecError: there is no whole manifest, or no metadata that can be read.
+        ConfigError: nothing would end the training, or there is no such dataset.
     """
-    return offline_overrides(config, ReplayArchive(path).manifest)
+    return offline_overrides(config, size_of(source, lookahead=config.lookahead))
 
 
-def offline_overrides(config: Config, manifest: Manifest) -> list[str]:
+def offline_overrides(config: Config, manifest: Manifest | DatasetSize) -> list[str]:
     """Return the overrides of a run that has an archive instead of agents.
 
     No agents, no limiter, no end by env steps; a replay, and memory, that hold the whole archive; and an end: where
@@ -85,19 +85,19 @@ def offline_overrides(config: Config, manifest: Manifest) -> list[str]:
     return [f"{key}={value}" for key, value in changes.items()]
 
 
-def fill_replay(process: RoleProcess, path: Path) -> None:
-    """Import an archive into the run's stream: all of it, or the rest after an interrupted import.
+def fill_replay(process: RoleProcess, source: str) -> None:
+    """Import recorded experience into the run's stream: all of it, or the rest after an interrupted import.
 
     Raises:
-        CodecError, ContractError: the archive is not whole, or not of the run's environment.
+        CodecError, ContractError: it is not whole, or not of the run's environment.
         ReplayFullError: it does not fit.
     """
-    archive = ReplayArchive(path)
-    _check_spaces(process.config, archive)
-    result = import_replay(process.replay, path, stop=process.stop)
+    with open_archive(source, lookahead=process.config.lookahead) as archive:
+        _check_spaces(process.config, archive, source)
+        result = import_replay(process.replay, archive.path, stop=process.stop)
     logger.info(
         "the replay has %d steps of %s, exported from run %s (%d of %d chunks were there already)",
-        archive.manifest.steps, path, archive.manifest.run, result.known_chunks, archive.manifest.chunks,
+        archive.manifest.steps, source, archive.manifest.run, result.known_chunks, archive.manifest.chunks,
     )  # fmt: skip
 
 
@@ -145,7 +145,7 @@ def _usual_updates(config: Config) -> int:
     return max(1, int(steps * per_step / config.learner.batch_size))
 
 
-def _check_spaces(config: Config, archive: ReplayArchive) -> None:
+def _check_spaces(config: Config, archive: ReplayArchive, source: str) -> None:
     """Compare the archive with the environment the model is made for."""
     spaces = build_spaces(config)
     contract = archive.contract
@@ -155,6 +155,6 @@ def _check_spaces(config: Config, archive: ReplayArchive) -> None:
     diff = describe_difference(theirs, ours)
     if diff:
         raise ContractError(
-            f"{archive.path} holds experience of another environment than {config.env.id} ({'; '.join(diff[:3])})",
+            f"{source} holds experience of another environment than {config.env.id} ({'; '.join(diff[:3])})",
             diff=diff,
         )

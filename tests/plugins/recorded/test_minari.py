@@ -15,8 +15,8 @@ from gymnasium import spaces
 from surreal.base.errors import CodecError, ConfigError
 from surreal.cli.program import main
 from surreal.plugins.recorded.minari_export import export_dataset
-from surreal.plugins.recorded.minari_import import convert_dataset
 from surreal.replay.archive import ReplayArchive
+from surreal.replay.archive.minari_import import convert_dataset, size_of
 
 minari = pytest.importorskip("minari")
 h5py = pytest.importorskip("h5py")
@@ -92,6 +92,8 @@ def test_a_dataset_imported_and_exported_is_equal_step_for_step(
     before = write(obs=obs, action=action)
     manifest = convert_dataset(SOURCE, tmp_path / "archive", lookahead=lookahead)
     assert manifest.steps == 1208 and manifest.contract.lookahead == lookahead
+    size = size_of(SOURCE, lookahead=lookahead)
+    assert size.steps == 1208 and manifest.stored_bytes <= size.stored_bytes < 1.5 * manifest.stored_bytes
     written = export_dataset(ReplayArchive(tmp_path / "archive"), "minari:made/again-v0", obs, action)
     assert (written.episodes, written.steps, written.cut) == (3, 1208, 0)
     after = minari.load_dataset("made/again-v0")

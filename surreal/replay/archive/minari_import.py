@@ -1,4 +1,4 @@
-"""Datasets of Minari (minari.farama.org), read into archives: what `surreal replay convert` and `import` do with them.
+"""Datasets of Minari (minari.farama.org), read into archives: for `surreal replay convert`, `import`, and `--offline`.
 
 An episode is read, checked and written at a time. The archive appears when everything has been checked.
 """
@@ -6,8 +6,11 @@ An episode is read, checked and written at a time. The archive appears when ever
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -22,7 +25,8 @@ from surreal.base.values import unsound_rows
 from surreal.distributed.experience.codec import Chunk
 from surreal.distributed.experience.data_contract import Contract
 from surreal.distributed.experience.payload import stored_bytes
-from surreal.replay.archive import ArchiveWriter, Manifest
+from surreal.replay.archive.files import ArchiveWriter, ReplayArchive
+from surreal.replay.archive.manifest import Manifest
 
 #: How the id of a dataset of Minari begins, where a path could stand: `minari:mujoco/hopper/expert-v0`.
 PREFIX = "minari:"
@@ -32,6 +36,13 @@ _CHUNK_STEPS, _CHUNK_BYTES = 1000, 1 << 19
 _SENDER = "minari"
 #: What Minari and h5py raise about files that are cut off, changed, or of another kind.
 _BROKEN = (OSError, KeyError, ValueError, TypeError, AttributeError, AssertionError, RuntimeError, MemoryError)
+
+
+class DatasetSize(NamedTuple):
+    """Size of a dataset by its metadata, with the names of a manifest."""
+
+    steps: int
+    stored_bytes: int  #: the most that its chunks take in Redis
 
 
 class Episode(NamedTuple):
@@ -62,6 +73,37 @@ def is_dataset(source: str) -> bool:
     return source.startswith(PREFIX) or _data_folder(Path(source)) is not None
 
 
+@contextmanager
+def open_archive(source: str, *, lookahead: int = 0) -> Iterator[ReplayArchive]:
+    """Open what `surreal replay import` and `--offline` take: an archive's folder, or a dataset, as an archive for now.
+
+    Raises:
+        ConfigError, CodecError: as `convert_dataset` and `ReplayArchive` do.
+    """
+    if not is_dataset(source):
+        yield ReplayArchive(Path(source))
+        return
+    with TemporaryDirectory(prefix="surreal-dataset-") as folder:
+        convert_dataset(source, Path(folder, "archive"), lookahead=lookahead)
+        yield ReplayArchive(Path(folder, "archive"))
+
+
+def size_of(source: str, *, lookahead: int = 0) -> DatasetSize | Manifest:
+    """Return how much `open_archive` would open, from its manifest or metadata.
+
+    Raises:
+        ConfigError, CodecError: as `open_archive` does, but only these files are read.
+    """
+    if not is_dataset(source):
+        return ReplayArchive(Path(source)).manifest
+    contract, _, counts, _ = _open(require_minari(), source, lookahead)
+    steps, size = counts["total_steps"], _chunk_steps(contract)
+    chunks = counts["total_episodes"] + steps // size
+    rows = steps + chunks * (1 + lookahead)
+    # The sizes of the allocator are at most a quarter apart.
+    return DatasetSize(steps, chunks * stored_bytes(0, 0) + math.ceil(1.25 * rows * contract.row_bytes))
+
+
 def convert_dataset(source: str, path: Path, *, lookahead: int = 0) -> Manifest:
     """Write a dataset of Minari into a new archive.
 
@@ -78,12 +120,7 @@ def convert_dataset(source: str, path: Path, *, lookahead: int = 0) -> Manifest:
             written then.
     """
     minari = require_minari()
-    folder = _find(minari, source)
-    observation_space, action_space, counts = _read_spaces(minari, folder)
-    try:
-        contract = Contract(ObsSpec.from_space(observation_space), action_spec(action_space), lookahead=lookahead)
-    except ValueError as error:
-        raise CodecError(f"{source}: {error}") from error
+    contract, action_space, counts, folder = _open(minari, source, lookahead)
     steps = sequence = episodes = 0
     with ArchiveWriter(path, contract) as writer:
         for number, raw in enumerate(_episodes(minari, folder, source, counts["total_episodes"])):
@@ -97,6 +134,17 @@ def convert_dataset(source: str, path: Path, *, lookahead: int = 0) -> Manifest:
         # Not the time of now: an archive made again is the same, so an interrupted import continues.
         created = (folder / "metadata.json").stat().st_mtime
         return writer.finish(run=source, created=created, surreal_version=surreal.__version__, global_step=steps)
+
+
+def _open(minari: Any, source: str, lookahead: int) -> tuple[Contract, gymnasium.Space[Any], dict[str, int], Path]:
+    """Read the metadata: the contract, the space of actions, the counts of episodes and steps, and the folder."""
+    folder = _find(minari, source)
+    observation_space, action_space, counts = _read_spaces(minari, folder)
+    try:
+        contract = Contract(ObsSpec.from_space(observation_space), action_spec(action_space), lookahead=lookahead)
+    except ValueError as error:
+        raise CodecError(f"{source}: {error}") from error
+    return contract, action_space, counts, folder
 
 
 def _data_folder(path: Path) -> Path | None:
@@ -208,10 +256,14 @@ def _check_actions(where: str, space: gymnasium.Space[Any], action: NDArray[Any]
         raise CodecError(f"{where}, step {row}: action is {action[row].tolist()}, which is not in {space}")
 
 
+def _chunk_steps(contract: Contract) -> int:
+    return max(1, min(_CHUNK_STEPS, _CHUNK_BYTES // contract.row_bytes))
+
+
 def _chunks(contract: Contract, episode: Episode) -> Iterator[Chunk]:
     """Cut an episode into chunks, whose segments end with the lookahead, and one more observation."""
     total = len(episode.reward)
-    size = max(1, min(_CHUNK_STEPS, _CHUNK_BYTES // contract.row_bytes))
+    size = _chunk_steps(contract)
     flags = np.zeros(total, np.uint8)
     flags[-1] = 1 if episode.is_terminated else 2
     for begin in range(0, total, size):

@@ -161,9 +161,7 @@ class Agent(ABC):
 
     def observe(self, batch: StepBatch) -> None:
         """Take a pool's rows before the actions for them are chosen; called if `wants_outcomes`, on the acting thread.
-
-        Args:
-            batch: rows with rewards and ends of episodes. The pool may overwrite them after the next `recv`.
+        The pool may overwrite them after the next `recv`.
         """
 
     def close(self) -> None:

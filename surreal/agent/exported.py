@@ -45,11 +45,7 @@ Arrays = Mapping[str, NDArray[Any]]
 class ExportedFile:
     """An exported policy and its metadata.
 
-    Args:
-        path: path of a file that ends in `.pt` or `.onnx`.
-
     Attributes:
-        path: the same.
         metadata: see `surreal.plugins.export.exporter`.
 
     Raises:
@@ -82,11 +78,7 @@ class ExportedFile:
         return list(self.metadata["outputs"])
 
     def run(self, inputs: Arrays) -> dict[str, NDArray[Any]]:
-        """Compute all outputs for a batch.
-
-        Args:
-            inputs: [B, *shape] by name; `action_mask` may be left out.
-        """
+        """Compute all outputs for a batch, [B, *shape] by name; `action_mask` may be left out."""
         return self._run(inputs)
 
 

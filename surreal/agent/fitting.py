@@ -15,13 +15,7 @@ from surreal.model.in_numpy import NumpyCategorical, NumpyPolicy
 
 
 def check_actions(method: Any, space: gymnasium.Space[Any], actions: NDArray[Any], count: int) -> None:
-    """Compare actions with the space, as agents see it.
-
-    Args:
-        method: gave the actions.
-        space: Discrete from 0, MultiDiscrete, MultiBinary or Box.
-        actions: the agent's actions for `count` rows.
-        count: rows.
+    """Compare the actions for `count` rows, which `method` gave, with the space as agents see it.
 
     Raises:
         UserCodeError: their number, shape, dtype or range is another.

@@ -66,7 +66,6 @@ class AgentLoop:
         loop.run(stop, max_env_steps=10_000)
 
     Args:
-        pool: the environments.
         agent: chooses the actions; `agent.global_step` follows the sender's.
         sender: takes the experience; None acts without recording.
         on_episode: called on the loop's thread for each episode that ends.
@@ -111,14 +110,7 @@ class AgentLoop:
             self.step()
 
     def step(self, timeout_s: float = 0.1) -> int:
-        """Handle one batch of the pool.
-
-        Args:
-            timeout_s: longest wait for rows, s.
-
-        Returns:
-            How many rows acted.
-        """
+        """Handle one batch of the pool, after at most `timeout_s`; return how many rows acted."""
         if self._rounds is not None and self._rounds.is_over:
             return self._begin_round(self._rounds)
         batch = self._pool.recv(timeout_s)

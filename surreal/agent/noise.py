@@ -22,12 +22,7 @@ Sigma = float | NDArray[np.float64]
 
 
 class ActionNoise(ABC):
-    """Noise that is added to actions.
-
-    Args:
-        num_components: number of components of an action.
-        rng: draws everything.
-    """
+    """Noise that is added to actions."""
 
     @checked
     def __init__(self, num_components: PositiveInt, rng: np.random.Generator) -> None:
@@ -36,13 +31,7 @@ class ActionNoise(ABC):
 
     @abstractmethod
     def draw(self, sigma: Sigma, slots: NDArray[np.int64], is_first: NDArray[np.bool_]) -> NDArray[np.float64]:
-        """Draw the noise of a turn, [N, num_components].
-
-        Args:
-            sigma: how much.
-            slots: [N] slot of each row, >= 0.
-            is_first: [N] rows that begin an episode.
-        """
+        """Draw the noise of a turn, [N, num_components]; `is_first` marks rows that begin an episode."""
 
 
 class GaussianNoise(ActionNoise):
@@ -59,8 +48,6 @@ class OrnsteinUhlenbeckNoise(ActionNoise):
     sigma / sqrt(2 theta - theta^2).
 
     Args:
-        num_components: number of components of an action.
-        rng: draws everything.
         theta: pull toward 0 in each step; lowering it keeps the noise in one direction for longer.
     """
 
@@ -93,7 +80,6 @@ class ParameterNoise:
 
     Args:
         model: model with the actor to perturb; the caller holds its lock and is in inference mode.
-        rng: seeds the noise.
     """
 
     def __init__(self, model: DeterministicActorCritic, rng: np.random.Generator) -> None:

@@ -90,13 +90,8 @@ class RandomStart:
         step: int,
         action_mask: NDArray[np.bool_] | None = None,
     ) -> NDArray[Any]:
-        """Return the actions to take, written into `actions`.
-
-        Args:
-            actions: [N, *action_shape] that the policy would take.
-            explore: [N] rows that may explore.
-            step: env step of the run.
-            action_mask: [N, n] legal discrete actions.
+        """Return the actions [N, *action_shape] to take, written into those of the policy; only rows of `explore`
+        change.
         """
         if step >= self._steps or not explore.any():
             return actions

@@ -74,7 +74,6 @@ class Rounds:
 
     @property
     def is_over(self) -> bool:
-        """Whether the round has all its steps."""
         return self._complete >= self._trajectories
 
     def count(self, batch: StepBatch) -> None:
@@ -105,12 +104,8 @@ class Rounds:
     def wait(self, model: ModelView, sent_through: tuple[str, int]) -> bool:
         """Begin the next round when the parameters have learned from this one, or waiting longer is useless.
 
-        Args:
-            model: model whose parameters are replaced.
-            sent_through: name of the sender, and the number of its last chunk.
-
-        Returns:
-            Whether they have learned from it.
+        `sent_through` is the sender's name, and the number of its last chunk. Returns whether they have learned from
+        it.
         """
         self.done += 1
         if self._is_shared:

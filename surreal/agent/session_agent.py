@@ -193,7 +193,6 @@ class SessionAgent(Agent):
                 self._sessions.pop(slot)[0].reset()
 
     def metrics(self) -> dict[str, float]:
-        """Return the metrics that sessions reported."""
         return dict(self._metrics.values)
 
     def _act(self, obs: Obs, explore: NDArray[np.bool_], context: ActContext) -> Any:

@@ -11,26 +11,13 @@ from torch import Tensor
 
 
 class SlotMemory:
-    """One tensor for each slot of a pool: recurrent state, correlated noise. It grows as the pool does.
-
-    Args:
-        shape: shape of one slot's tensor.
-        device: where they are.
-    """
+    """One tensor for each slot of a pool: recurrent state, correlated noise. It grows as the pool does."""
 
     def __init__(self, shape: tuple[int, ...], device: torch.device) -> None:
         self._values = torch.zeros((0, *shape), device=device)
 
     def take(self, slots: NDArray[np.int64], is_first: NDArray[np.bool_]) -> Tensor:
-        """Return the tensors of these slots, zeros where an episode begins.
-
-        Args:
-            slots: [N] each >= 0.
-            is_first: [N] rows that begin an episode.
-
-        Returns:
-            [N, *shape], a copy.
-        """
+        """Return a copy [N, *shape] of the tensors of these slots [N], zeros where an episode begins."""
         missing = int(slots.max(initial=-1)) + 1 - len(self._values)
         if missing > 0:
             empty = self._values.new_zeros((max(missing, len(self._values)), *self._values.shape[1:]))
@@ -50,26 +37,17 @@ CARRIED_RETURN = "carried_return"
 
 
 class RunningReturns:
-    """Adds up the rewards of a pool's episodes.
-
-    Args:
-        gamma: discount, in [0, 1].
-    """
+    """Adds up the rewards of a pool's episodes, discounted by `gamma`, in [0, 1]."""
 
     def __init__(self, gamma: float) -> None:
         self._gamma = gamma
         self._memory = SlotMemory((), torch.device("cpu"))
 
     def carry(self, slots: NDArray[np.int64], is_first: NDArray[np.bool_], reward: NDArray[Any]) -> NDArray[Any]:
-        """Return what the rewards before a step add to its return: `gamma * (return of the step before)`.
+        """Return what the rewards [N] before a step add to its return: `gamma * (return of the step before)`, [N]
+        float32.
 
-        Args:
-            slots: [N] each >= 0.
-            is_first: [N] rows that begin an episode, before which there is nothing.
-            reward: [N] of the step before.
-
-        Returns:
-            [N] float32.
+        Nothing comes before a row that begins an episode.
         """
         carried = self._gamma * (self._memory.take(slots, is_first) + torch.from_numpy(reward).to(torch.float32))
         carried[torch.from_numpy(is_first)] = 0.0

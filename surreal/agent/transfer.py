@@ -21,9 +21,6 @@ class Transfer:
 
     The leaves of an observation lie one after the other in a buffer, which is used again in each turn. For CUDA it is
     page-locked, so the copy to the device does not wait.
-
-    Args:
-        device: device of the model.
     """
 
     def __init__(self, device: torch.device) -> None:

@@ -80,7 +80,6 @@ class MeanDuration:
         self._seen = 0, 0.0
 
     def add(self, duration_s: float) -> None:
-        """Count one operation."""
         count, seconds = self.total
         self.total = count + 1, seconds + duration_s
 

@@ -99,10 +99,7 @@ def with_fields(command: Callable[..., None]) -> Callable[..., None]:
 
 def stdout_console(on_failure: Callable[[str], object], *, no_color: bool) -> Console:
     """Make a console for a long command: its output may be closed at any time, and is live only on a real terminal.
-
-    Args:
-        on_failure: called once with the reason when the output can no longer be written.
-        no_color: do not use colors.
+    When the output can no longer be written, `on_failure` is called once with the reason.
     """
     return Console(
         file=cast(IO[str], Output(sys.stdout, on_failure)),

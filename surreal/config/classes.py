@@ -39,13 +39,8 @@ def add_python_path(folders: Iterable[str]) -> None:
 
 
 def import_class(path: str, base: type[T], *, key: str = "class", source: str = "") -> type[T]:
-    """Find a class by its import path.
-
-    Args:
-        path: `package.module.Class`.
-        base: required base class.
-        key: setting that names the class, for messages.
-        source: place of that setting, for messages.
+    """Find a class by its import path, `package.module.Class`; `key` names its setting in messages, and `source` its
+    place.
 
     Raises:
         ConfigError: if the module cannot be imported, has no such class, or the class is not a `base`.
@@ -204,12 +199,7 @@ _MAPPINGS = (dict, collections.abc.Mapping)
 
 
 def wrong_type(value: object, annotation: Any) -> str | None:
-    """Describe the type that a value must have, such as "a number or null"; None if it fits or cannot be judged.
-
-    Args:
-        value: from a YAML file.
-        annotation: the parameter's annotation.
-    """
+    """Describe the type that a value must have, such as "a number or null"; None if it fits or cannot be judged."""
     must = _describe(annotation)
     if must is None:
         return None

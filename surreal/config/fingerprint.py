@@ -22,12 +22,7 @@ def fingerprint(shared: Mapping[str, Any]) -> str:
 
 
 def diff_shared(theirs: Mapping[str, Any], here: Mapping[str, Any]) -> tuple[str, ...]:
-    """List the differences between two shared parts, one line each: `env.id: "CartPole-v1" -> "Acrobot-v1"`.
-
-    Args:
-        theirs: the stored configuration of the run.
-        here: the shared part of this process.
-    """
+    """List the differences between two shared parts, one line each: `env.id: "CartPole-v1" -> "Acrobot-v1"`."""
     flat_theirs, flat_here = _flatten(theirs), _flatten(here)
     return tuple(
         f"{key}: {_show(flat_theirs.get(key, _ABSENT))} -> {_show(flat_here.get(key, _ABSENT))}"

@@ -72,12 +72,7 @@ def load_config(
 
 
 def from_plain(plain: dict[str, Any], overrides: Sequence[str], label: str) -> Config:
-    """Check a configuration that was loaded before, with overrides.
-
-    Args:
-        plain: nested plain data; changed in place.
-        overrides: settings that win, each `key.path=value` with a YAML value.
-        label: source of the plain data, for messages.
+    """Check a configuration that was loaded before, with overrides; changes `plain` in place, whose source is `label`.
 
     Raises:
         ConfigError: if anything is wrong.
@@ -93,9 +88,7 @@ def from_plain(plain: dict[str, Any], overrides: Sequence[str], label: str) -> C
 def to_yaml(config: Config, *, hide_passwords: bool = False) -> str:
     """Write a configuration in full, so that `load_config` gives the same again.
 
-    Args:
-        config: the configuration to write.
-        hide_passwords: put `***` for the passwords in Redis addresses; such a file is for reading, not for running.
+    A file without passwords, which shows `***`, is for reading, not for running.
     """
     plain = config.model_dump(mode="json", by_alias=True)
     if hide_passwords:
@@ -243,12 +236,8 @@ def split_section(key: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def apply_overrides(data: dict[str, Any], places: dict[str, str], overrides: Sequence[tuple[str, Any]]) -> None:
-    """Put values into a configuration's plain data, later ones over earlier ones.
-
-    Args:
-        data: nested plain data; changed in place.
-        places: source of each key; changed in place.
-        overrides: dotted keys and their values. A mapping replaces what was there.
+    """Put values into a configuration's data and their places, in place; later ones win, and mappings replace what was
+    there.
 
     Raises:
         ConfigError: if a key leads through something that has no keys.

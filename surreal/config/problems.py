@@ -88,13 +88,8 @@ def all_keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
 
 
 def explain(root: type[BaseModel], error: ValidationError, places: Mapping[str, str], source: str) -> ConfigError:
-    """Turn pydantic's findings into one error: the first one in full, and the keys of the others.
-
-    Args:
-        root: the section that was validated.
-        error: pydantic's error.
-        places: dotted key to where it came from.
-        source: name of the whole file.
+    """Turn pydantic's findings on the section `root` into one error: the first one in full, and the keys of the others.
+    `places` tells where each dotted key came from.
     """
     problems = [_explain_one(root, details, places, source) for details in error.errors(include_url=False)]
     # A misspelt key often leaves another one missing: the misspelling is the thing to say.

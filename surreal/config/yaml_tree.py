@@ -41,11 +41,7 @@ _Loader.add_constructor(_FLOAT_TAG, _construct_float)
 
 
 def parse(text: str, source: str) -> tuple[Any, dict[str, str]]:
-    """Read one YAML document.
-
-    Args:
-        text: the document.
-        source: name for messages, a file's or "--set ...".
+    """Read one YAML document, which `source` names in messages.
 
     Returns:
         The plain data, and for each dotted key the place it came from, such as "app.yaml line 12".

@@ -50,11 +50,7 @@ def remote(method: Method) -> Method:
 
 
 def remote_methods(target: object) -> dict[str, Callable[..., Any]]:
-    """Return the marked methods of an object by name; an override in a subclass is marked as well.
-
-    Args:
-        target: the object; or methods by name, which are returned.
-    """
+    """Return the marked methods of an object by name, overrides in subclasses too; methods by name are returned."""
     if isinstance(target, Mapping):
         return dict(target)
     names = {
@@ -73,7 +69,6 @@ class CallServer:
     dropped.
 
     Args:
-        client: client of the run.
         target: object with marked methods; or methods by name.
         policy: name by which callers know it.
     """
@@ -150,7 +145,6 @@ class RemoteServer:
     A call is executed at most once. A call without an answer in time may have been executed; if not, it never will be.
 
     Args:
-        client: client of the run.
         policy: the server's policy.
         timeout_s: how long to wait for an answer, s.
         stop: ends the wait.
@@ -227,10 +221,7 @@ class RemoteServer:
 class LocalServer(RemoteServer):
     """Calls the marked methods of an object in this process, with the values that another process would get.
 
-    Used in the check before a run.
-
-    Args:
-        target: the object; or methods by name.
+    Used in the check before a run; the target may also be methods by name.
     """
 
     def __init__(self, target: object) -> None:

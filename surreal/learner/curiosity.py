@@ -107,27 +107,16 @@ def surprise(dynamics: Dynamics, batch: TrajectoryBatch, settings: CuriositySett
 def forward_error(predicted: Tensor, features: Tensor) -> Tensor:
     """Half the squared distance of predicted and actual features: eq. 5 of the paper, and eq. 6 without eta.
 
-    Args:
-        predicted: [T, B, num_features] float32; the gradient flows through it.
-        features: [T, B, num_features] float32, without gradient.
-
-    Returns:
-        [T, B] float32.
+    From [T, B, num_features] to [T, B] float32; the gradient flows through `predicted`.
     """
     check_rank(3, predicted=predicted, features=features)
     return 0.5 * (predicted - features).square().sum(-1)
 
 
 def surprise_loss(inverse: Tensor, forward: Tensor, forward_share: float) -> Tensor:
-    """(1 - beta) L_I + beta L_F, of eq. 7 of the paper, for each step.
+    """(1 - beta) L_I + beta L_F, of eq. 7 of the paper, for each step, [T, B] float32.
 
-    Args:
-        inverse: [T, B] float32, minus the log-probability of the action taken under the inverse model.
-        forward: [T, B] float32, see `forward_error`.
-        forward_share: beta.
-
-    Returns:
-        [T, B] float32.
+    `inverse` is minus the log-probability of the action taken under the inverse model, `forward` a `forward_error`.
     """
     check_rank(2, inverse=inverse, forward=forward)
     return torch.lerp(inverse, forward, forward_share)

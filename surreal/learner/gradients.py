@@ -174,13 +174,7 @@ class GradientLearner(Learner[ModelT, BatchT]):
     def make_schedule(
         self, option: str, start: float, end: float, shape: type[LinearSchedule] = LinearSchedule
     ) -> Callable[[], float]:
-        """Make a value that goes from `start` to `end` along `max_global_step`.
-
-        Args:
-            option: name of the option that needs the schedule.
-            start: first value.
-            end: last value.
-            shape: line between them.
+        """Make a value that goes from `start` to `end` along `max_global_step`, for the option that needs it.
 
         Raises:
             ValueError: the schedule has no end; names the setting that gives it one.
@@ -237,12 +231,10 @@ class GradientLearner(Learner[ModelT, BatchT]):
     def optimize_group(
         self, group: str, parameters: Iterable[tuple[str, Tensor]], *, learning_rate: float | None = None
     ) -> None:
-        """Add the optimizer of a group of parameters, whose state checkpoints keep; for `build`.
+        """Add the optimizer of a group of named parameters, whose state checkpoints keep; for `build`.
 
-        Args:
-            group: its name.
-            parameters: pairs of name and parameter; none may be replaced afterwards.
-            learning_rate: learning rate of its first step, > 0, annealed in proportion; None: `initial_learning_rate`.
+        No parameter may be replaced afterwards. The rate of its first step, > 0, is annealed in proportion; None:
+        `initial_learning_rate`.
         """
         optimizer = self.stepper.add_group(group, parameters, learning_rate)
         if optimizer is not None:

@@ -64,30 +64,16 @@ def huber_loss(prediction: Tensor, target: Tensor, delta: float = 1.0, weight: T
 
 
 def chosen_q(q: Tensor, action: Tensor) -> Tensor:
-    """Pick the value of the action taken.
-
-    Args:
-        q: [B, n_actions] float32.
-        action: [B] int64, 0 <= action < n_actions.
-
-    Returns:
-        [B] float32.
-    """
+    """Pick the value [B] of the action [B] taken, int64, from those of all [B, n_actions]."""
     check_rank(2, q=q)
     check_rank(1, action=action)
     return q.gather(1, action.unsqueeze(1)).squeeze(1)
 
 
 def critic_loss(q: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
-    """Mean over the batch of the squared error, summed over the critics.
+    """Mean over the batch of the squared error, summed over the critics; a scalar.
 
-    Args:
-        q: [critics, B] float32; the gradient flows through it.
-        target: [B] float32, without gradient, the same for all.
-        weight: see `joint_loss`.
-
-    Returns:
-        Scalar float32.
+    The gradient flows through `q`, [critics, B]; `target` [B] is the same for all, and `weight` as in `joint_loss`.
     """
     check_rank(2, q=q)
     check_rank(1, target=target)
@@ -95,14 +81,9 @@ def critic_loss(q: Tensor, target: Tensor, weight: Tensor | None = None) -> Tens
 
 
 def joint_loss(losses: Tensor, weight: Tensor | None = None) -> Tensor:
-    """Mean over the batch of losses, summed over the critics: each learns as if it were alone.
+    """Mean over the batch of losses [critics, B], summed over the critics: each learns as if it were alone.
 
-    Args:
-        losses: [critics, B] float32; the gradient flows through it.
-        weight: [B] float32 importance weights, >= 0, or None for one everywhere.
-
-    Returns:
-        Scalar float32.
+    `weight`: [B] float32 importance weights, >= 0, or None for one everywhere.
     """
     check_rank(2, losses=losses)
     sums = losses.sum(0)
@@ -113,11 +94,7 @@ def joint_loss(losses: Tensor, weight: Tensor | None = None) -> Tensor:
 
 
 def l2_penalty(parameters: Iterable[tuple[str, Tensor]]) -> Tensor:
-    """Sum of the squares of all weights; biases, and the scales and shifts of layer norms, go free.
-
-    Args:
-        parameters: pairs of name and parameter.
-    """
+    """Sum of the squares of all weights; biases, and the scales and shifts of layer norms, go free."""
     squares = [tensor.square().sum() for name, tensor in parameters if name.rpartition(".")[2] == "weight"]
     return torch.stack(squares).sum()
 
@@ -227,10 +204,6 @@ class UpdateNoise:
     """A generator that starts again with each update, from a seed and the update's number.
 
     Checkpoints need not keep it: a learner that resumes at update n draws what an uninterrupted learner draws.
-
-    Args:
-        seed: seed of the learner.
-        device: where the numbers are drawn.
     """
 
     @checked

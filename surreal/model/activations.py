@@ -140,11 +140,8 @@ _IN_PLACE: Mapping[str, Activation] = {
 
 
 def get_activation(name: str, *, in_place: bool = False) -> Activation:
-    """Look an activation up.
-
-    Args:
-        name: a key of `ACTIVATIONS`.
-        in_place: it may write over its input, which is the output of a dense or convolutional layer.
+    """Look a key of `ACTIVATIONS` up; `in_place`: it may write over its input, the output of a dense or convolutional
+    layer.
 
     Raises:
         ValueError: there is none of this name.

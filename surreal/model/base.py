@@ -91,7 +91,6 @@ class LazyModel(Model):
 
     @property
     def is_materialized(self) -> bool:
-        """Whether the layers exist."""
         return self.obs_spec is not None
 
     def materialize(self, obs_spec: ObsSpec) -> None:
@@ -192,15 +191,9 @@ class ComposedModel(LazyModel):
     def features(
         self, obs: Obs, state: Tensor | None = None, is_first: Tensor | None = None
     ) -> tuple[Tensor, Tensor | None]:
-        """Compute the input of the heads.
+        """Compute the input of the heads, [..., num_features] float32, and the state afterwards, None without a core.
 
-        Args:
-            obs: observations, as in `forward`.
-            state: likewise; without one, a recurrent model begins with a cleared one.
-            is_first: likewise.
-
-        Returns:
-            [..., num_features] float32, and the state afterwards; None without a core.
+        Arguments as in `forward`; without a state, a recurrent model begins with a cleared one.
         """
         if self.obs_spec is None:
             self._ensure_built(obs)
@@ -239,7 +232,6 @@ class ComposedModel(LazyModel):
         """Create the heads, on the CPU; called once, under `lock`."""
 
     def extra_repr(self) -> str:
-        """Describe the constructor's arguments, for `repr`."""
         return f"hiddens={list(self.hiddens)}, lstm_size={self._lstm_size}"
 
 

@@ -81,11 +81,9 @@ class Dynamics(Module):
         self.ahead = MLP(sizes, activation, generator=generator)
 
     def forward(self, obs: Obs, action: Tensor) -> Foreseen:
-        """Predict the action and the next features of each step of trajectories.
+        """Predict the action and the next features of each step of trajectories, [T, B].
 
-        Args:
-            obs: [T + 1, B, *obs_shape], or nested dicts and tuples of them: before and after each step.
-            action: [T, B, *action_shape] that was taken.
+        `obs` [T + 1, B, *obs_shape] are before and after each step; `action` is [T, B, *action_shape].
         """
         features = self.encoder.forward(obs)
         before, after = features[:-1], features[1:]

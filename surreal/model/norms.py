@@ -77,12 +77,8 @@ def read_norm(norm: NormName | None) -> NormKind | None:
 
 
 def make_norm(kind: NormKind, units: int, members: int | None = None) -> Norm:
-    """Make the normalization of a layer.
-
-    Args:
-        kind: see `read_norm`.
-        units: size of the features' last axis.
-        members: networks that are computed at once, features [members, B, units]; None: one, [..., units].
+    """Make the normalization of a layer for features [..., units], or for those of networks at once, [members, B,
+    units].
     """
     if isinstance(kind, BatchNormSettings):
         return BatchRenorm(units, kind, members)
@@ -124,7 +120,6 @@ class RowNorm(Norm):
         return torch.addcmul(of_first(self.shift, members), rows, of_first(self.scale, members))
 
     def extra_repr(self) -> str:
-        """Describe the constructor's arguments, for `repr`."""
         return f"{self.shape}, is_centered={self.is_centered}"
 
 
@@ -174,7 +169,6 @@ class BatchRenorm(Norm):
         return torch.addcmul(shift, (features - batch_mean) / deviation * r + d, scale)
 
     def extra_repr(self) -> str:
-        """Describe the constructor's arguments, for `repr`."""
         return f"{self.shape}, {self.settings}"
 
 

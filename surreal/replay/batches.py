@@ -143,7 +143,6 @@ class ExpFetcherQueue(Generic[B]):
 
     @property
     def room(self) -> int:
-        """Number of batches that may be put."""
         return self._prefetch - len(self._ready) - len(self._made)
 
     def put(self, batch: B) -> None:

@@ -34,9 +34,7 @@ class ReplayPlan:
 def conflicts(plan: ReplayPlan, *, steps_per_sample: int) -> Iterator[tuple[str, str]]:
     """Yield the conflicts of any replay: the key to blame, and a sentence that begins with its value.
 
-    Args:
-        plan: plan of the run.
-        steps_per_sample: transitions that the limiter counts for each row of a batch.
+    For each row of a batch, the limiter counts `steps_per_sample` transitions.
     """
     yield from _size_conflicts(plan)
     yield from _limiter_conflicts(plan, steps_per_sample)

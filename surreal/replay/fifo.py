@@ -126,7 +126,6 @@ class FIFOReplay(TrajectoryReplay):
     # -- what the learner calls ------------------------------------------------------------------------------------
 
     def dequeue(self, timeout_s: float) -> TrajectoryBatch | None:
-        """Return the next batch, or None if none is ready in time."""
         batch = super().dequeue(timeout_s)
         if batch is not None:
             self._handed += 1
@@ -151,7 +150,6 @@ class FIFOReplay(TrajectoryReplay):
         return super().join(timeout_s)
 
     def step(self, timeout_s: float = 0.05) -> bool:
-        """Take one turn of the replay's thread."""
         self.owner.claim()
         self._read_marks()
         if self.store is not None:
@@ -173,7 +171,6 @@ class FIFOReplay(TrajectoryReplay):
     # -- hooks: on the replay's thread -------------------------------------------------------------------------------
 
     def start_sample_condition(self) -> bool:
-        """Whether a batch of trajectories is complete."""
         return len(self._ready) >= self.batch_size
 
     def _insert(self, table: Chunk) -> range:

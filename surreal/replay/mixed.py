@@ -171,7 +171,6 @@ class MixedTrajectoryReplay(TrajectoryReplay):
             yield f"{section}.{name}", f"is {value}, but {reason}: leave it out"
 
     def dequeue(self, timeout_s: float) -> TrajectoryBatch | None:
-        """The next batch; None if none was ready in time."""
         batch = super().dequeue(timeout_s)
         if batch is not None:
             self.learned = self._made.popleft()

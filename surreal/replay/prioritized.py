@@ -94,7 +94,6 @@ class Prioritized(Replay[B]):
 
     @property
     def _largest_leaf(self) -> float:
-        """Leaf of the largest valid priority."""
         return float((LARGEST + self.priority_epsilon) ** self.priority_exponent)
 
     # -- from the learner's thread -----------------------------------------------------------------------------------

@@ -146,12 +146,7 @@ class ReplayState(Generic[B]):
 
 
 class Ages:
-    """Finds chunks that are too old; used by one thread.
-
-    Args:
-        streams: the shards of the chunks.
-        max_age_s: bound of the time since a chunk was stored, s.
-    """
+    """Finds chunks that are too old; used by one thread."""
 
     @checked
     def __init__(self, streams: Sequence[Stream], max_age_s: Positive) -> None:

@@ -145,12 +145,8 @@ def let_go(state: ReplayState[B], number: int) -> None:
 
 
 def count_superfluous(state: ReplayState[B], *, capacity: int, start_size: int) -> int:
-    """Count the oldest chunks that are over the capacity or the byte bound, too old, or gone from Redis.
-
-    Args:
-        state: state of the replay.
-        capacity: most transitions to keep.
-        start_size: fewest transitions to keep.
+    """Count the oldest chunks that are over the capacity or the byte bound, too old, or gone; `start_size` transitions
+    stay.
 
     Raises:
         ValueError: the byte bound cannot hold `start_size` transitions.
@@ -233,10 +229,7 @@ def ask(replay: ReplayHooks[B], state: ReplayState[B], number: int = 1) -> None:
 def next_batches(replay: ReplayHooks[B], state: ReplayState[B], number: int = 1) -> list[B]:
     """Make the batch of the oldest request, or new ones; none if too few steps are left, or rows were gone.
 
-    Args:
-        replay: the hooks.
-        state: state of the replay.
-        number: batches to sample; more than 1 only if `state.at_once` is.
+    More than one batch is sampled only if `state.at_once` is.
     """
     if not state.asked:
         ask(replay, state, number)

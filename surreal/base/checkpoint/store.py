@@ -106,7 +106,6 @@ class CheckpointStore:
         return open_checkpoint(text if "/" in text or os.sep in text else f"{self.folder}/{text}")
 
     def ranking(self) -> Ranking:
-        """Read the scores in this folder."""
         try:
             return Ranking.from_json(read_file(f"{self.folder}/{SCORES_NAME}"))
         except UnreadableError:

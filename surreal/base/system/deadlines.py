@@ -30,7 +30,6 @@ class Deadlines:
     Args:
         rate_hz: deadlines per second, > 0.
         window: latencies that the percentiles are of; raising it smooths them, and delays them.
-        clock: s, never goes back.
 
     Attributes:
         period_s: time between two deadlines.
@@ -73,11 +72,7 @@ class Deadlines:
         self._latencies.append(latency_s)
 
     def metrics(self, role: str) -> dict[str, float]:
-        """Return counts, and percentiles of the last latencies; from any thread.
-
-        Args:
-            role: first part of the names.
-        """
+        """Return counts, and percentiles of the last latencies, by names that begin with `role`; from any thread."""
         counts = {f"{role}/deadlines_total": float(self.passed), f"{role}/missed_deadlines_total": float(self.missed)}
         latencies = self._latencies.copy()  # one C call, so the writer cannot interrupt it
         if not latencies:

@@ -193,7 +193,6 @@ class Startup:
         self._restored = self._restored or (self._clock(), self._lease_s())
 
     def mark_first_step(self) -> None:
-        """Record the first env step or update."""
         if not self._is_working and self._restored is not None:
             self._is_working = True
             now_s, lease_s = self._clock(), self._lease_s()
@@ -211,11 +210,7 @@ class Startup:
 
 
 class RecentDeaths:
-    """Counts deaths within a sliding window; restarts wait longer, or stop, by this count.
-
-    Args:
-        window_s: length of the window, s, > 0.
-    """
+    """Counts deaths within a sliding window, s, > 0; restarts wait longer, or stop, by this count."""
 
     def __init__(self, window_s: float = RESTART_WINDOW_S, *, clock: Callable[[], float] = time.monotonic) -> None:
         self.window_s = window_s

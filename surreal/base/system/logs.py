@@ -27,11 +27,7 @@ LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 
 class ConsoleFormatter(logging.Formatter):
-    """Formats a record as one line: `12:34:56.789 INFO agent-0 message`.
-
-    Args:
-        show_traceback: print exceptions in full below their line.
-    """
+    """Formats a record as one line: `12:34:56.789 INFO agent-0 message`; tracebacks go below it, if they are shown."""
 
     def __init__(self, name: str, *, show_traceback: bool = False) -> None:
         super().__init__()

@@ -183,10 +183,8 @@ class Config(Section):
         }
 
     def source_of(self, key: str) -> str:
-        """Return where a setting came from: "app.yaml line 12", "--set", or "" for a default.
-
-        Args:
-            key: dotted path; the nearest parent that is known answers for it.
+        """Return where a setting, or its nearest known parent, came from: "app.yaml line 12", "--set", or "" for a
+        default.
         """
         places = self._sources.places
         while key and key not in places:

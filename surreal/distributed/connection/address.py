@@ -190,11 +190,7 @@ def parse_address(text: str, *, username: str | None = None, password: str | Non
 
 
 def read_credentials(environ: Mapping[str, str], run: str) -> Credentials:
-    """Read the credentials in the environment.
-
-    Args:
-        environ: variables of this process.
-        run: id of the run; its users come before those of all runs.
+    """Read the credentials in the environment; users of this run come before those of all runs.
 
     Raises:
         ValueError: a file that a variable names cannot be read, or is empty.

@@ -24,14 +24,10 @@ _ABSENT = object()
 
 
 def register_model_contract(client: RedisClient, key: str, contract: Mapping[str, Any]) -> None:
-    """Store the contract of a model's parameters if there is none, else compare it and renew its lifetime.
+    """Store the contract of a model's parameters if there is none, else compare it and renew its lifetime. `key` is
+    `PolicyKeys.contract`.
 
     Call it again within `CONTRACT_TTL_S`. May be repeated, so it can run under `client.retry`.
-
-    Args:
-        client: client of the run.
-        key: `PolicyKeys.contract`.
-        contract: `Module.parameter_contract()`.
 
     Raises:
         ContractError: a process of the run has another model. The message names the first parameter that differs, and
@@ -63,13 +59,7 @@ def describe_difference(theirs: Any, ours: Any) -> tuple[str, ...]:
 
 
 def describe_model_difference(theirs: Mapping[str, Any], local: Mapping[str, Any], run: str) -> str:
-    """Describe the first parameter that differs: `fc1.weight is [64, 4] here and [128, 4] in run R`.
-
-    Args:
-        theirs: model contract of the run: parameter name -> {"shape": [...], "dtype": "float32"}.
-        local: contract of this process, which differs from theirs.
-        run: the run's id.
-    """
+    """Describe the first parameter that differs: `fc1.weight is [64, 4] here and [128, 4] in run R`."""
     names = [*local, *(name for name in theirs if name not in local)]
     differing = [name for name in names if theirs.get(name) != local.get(name)]
     name = differing[0] if differing else "(all)"

@@ -183,12 +183,7 @@ class DirectConnection(OwnConnection):
 
 
 class Subscription:
-    """The messages of some channels. Used by one thread.
-
-    Args:
-        client: client of the server.
-        channels: names of the channels.
-    """
+    """The messages of some channels. Used by one thread."""
 
     def __init__(self, client: HasRedis, channels: Sequence[str]) -> None:
         self._client = client

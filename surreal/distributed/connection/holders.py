@@ -37,11 +37,8 @@ class Holder(NamedTuple):
 
 
 def make_token(lease_s: float, **more: str) -> str:
-    """Make a unique token of this process.
-
-    Args:
-        lease_s: length of a lease without a renewal, s.
-        more: further fields.
+    """Make a unique token of this process, for a lease of this length without a renewal, s; `more` are further
+    fields.
     """
     pid = os.getpid()
     fields = {"machine": machine_id(), "host": socket.gethostname(), "pid": pid, "began": process_start(pid)}
@@ -81,7 +78,6 @@ class HolderWatch:
 
     Args:
         lease_s: length of a lease whose token does not name it, s.
-        clock: monotonic clock, s.
     """
 
     def __init__(self, lease_s: float, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -95,9 +91,7 @@ class HolderWatch:
     def is_void(self, token: str, left_ms: int) -> bool:
         """Whether the holder's process is gone, or was silent for the length of its lease.
 
-        Args:
-            token: the current token in Redis.
-            left_ms: time until Redis deletes it, ms; negative: never.
+        Redis deletes the token in `left_ms`; negative: never.
         """
         holder, now_s = holder_of(token, self._lease_s), self._clock()
         self._first_look_s = now_s if self._first_look_s is None else self._first_look_s

@@ -55,7 +55,6 @@ class RetryPolicy:
     """Calls operations on one Redis until it answers. Thread-safe.
 
     Args:
-        address: the server's address, for messages.
         advice: remedy for messages, if the server refuses this process.
     """
 

@@ -190,13 +190,8 @@ class ScriptChannel(OwnConnection):
     def begin(
         self, name: str, keys: Sequence[str], args: Sequence[Any], contents: Mapping[str, Sequence[memoryview]]
     ) -> None:
-        """Store strings for `STAGE_TTL_S` and call a script, without waiting for the answers.
-
-        Args:
-            name: the script's name.
-            keys: the script's keys.
-            args: the script's arguments.
-            contents: key -> pieces of its string; they must not change until `finish`.
+        """Store strings for `STAGE_TTL_S` and call a script, without waiting for the answers. The strings' pieces must
+        not change until `finish`.
 
         Raises:
             redis.exceptions.RedisError: the connection broke; the call may have been executed or not.

@@ -20,8 +20,6 @@ class DurableReader:
     """One consumer of the stream's group. Used by one thread.
 
     Args:
-        server: the replay's.
-        name: name of the consumer.
         lease_s: age after which entries of other readers are taken over, s.
     """
 
@@ -147,7 +145,6 @@ class DurableReader:
         return bool(found)
 
     def _held(self) -> set[bytes]:
-        """Return the entries that this reader has."""
         return {entry for entry, *_ in self._entries} | {each.entry for batch in self._open for each in batch.taken}
 
 

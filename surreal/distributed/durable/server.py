@@ -22,7 +22,6 @@ class DurableServer:
     """The stream and the counts of one replay.
 
     Args:
-        client: its Redis and its name.
         timeout_s: how long calls are repeated, s.
     """
 
@@ -72,7 +71,6 @@ class DurableServer:
         return self.client.retry(operation, what=what, timeout_s=self.timeout_s)
 
     def get(self, *names: bytes | str) -> list[bytes | None]:
-        """Read counts and states."""
         found: list[bytes | None] = self.retry(lambda: self.client.execute("HMGET", self.meta, *names), "read counts")
         return found
 

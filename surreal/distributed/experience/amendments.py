@@ -15,11 +15,7 @@ from surreal.distributed.experience.row_log import RowLog
 
 
 class Amendments:
-    """Numbers of steps whose reward may still change, each until its deadline, and counts.
-
-    Args:
-        clock: s, never goes back.
-    """
+    """Numbers of steps whose reward may still change, each until its deadline, and counts."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

@@ -146,11 +146,7 @@ class LocalStream(Stream):
 
 
 class LocalShards(ReplayShards):
-    """The only shard of an agent's own replay.
-
-    Args:
-        run: id of the run, for messages.
-    """
+    """The only shard of an agent's own replay."""
 
     def __init__(self, run: str) -> None:
         super().__init__(RedisClient(run=run))

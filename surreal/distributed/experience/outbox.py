@@ -60,7 +60,6 @@ class Outbox:
     """Stores chunks in one stream, in order, each once.
 
     Args:
-        stream: the shard.
         drops_when_full: drop a chunk (and count it) instead of waiting for room or credit.
         max_stream_bytes: bound of the stream while no owner has set one and the server has no memory limit.
         away_timeout_s: how long to wait for a server that does not answer, s, if a push may wait longer.
@@ -143,7 +142,6 @@ class Outbox:
         return len(self._pending)
 
     def drop_all(self) -> None:
-        """Drop all queued chunks, and count them."""
         self._channel.close()
         while self._pending:
             self._drop(self._pending.popleft())

@@ -138,12 +138,7 @@ def _table_field(buffer: bytes, table: int, index: int) -> int:
 
 
 def write_block(leaves: Sequence[NDArray[Any]], compression: str | None) -> tuple[memoryview, ...]:
-    """Return the block in pieces, one per leaf; without compression, nothing is copied.
-
-    Args:
-        leaves: observation rows [n_rows, *shape] for each leaf.
-        compression: None, or one of `COMPRESSIONS`.
-    """
+    """Return the block in pieces, one per leaf; without compression, nothing is copied."""
     pieces = [np.ascontiguousarray(leaf).reshape(-1).view(np.uint8).data for leaf in leaves]
     if compression is not None:
         codec = pa.Codec(compression)

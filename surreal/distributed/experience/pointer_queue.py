@@ -41,10 +41,8 @@ class PointerQueue:
     """Follows one stream.
 
     Args:
-        stream: the shard to follow.
         max_chunks: most chunks kept ready, >= 1.
         read_count: stream entries requested at a time, >= 1; their blocks are in memory at once.
-        stop: ends the waits.
         is_patient: keep trying until `stop` when Redis does not answer, instead of the client's timeout.
         needs_blocks: called once for each contract (on the enqueue thread): whether to download observations. An
             exception ends `enqueue_step`.
@@ -222,8 +220,6 @@ class ShardedPointerQueue:
     come as they arrive. A shard that does not answer is not waited for.
 
     Args:
-        streams: the shards.
-        stop: ends the waits.
         may_read: whether the stream of a shard may be read now.
         needs_blocks, on_ready: as for `PointerQueue`; called on several threads.
 
@@ -260,8 +256,7 @@ class ShardedPointerQueue:
     def dequeue(self, may_take: Callable[[int], bool] = lambda _: True) -> Chunk | None:
         """Return the next chunk; None if none is ready.
 
-        Args:
-            may_take: whether chunks of a shard can be used now; called only when one is there.
+        `may_take` is called only when a shard has a chunk, and tells whether it can be used now.
         """
         if len(self.queues) == 1:
             queue = self.queues[0]

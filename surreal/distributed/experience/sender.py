@@ -125,12 +125,9 @@ class ExpSender:
         self._record(batch, None)
 
     def send_actions(self, env_ids: NDArray[np.int64], record: NDArray[np.bool_], action: Action) -> None:
-        """Add the actions taken in the last rows of these environments, which `send_outcomes` recorded.
+        """Add the actions [N] taken in the last rows of these environments, which `send_outcomes` recorded.
 
-        Args:
-            env_ids: [N].
-            record: [N] whether each row is experience to be sent.
-            action: actions in these rows.
+        `record` tells which rows are experience to be sent.
         """
         if self._log is not None and record.any():
             self._log.set_actions(env_ids[record], action if record.all() else take_actions(action, record))

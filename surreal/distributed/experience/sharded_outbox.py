@@ -41,8 +41,6 @@ class ShardedOutbox:
     stays, because it may be stored; it is sent again when the shard is back, under its old number.
 
     Args:
-        shards: the run's shards.
-        home: number of the home shard.
         drops_when_full, max_stream_bytes: as for `Outbox`.
 
     Raises:
@@ -101,7 +99,6 @@ class ShardedOutbox:
         return self._boxes[self._current].sent_through
 
     def drop_all(self) -> None:
-        """Drop all queued chunks, and count them."""
         self._has_ended.set()
         for box in self._boxes:
             box.drop_all()

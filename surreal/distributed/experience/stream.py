@@ -101,10 +101,8 @@ class Stream:
     """Key names and commands of one shard.
 
     Args:
-        client: client of its server.
         keys: its key names; None: those of the run's only shard.
         server_share: this shard's share of the server's memory, > 0 .. 1.
-        shard: its number.
     """
 
     is_local: bool = False  #: whether it is in this process, so that an append is answered at once; see `local`

@@ -39,12 +39,7 @@ def unflatten(tensors: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
 def assign(sizes: Mapping[str, int], number: int) -> list[frozenset[str]]:
     """Divide names among servers with about equal bytes: the largest first, each to the emptiest server.
 
-    Args:
-        sizes: bytes by name; their order does not matter.
-        number: number of servers, >= 1.
-
-    Returns:
-        The names of each server, possibly none.
+    The order of `sizes` does not matter. A server may get none.
     """
     if number < 1:
         raise ValueError(f"number is {number}; it must be >= 1")
@@ -58,13 +53,7 @@ def assign(sizes: Mapping[str, int], number: int) -> list[frozenset[str]]:
 
 
 def assign_parameters(groups: Groups, number: int, counts: Groups | None = None) -> list[frozenset[str]]:
-    """Divide the tensors of a push among servers, as `group/name`.
-
-    Args:
-        groups: the parameters of a learner, `Learner.parameter_groups()`.
-        number: number of servers.
-        counts: further tensors; the first server gets all of them.
-    """
+    """Divide `Learner.parameter_groups()` among servers, as `group/name`; the first gets all of `counts`."""
     sizes = {name: tensor.numel() * tensor.element_size() for name, tensor in flatten(groups).items()}
     first, *others = assign(sizes, number)
     return [first | flatten(counts or {}).keys(), *others]
@@ -111,11 +100,8 @@ def cut(pieces: Sequence[memoryview], part_bytes: int) -> list[list[memoryview]]
 
 
 def decode(data: bytearray, expected: Mapping[str, Sequence[int]] | None = None) -> dict[str, Tensor]:
-    """Decode gradients by `group/name`; float32 ones are views on `data`.
-
-    Args:
-        data: a whole push.
-        expected: the shapes of all possible tensors; None: any.
+    """Decode a whole push by `group/name`; float32 tensors are views on `data`. Without `expected` shapes, any tensors
+    may come.
 
     Raises:
         CodecError: cut off, corrupted, of another format or model, or not finite.

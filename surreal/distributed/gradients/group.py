@@ -41,11 +41,8 @@ class ServerGroup:
 
     Args:
         client: client of the server of the replay's first shard.
-        policy: name of the parameters.
-        shard: number of this server.
         shards: number of servers, >= 2.
         timeout_s: longest wait for the other servers, s: they may be starting.
-        num_replay_shards: number of the replay's shards.
     """
 
     def __init__(

@@ -58,14 +58,10 @@ class GradientQueue:
 
     Args:
         client: client of the server of the replay's first shard.
-        policy: name of the parameters.
         shard: number of this server, 0 .. shards - 1.
-        shards: number of servers.
         max_staleness: versions that a taken gradient may be behind the newest announced one; None: no limit.
         max_bytes: largest gradient that is accepted.
         group: the group of the servers, if there are several.
-        num_replay_shards: number of the replay's shards.
-        stop: ends every wait.
     """
 
     def __init__(
@@ -108,11 +104,8 @@ class GradientQueue:
         return self._global_step
 
     def expect(self, groups: Groups, counts: Groups | None = None) -> None:
-        """Refuse gradients with other names and shapes.
-
-        Args:
-            groups: all parameters of all servers.
-            counts: see `GradientSender`.
+        """Refuse gradients of other names and shapes than all parameters of all servers; `counts` as in
+        `GradientSender`.
         """
         shapes = {name: tuple(tensor.shape) for name, tensor in flatten({**groups, **(counts or {})}).items()}
         mine = assign_parameters(groups, self._shards, counts)[self.shard]

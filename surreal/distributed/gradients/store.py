@@ -101,8 +101,6 @@ class GradientStore:
 
     Args:
         client: client of the server of the replay's first shard.
-        policy: name of the parameters.
-        num_replay_shards: number of the replay's shards.
     """
 
     def __init__(self, client: RedisClient, policy: str, num_replay_shards: int = 1) -> None:
@@ -154,11 +152,8 @@ class GradientStore:
     ) -> QueueEntry | None:
         """Return the oldest entry of a server's queue; wait up to `wait_ms` (None: not at all) for one.
 
-        Args:
-            connection: used by the server alone, because nothing else can be asked during the wait.
-            server: its number.
-            wait_ms: ms.
-            done: keys of the last gradient, which are removed.
+        Only the server uses the connection, because nothing else can be asked during the wait. The keys `done`, of the
+        last gradient, are removed.
         """
         removes = [("UNLINK", *done)] if done else []
         waits = () if wait_ms is None else ("BLOCK", wait_ms)

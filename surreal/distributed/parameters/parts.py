@@ -95,8 +95,6 @@ class LeaseWait:
     Args:
         lease_s: length of this process's own lease, s.
         holder: description of the other learner, for the log.
-        notice: tells the user; its owner ends it.
-        stop: ends the wait.
     """
 
     def __init__(self, lease_s: float, holder: str, notice: WaitNotice, stop: threading.Event | None) -> None:
@@ -107,13 +105,8 @@ class LeaseWait:
         self.notice = notice
 
     def until_void(self, token: str, left_ms: int, asked_at: float, refused: LeaseError) -> bytes:
-        """Wait a moment; return the holder's token if it has died, else b"".
-
-        Args:
-            token: the current token in Redis.
-            left_ms: time until Redis deletes it, ms.
-            asked_at: when Redis was asked for it, on the monotonic clock, s.
-            refused: error of a holder that lives for longer than its lease.
+        """Wait a moment; return the holder's token if it has died, else b"". When asked at `asked_at` (monotonic clock,
+        s), Redis was to delete it in `left_ms`; negative: never.
 
         Raises:
             LeaseError: `refused`.

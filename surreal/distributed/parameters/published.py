@@ -122,9 +122,7 @@ class PublishedReader:
     """Reads one policy's parameters. Every method may be repeated, so it can run under `client.retry`.
 
     Args:
-        client: client of the parameters' Redis server.
         keys: keys of the policy's parts, one for each parameter server.
-        max_bytes: most bytes of parameters that are accepted.
         reuses_memory: whether each call of `newest` may overwrite the bytes that the last one returned.
     """
 

@@ -67,11 +67,7 @@ class ServerAccess:
         return bool(self.password or self.acl_file)
 
     def settings(self, port: int) -> dict[str, str | int | Path]:
-        """Return settings of redis.conf.
-
-        Args:
-            port: port for clients; 0: only the socket.
-        """
+        """Return settings of redis.conf; port 0: only the socket."""
         found: dict[str, str | int | Path] = {"port": port}
         if self.acl_file is not None:
             found["aclfile"] = self.acl_file.resolve()
@@ -124,13 +120,9 @@ def user_name(user: str, run: str | None) -> str:
 
 
 def render_user(user: User, run: str | None, password: str, version: Sequence[int]) -> str:
-    """Write a user as a line of an ACL file.
+    """Write a user as a line of an ACL file, with the digest of its password; `run` None: for all runs.
 
-    Args:
-        user: user of the table.
-        run: the only run that it may access; None: all.
-        password: plain text; its digest is written.
-        version: version of the server. Before 7, a user has all of its commands on all of its keys.
+    Before version 7, a user has all of its commands on all of its keys.
     """
     by_kinds: dict[frozenset[str], list[str]] = {}
     for command, kinds in user.commands().items():

@@ -61,7 +61,6 @@ class Keeper:
     """Restarts a server that died, unless it dies too often; its owner calls `keep` repeatedly.
 
     Args:
-        server: a started server.
         restart_limit: deaths within a minute that are tolerated.
         advice: remedy for messages, if it dies too often.
     """

@@ -57,8 +57,6 @@ class Collector:
     Its thread calls `step` again and again: `supervisor.spawn("collector", collector.step)`.
 
     Args:
-        client: client of the run.
-        run_dir: the run's folder.
         tensorboard: also write TensorBoard event files.
         keep_s: written entries older than this are removed from Redis. Raising it lets other readers look further
             back, and costs memory of Redis.
@@ -99,11 +97,7 @@ class Collector:
         return count or 0
 
     def drain(self, timeout_s: float = 10.0) -> bool:
-        """Write everything that Redis has now; return whether all of it is in the folder.
-
-        Args:
-            timeout_s: how long to wait for Redis, or for another collector to leave the folder.
-        """
+        """Write everything that Redis has now; return whether all of it is in the folder, after at most `timeout_s`."""
         deadline = time.monotonic() + timeout_s
         with self._lock:
             self._next_check = 0.0

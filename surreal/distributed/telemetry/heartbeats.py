@@ -62,11 +62,7 @@ class Heartbeat:
 
     @classmethod
     def decode(cls, data: bytes, *, now_s: float) -> Heartbeat:
-        """Check and decode one heartbeat.
-
-        Args:
-            data: result of `encode`.
-            now_s: the Redis server's time.
+        """Check and decode one heartbeat; `now_s` is the Redis server's time.
 
         Raises:
             CodecError: it is not a heartbeat.

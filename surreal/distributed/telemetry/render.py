@@ -163,11 +163,7 @@ def hyperparameter_events(
 ) -> bytes:
     """Return the events that describe a run to TensorBoard's table of hyperparameters.
 
-    Args:
-        time_s: start of the run.
-        name: name of the run.
-        values: setting -> number or word.
-        metrics: its results, each as the folder of its event file, next to this one, and its name.
+    Each metric is the folder of its event file, next to this one, and its name.
     """
     _import_tensorboard()
     from tensorboardX.proto import api_pb2, event_pb2, plugin_hparams_pb2, summary_pb2

@@ -99,10 +99,7 @@ class RunFiles:
         self._lock.release()
 
     def rotate(self, max_bytes: Callable[[str], int]) -> None:
-        """Move files that are too long aside; the next commit begins new ones.
-
-        Args:
-            max_bytes: returns the maximum length of the file at a path.
+        """Move files that are longer than `max_bytes(path)` aside; the next commit begins new ones.
 
         Raises:
             OSError: a file cannot be moved.
@@ -112,11 +109,7 @@ class RunFiles:
                 del self._sizes[path]
 
     def commit(self, contents: Mapping[str, bytes], progress: CollectorProgress) -> None:
-        """Append to files and record the progress, atomically.
-
-        Args:
-            contents: path in the folder -> bytes to append.
-            progress: the progress after these were written.
+        """Append to files, by their path in the folder, and record the progress after that, atomically.
 
         Raises:
             OSError: the disk is full or not writable; nothing counts as written.

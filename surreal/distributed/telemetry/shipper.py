@@ -61,11 +61,9 @@ class LineBuffer:
                 self.dropped += 1
 
     def take(self, max_bytes: int, used: int = 0) -> list[bytes]:
-        """Remove and return the oldest lines that fit into an entry, newlines counted.
+        """Remove and return the oldest lines that fit into an entry of `max_bytes` with `used` bytes, newlines counted.
 
-        Args:
-            max_bytes: size of an entry; a longer line is dropped.
-            used: bytes of other lines in the entry, 0 .. max_bytes.
+        A line longer than an entry is dropped.
         """
         taken: list[bytes] = []
         room = max_bytes - used

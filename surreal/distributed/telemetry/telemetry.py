@@ -49,7 +49,6 @@ class Telemetry:
     thread, call `step` once per interval.
 
     Args:
-        client: client of the run.
         role: agent, learner, eval, ...: the first part of metrics' names.
         name: name of the process, and of its file in the run's folder.
         interval_s: between two round trips; raising it saves Redis calls and delays everything.
@@ -57,7 +56,6 @@ class Telemetry:
         on_stop: called once with the reason, on the telemetry thread, when a stop of the run is requested.
 
     Attributes:
-        id: unique id of this process.
         handler: ships log records; `start` attaches it to the root logger.
         global_step: env steps of the run, as last known here; set it or see `watch`.
         version: parameter version of this process; set it or see `watch`.
@@ -181,11 +179,7 @@ class Telemetry:
         self._supervisor.spawn("ship", self._loop)
 
     def stop(self, timeout_s: float = 5.0) -> None:
-        """Ship the remaining lines and remove the heartbeat. Calling it again does nothing.
-
-        Args:
-            timeout_s: bound, without the last round trip's own timeouts.
-        """
+        """Ship the remaining lines and remove the heartbeat. Calling it again does nothing."""
         if self._supervisor.stop_event.is_set():
             return
         deadline = time.monotonic() + timeout_s

@@ -138,13 +138,8 @@ class AtariVector(VectorEnv[NDArray[np.uint8], NDArray[np.int64], Any]):
 def make_atari_vector(
     options: Mapping[str, Any], num_envs: int, *, wrappers: Sequence[tuple[str, Mapping[str, Any]]], frame_stack: int
 ) -> AtariVector:
-    """Make ALE's vector environment with the settings of single games.
-
-    Args:
-        options: arguments of the game, named as in ale-py's single environment.
-        num_envs: number of games.
-        wrappers: names and arguments, innermost first: `atari`, then any of `life_loss` and the reward wrappers.
-        frame_stack: frames of an observation.
+    """Make ALE's vector environment with the settings of single games, named as ale-py names them. Wrappers are
+    innermost first: `atari`, then any of `life_loss` and the reward wrappers.
 
     Raises:
         EnvError: a wrapper has no vector form, `atari` is not the first one, or `fire_on_reset` has no `life_loss`.

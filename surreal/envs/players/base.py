@@ -47,8 +47,6 @@ class Game(ABC):
         observation_spaces: one space for each player.
         action_spaces: one space for each player.
         is_over: whether all episodes have ended; true before the first `reset`.
-        render_mode: gymnasium's attribute.
-        metadata: gymnasium's attribute.
     """
 
     observation_spaces: tuple[AnySpace, ...]
@@ -176,13 +174,9 @@ class Opponents(Protocol):
     def act(
         self, slots: NDArray[np.int64], obs: Obs, is_first: NDArray[np.bool_], action_mask: NDArray[np.bool_] | None
     ) -> NDArray[Any]:
-        """Choose actions [n, *action_shape].
+        """Choose actions [n, *action_shape]; the slot of player p in game g is g * players + p.
 
-        Args:
-            slots: [n]; the slot of player p in game g is g * players + p.
-            obs: [n, *obs_shape] per leaf.
-            is_first: [n] whether a player acts for the first time in its game.
-            action_mask: [n, actions] legal actions; None: all.
+        `is_first` [n] marks a player's first turn in its game; `action_mask` [n, actions] None: all are legal.
         """
 
     def maintain(self) -> None:

@@ -89,7 +89,6 @@ class FaultCounter:
             self._told_s, self._untold = now_s, 0
 
     def clear(self) -> None:
-        """Record a complete episode."""
         self._in_a_row = 0
 
 
@@ -117,12 +116,9 @@ def check_awaited(ids: NDArray[np.int64], awaited: NDArray[np.bool_]) -> None:
 
 
 def env_seeds(seed: Seed, num_envs: int, *, incarnation: int = 0) -> list[int]:
-    """Draw one independent seed for each environment.
+    """Draw one independent seed for each environment; the same entropy gives the same seeds, None fresh ones.
 
-    Args:
-        seed: entropy; the same entropy gives the same seeds, and None gives fresh ones.
-        num_envs: number of seeds.
-        incarnation: number of restarts of the environments; each restart uses other seeds.
+    `incarnation` counts the restarts of the environments; each uses other seeds.
     """
     spawn_key = (incarnation,) if incarnation else ()
     children = np.random.SeedSequence(seed, spawn_key=spawn_key).spawn(num_envs)

@@ -46,9 +46,7 @@ class ThreadedEnvPool(EnvPool):
 
     Args:
         env_id: an id of gymnasium whose environment EnvPool has, such as `ALE/Pong-v5` or `dm_control/cheetah-run-v0`.
-        num_envs: environments.
         observation_space: the space of gymnasium's environment behind wrappers and stacking, which observations have.
-        action_space: the space of its actions.
         kwargs: arguments of EnvPool's environment.
         wrappers: only for Atari games: `atari`, then any of `life_loss` and the reward wrappers.
         frame_stack: frames of an observation; only for Atari games.

@@ -176,7 +176,6 @@ class GamePool(EnvPool):
             self._begin(match)
 
     def _show(self, match: _Match, views: Mapping[int, View]) -> None:
-        """Write the views of players."""
         for player, view in views.items():
             slot = match.number * self._players + player
             match.returns[player] += view.reward

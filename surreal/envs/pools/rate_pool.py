@@ -55,7 +55,6 @@ class RatePool(EnvPool):
         safe_action: taken in place of an action that is late, see `safe_action_of`; None: the environment's last one,
             or before the first of an episode, zeros (or what is nearest to them in the space).
         interventions: whether experience may hold actions that were not the agent's, see `EnvPool`.
-        clock: s, never goes back.
     """
 
     def __init__(

@@ -42,14 +42,7 @@ class LiveRows(NamedTuple):
 
 
 class RowJoiner:
-    """Builds the batches of one pool.
-
-    Args:
-        obs_spec: the spec of the observations.
-        num_envs: slots of the pool.
-        explore: value of `StepBatch.explore` in every row.
-        record: value of `StepBatch.record` in every row.
-    """
+    """Builds the batches of one pool, each row with the same `explore` and `record`."""
 
     def __init__(self, obs_spec: ObsSpec, num_envs: int, *, explore: bool, record: bool) -> None:
         self._obs_spec = obs_spec
@@ -62,13 +55,7 @@ class RowJoiner:
         self._no_info: dict[str, NDArray[Any]] = {}
 
     def steady(self, obs: Obs, reward: NDArray[Any], action_mask: NDArray[np.bool_] | None) -> StepBatch:
-        """Build the batch of a step in which nothing began or ended: the common case.
-
-        Args:
-            obs: nested, [num_envs, ...] per leaf; not copied.
-            reward: [num_envs].
-            action_mask: [num_envs, n], or None.
-        """
+        """Build the batch of a step in which nothing began or ended, the common case; `obs` is not copied."""
         kind, false, explore, record = self._constants[len(self._ids)]
         info = self._no_info if action_mask is None else {"action_mask": action_mask}
         return StepBatch(
@@ -120,16 +107,9 @@ class RowJoiner:
         episode_return: NDArray[np.float64],
         episode_length: NDArray[np.int64],
     ) -> StepBatch:
-        """Build a batch with one row for each environment; those that ended need no action.
+        """Build a batch with one row for each environment; those that ended come first, and need no action.
 
-        Args:
-            ended: [m] environments whose episode ended; they come first.
-            running: [num_envs - m] the others.
-            whole: rows of all environments, ordered by id.
-            terminated: [num_envs].
-            truncated: [num_envs].
-            episode_return: [m].
-            episode_length: [m].
+        `terminated` and `truncated` are [num_envs]; returns and lengths [m] are those of the ended ones.
         """
         num_last = len(ended)
         order = np.concatenate((ended, running))

@@ -20,7 +20,6 @@ class FollowAttributes(gymnasium.Wrapper[Any, Any, Any, Any]):
     The process of the environment sees a file that another process has replaced, so this works wherever it runs.
 
     Args:
-        env: the environment.
         path: JSON file of names and values.
     """
 

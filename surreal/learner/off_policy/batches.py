@@ -36,14 +36,8 @@ def joint_outputs(
 ) -> tuple[Tensor, Tensor]:
     """Compute the critics' outputs for the actions taken, and the target's for the next ones, from one batch of both.
 
-    Args:
-        critic: the critics that learn.
-        target: their target network, or the critics themselves, which then compute once.
-        batch: B transitions.
-        next_action: [B, n] of the policy, without gradient.
-
-    Returns:
-        Both outputs, [critics, B, output.size] float32; the gradient flows through the first only.
+    Critics without a target network are their own target, and compute once. Both outputs are [critics, B, output.size]
+    float32; the gradient flows through the first only.
     """
     obs, action = _joined(batch.obs, batch.next_obs), torch.cat((batch.action, next_action))
     with batch_statistics(critic):

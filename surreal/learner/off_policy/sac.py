@@ -43,7 +43,6 @@ class Temperature(Module):
 
     @property
     def value(self) -> Tensor:
-        """The temperature, a scalar without gradient."""
         return self.log_value.detach().exp()
 
 

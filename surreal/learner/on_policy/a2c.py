@@ -74,7 +74,6 @@ class A2CLearner(ActorCriticLearner):
 
     @one_graph
     def update_from(self, batch: TrajectoryBatch, is_shown: bool) -> dict[str, Tensor]:
-        """Update once, and return the metrics."""
         mask, chosen = batch.mask, policy_mask(batch)
         policy, log_probability, value = evaluate(self.model, batch)
         with torch.no_grad():

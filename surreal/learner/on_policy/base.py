@@ -168,12 +168,8 @@ class ActorCriticLearner(GradientLearner[ModelT, TrajectoryBatch]):
         return normalise(advantage, mask) if self.normalize_advantage else advantage
 
     def entropy(self, policy: Distribution, action: Tensor, mask: Tensor | None) -> Tensor:
-        """Return the mean entropy of the steps as `entropy_type` counts it, a scalar.
-
-        Args:
-            policy: over steps of any leading axes [...].
-            action: [..., *action_shape].
-            mask: [...] float32, 1 for a step; None: all are.
+        """Return the mean entropy of the steps [...] as `entropy_type` counts it, a scalar; `mask` None: all are
+        steps.
         """
         entropy = policy.entropy()
         mean = mean_of_steps(entropy, mask)

@@ -79,13 +79,8 @@ def make_targets(model: Module, batch: TrajectoryBatch, *, gae_lambda: float, no
 
 
 def compute(model: Module, obs: Obs, state: Tensor | None = None, is_first: Tensor | None = None) -> PolicyValue:
-    """Call a model that gives a `PolicyValue`.
-
-    Args:
-        model: recurrent or not.
-        obs: [T, B, *obs_shape], or [N, *obs_shape] of a model without a memory.
-        state: [B, *state_shape] of a recurrent one before the first row.
-        is_first: [T, B] bool: rows before which it is cleared.
+    """Call a model that gives a `PolicyValue`, on [T, B, *obs_shape], or [N, *obs_shape] without a memory. A recurrent
+    one gets the state [B, *state_shape] before the first row, which is cleared before rows of `is_first`.
 
     Raises:
         ValueError: the model is recurrent, and the agent recorded no state.

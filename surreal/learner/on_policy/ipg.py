@@ -262,13 +262,7 @@ def find_steps(batch: TrajectoryBatch) -> tuple[tuple[Tensor, ...], bool]:
 
 
 def following(part: Minibatch, batch: TrajectoryBatch, policy: Distribution) -> Following:
-    """Find observations, policy and rewards after the steps of a minibatch.
-
-    Args:
-        part: N steps of the batch.
-        batch: [T, B], with observations as the critics read them.
-        policy: [T, B], see `IPGLearner.next_policy`.
-    """
+    """Find observations (as the critics read them), policy and rewards after the N steps of a minibatch."""
     index = part.index
     next_obs = tree.map_leaves(lambda leaf: leaf[1:][index], batch.obs)
     return Following(next_obs, policy[index], batch.reward[index], batch.discount[index])

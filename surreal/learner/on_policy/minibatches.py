@@ -232,7 +232,6 @@ def _count(items: int, size: int | None) -> int:
 
 
 def _sequences(batch: TrajectoryBatch, columns: Tensor) -> Minibatch:
-    """Return whole trajectories."""
     index = slice(None), columns
     action_mask, state = batch.extras.get("action_mask"), batch.initial_state.get("state")
     return Minibatch(

@@ -45,7 +45,6 @@ class PolicyGradientLearner(ActorCriticLearner):
 
     @one_graph
     def update_from(self, batch: TrajectoryBatch, is_shown: bool) -> dict[str, Tensor]:
-        """Update once, and return the metrics."""
         policy, log_probability, value = evaluate(self.model, batch)
         chosen = policy_mask(batch)
         with torch.no_grad():

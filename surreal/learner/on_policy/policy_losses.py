@@ -36,15 +36,9 @@ def normalise(values: Tensor, mask: Tensor) -> Tensor:
 
 
 def policy_gradient_loss(log_probability: Tensor, advantage: Tensor, mask: Tensor | None) -> Tensor:
-    """Minus the mean of log p(action) * advantage (Williams 1992), whose gradient is the policy gradient.
+    """Minus the mean of log p(action) * advantage (Williams 1992), whose gradient is the policy gradient; a scalar.
 
-    Args:
-        log_probability: [...] float32; the gradient flows through it.
-        advantage: [...] float32, without gradient.
-        mask: [...] float32, 1 for a step.
-
-    Returns:
-        Scalar float32.
+    All are [...] float32, with a mask of 1 for a step; the gradient flows through the first.
     """
     check_same_shape(log_probability=log_probability, advantage=advantage, mask=mask)
     return -mean_of_steps(log_probability * advantage, mask)
@@ -82,16 +76,7 @@ def importance_policy_loss(log_ratio: Tensor, advantage: Tensor, mask: Tensor | 
 
 
 def value_loss(value: Tensor, target: Tensor, mask: Tensor | None) -> Tensor:
-    """Mean squared error of the values.
-
-    Args:
-        value: [...] float32; the gradient flows through it.
-        target: [...] float32, without gradient.
-        mask: [...] float32, 1 for a step.
-
-    Returns:
-        Scalar float32.
-    """
+    """Mean squared error of the values, a scalar; all are [...] float32, with a mask of 1 for a step."""
     check_same_shape(value=value, target=target, mask=mask)
     return mean_of_steps((target - value).square(), mask)
 

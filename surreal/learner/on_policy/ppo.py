@@ -172,7 +172,6 @@ class PPOLearner(ActorCriticLearner):
         return self._metrics(means, targets, batch, policy_epochs) if self.is_metrics_due else {}
 
     def targets(self, batch: TrajectoryBatch) -> Targets:
-        """Compute the targets of all steps over a batch."""
         return make_targets(self.model, batch, gae_lambda=self.gae_lambda, normalize_advantage=self.normalize_advantage)
 
     @one_graph
@@ -271,7 +270,6 @@ class AdaptiveKL:
 
     @property
     def coefficient(self) -> float:
-        """Coefficient of the next update."""
         return float(self._coefficient)
 
     @property
@@ -288,9 +286,7 @@ class AdaptiveKL:
         self._coefficient.clamp_(1e-6, 1e6)
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return the tensors for a checkpoint."""
         return {"coefficient": self._coefficient}
 
     def load_tensors(self, tensors: dict[str, Tensor]) -> None:
-        """Load the tensors of a checkpoint."""
         self._coefficient.copy_(tensors["coefficient"])

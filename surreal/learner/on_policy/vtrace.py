@@ -61,7 +61,6 @@ class VTraceLearner(ActorCriticLearner):
 
     @one_graph
     def update_from(self, batch: TrajectoryBatch, is_shown: bool) -> dict[str, Tensor]:
-        """Update once, and return the metrics."""
         mask, chosen = batch.mask, policy_mask(batch)
         policy, log_probability, value = evaluate(self.model, batch)
         log_ratio = log_probability - recorded(batch, "log_probability")

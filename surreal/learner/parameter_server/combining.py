@@ -18,11 +18,7 @@ from surreal.base.ranges import PositiveInt, checked
 
 
 class Mean:
-    """Gathers gradients until there are enough for a mean.
-
-    Args:
-        number: number of gradients in a mean.
-    """
+    """Gathers gradients until there are enough for a mean."""
 
     @checked
     def __init__(self, number: PositiveInt) -> None:
@@ -56,13 +52,8 @@ class Mean:
 def compensate(gradient: Tensor, now: Tensor, then: Tensor, dc_lambda: float) -> Tensor:
     """Correct a gradient computed at `then` to an approximate one at `now`: `g + lambda g g (now - then)`.
 
-    Zheng et al. 2017 eq. 10, arXiv:1609.08326: the square of the gradient stands for the diagonal of the Hessian.
-
-    Args:
-        gradient: gradient of any shape.
-        now: parameters that it is applied to, of the same shape.
-        then: parameters that it was computed with, of the same shape.
-        dc_lambda: strength of the correction, >= 0; 0 leaves the gradient unchanged.
+    Zheng et al. 2017 eq. 10, arXiv:1609.08326: the square of the gradient stands for the diagonal of the Hessian. All
+    have one shape, and `dc_lambda` >= 0; 0 leaves the gradient unchanged.
     """
     return torch.addcmul(gradient, gradient * gradient, now - then, value=dc_lambda)
 
@@ -74,11 +65,7 @@ class _Former(NamedTuple):
 
 
 class History:
-    """Parameters as they were published, for as many updates.
-
-    Args:
-        updates: number of updates for which they are kept.
-    """
+    """Parameters as they were published, for as many updates."""
 
     @checked
     def __init__(self, updates: PositiveInt) -> None:
@@ -105,5 +92,4 @@ class History:
         return found.parameters if found else None
 
     def clear(self) -> None:
-        """Forget all."""
         self._former.clear()

@@ -50,7 +50,6 @@ class ParameterServer:
     """Steps down gradients; used by one thread.
 
     Args:
-        learner: learner whose parameters are moved; it is ready.
         combine: fifo: each gradient is a step. avg: the mean of `num_gradients` is. dc: as fifo, with each gradient
             corrected for the parameters having moved on since it was computed.
         num_gradients: gradients in a mean; raising it gives fewer and steadier steps.

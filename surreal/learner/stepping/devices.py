@@ -41,9 +41,6 @@ class BatchMover:
 
     With a GPU, copies have their own stream: one from page-locked memory runs while the device still computes the
     update before, and only what uses the batch waits for it.
-
-    Args:
-        device: where the model is.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -80,9 +77,6 @@ class Readback:
 
     From CUDA, they arrive when the next update brings its own, so that no update waits for its own kernels: while this
     thread waits for those of the update before, the device has work.
-
-    Args:
-        device: where the numbers are.
     """
 
     def __init__(self, device: torch.device) -> None:

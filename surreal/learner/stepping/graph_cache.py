@@ -46,8 +46,6 @@ class Entry:
     """An entry of the cache.
 
     Args:
-        interface: inputs and outputs of the graph.
-        library: path of the compiled graph.
         cost_s: CPU seconds that compiling took.
     """
 
@@ -113,14 +111,9 @@ class GraphCache:
         *,
         niceness: int = 0,
     ) -> Compiling:
-        """Start a process that adds an entry.
+        """Start a process that adds an entry; of the inputs, only shapes, strides, dtypes and devices count.
 
-        Args:
-            name: name of the entry.
-            graph: graph to compile.
-            interface: interface of the graph.
-            inputs: inputs of the graph, in order; only their shapes, strides, dtypes and devices count.
-            niceness: niceness of the process, 0 to 19; raising it leaves more of the CPU to others.
+        Raising `niceness`, 0 to 19, leaves more of the CPU to others.
         """
         self._sweep()
         shapes = [(tuple(each.shape), each.stride(), each.dtype, each.device) for each in inputs]
@@ -149,7 +142,6 @@ class Compiling:
 
     Args:
         cache: gets the entry.
-        name: name of the entry.
         job: file with the graph; removed at the end.
     """
 
@@ -176,7 +168,6 @@ class Compiling:
 
     @property
     def is_running(self) -> bool:
-        """Whether it is not done."""
         return self._process.poll() is None
 
     def result(self) -> Entry:
@@ -196,7 +187,6 @@ class Compiling:
         return entry
 
     def close(self) -> None:
-        """End it, if it is not done."""
         if self.is_running:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, 15)

@@ -50,12 +50,6 @@ _PLAIN = (bool, int, float, str)
 class CompiledCall:
     """Runs a graph.
 
-    Args:
-        learner: its learner.
-        groups: the learner's parameters.
-        entry: the compiled graph.
-        state: the learner's tensors, by name.
-
     Raises:
         RuntimeError: it cannot be loaded.
     """
@@ -104,11 +98,7 @@ class CompiledCall:
 
 
 class Variant:
-    """A method with some shapes and further arguments.
-
-    Args:
-        method: the method.
-    """
+    """A method with some shapes and further arguments."""
 
     def __init__(self, method: Callable[..., Mapping[str, Tensor]]) -> None:
         self.method = method

@@ -58,8 +58,6 @@ class Graphs:
     """The graphs of a learner.
 
     Args:
-        learner: learner whose methods they replace.
-        groups: the learner's parameters.
         seconds_left: predicts how long the run continues, s, to compile alongside where that pays off; None compiles
             at the first call, and waits for it.
 
@@ -146,7 +144,6 @@ class Graphs:
         self._counts.clear()
 
     def close(self) -> None:
-        """End the processes that compile."""
         for variant in self._variants.values():
             if variant.compiling is not None:
                 variant.compiling.close()

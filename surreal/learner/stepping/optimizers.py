@@ -28,10 +28,6 @@ class Optimizer:
 
     Args:
         parameters: pairs of name and parameter, all on one device; those that need no gradient are passed over.
-        settings: which optimizer.
-
-    Attributes:
-        learning_rate: learning rate of the next step.
     """
 
     def __init__(self, parameters: Iterable[tuple[str, Tensor]], settings: OptimizerSettings) -> None:

@@ -41,8 +41,6 @@ class Ranks:
 
     Args:
         store: which all of them reach.
-        rank: rank of this process, 0 .. count - 1.
-        count: number of ranks, >= 2.
         timeout_s: longest wait of a call for the others, s; a rank whose process ends is noticed at once.
 
     Attributes:
@@ -69,7 +67,6 @@ class Ranks:
 
     @property
     def is_first(self) -> bool:
-        """Whether this is rank 0, which has the say."""
         return self.rank == 0
 
     def add_up(self, tensor: Tensor) -> None:
@@ -145,7 +142,6 @@ class Reducer:
 
     Args:
         ranks: which learn together, with the same groups of parameters.
-        groups: optimizers by group; filled before the first step.
     """
 
     def __init__(self, ranks: Ranks, groups: Mapping[str, Optimizer]) -> None:

@@ -35,8 +35,6 @@ class Draw:
 
     Args:
         method: method of a tensor, such as `normal_`.
-        shape: shape of the tensor.
-        args: further arguments of the method.
         generator: number of the generator among those of the call's arguments.
     """
 
@@ -73,7 +71,6 @@ class Interface:
     norms: list[str]
 
     def as_json(self) -> dict[str, Any]:
-        """Return plain data."""
         return asdict(self)
 
     @classmethod
@@ -146,12 +143,7 @@ def record(
 
 
 class Snapshot:
-    """Values of tensors and states of generators; as a context, it restores them at the end.
-
-    Args:
-        state: tensors by name.
-        generators: generators.
-    """
+    """Values of tensors and states of generators; as a context, it restores them at the end."""
 
     def __init__(self, state: Mapping[str, Tensor], generators: Sequence[torch.Generator]) -> None:
         self._tensors, self._generators = list(state.values()), generators

@@ -33,7 +33,6 @@ class Histograms:
         interval: interval in updates, >= 1; raising it costs less and shows less. None: never.
 
     Attributes:
-        interval: see above.
         is_due: whether the running update is one of these.
     """
 
@@ -45,7 +44,6 @@ class Histograms:
         self._lock = threading.Lock()
 
     def begin(self, update: int) -> None:
-        """Begin an update, of this number."""
         self.is_due = self.interval is not None and update % self.interval == 0
         if self.is_due:
             self._seen_groups.clear()
@@ -68,12 +66,8 @@ class Histograms:
         policy_values: Mapping[str, Tensor],
         parameters: Mapping[str, Mapping[str, Tensor]],
     ) -> None:
-        """Add the observations and results of an update.
-
-        Args:
-            batch: [B], or [T, B].
-            policy_values: [B, ...], or [T, B, ...], by name.
-            parameters: by group and name.
+        """Add the observations of a batch, the policy's values in it, by name, and the parameters, by group and
+        name.
         """
         for name, values in step_values(batch, policy_values):
             self.add(f"learner/{name}", values)
@@ -81,12 +75,7 @@ class Histograms:
             self._add_group("weights", group, tensors)
 
     def add(self, name: str, values: Tensor) -> None:
-        """Add a histogram of all finite numbers of a tensor, if there is one.
-
-        Args:
-            name: whole, as in `group/what`.
-            values: any shape.
-        """
+        """Add a histogram, named `group/what`, of all finite numbers of a tensor, if there is one."""
         with suppress(ValueError):  # nothing is finite, or the numbers lie too close to be told apart
             histogram = summarize(values)
             with self._lock:
@@ -106,11 +95,8 @@ class Histograms:
 
 
 def step_values(batch: Batch | TrajectoryBatch, further: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
-    """Return observations, actions and further values of the steps of a batch, with their names; rows without one go.
-
-    Args:
-        batch: [B], or [T, B].
-        further: [B, ...], or [T, B, ...].
+    """Return observations, actions and further values of the steps of a batch, with their names; rows without one
+    go.
     """
     if isinstance(batch, TrajectoryBatch):
         steps = (batch.mask > 0.0).nonzero(as_tuple=True)
@@ -157,13 +143,7 @@ class Readings:
     def read(self, metrics: Mapping[str, Tensor | float], *, updates: int, step: int) -> dict[str, float]:
         """Read the metrics of an update; waits for the device, once for all of them.
 
-        Args:
-            metrics: scalars by bare name.
-            updates: done so far, this one included.
-            step: env steps of the run.
-
-        Returns:
-            The same as numbers.
+        `updates` includes this one; `step` is the run's env step.
         """
         there = [name for name, value in metrics.items() if isinstance(value, Tensor) and value.device.type != "cpu"]
         if there:

@@ -40,15 +40,11 @@ class ParameterGroups:
     """The parameters that a learner moves: groups of them, each with its optimizer. All steps end in `step`.
 
     Args:
-        settings: settings of the optimizers.
         max_norm: largest norm of a group's gradient; None clips nothing.
-        lock: held while parameters change.
         schedule: gives the learning rate of the next step of a group with the usual one; None keeps it constant.
         histograms: get gradients before they are clipped.
-        skipped_limit: see `SkipCounter`.
 
     Attributes:
-        optimizers: by group.
         skipped: counts the updates that were skipped because their gradients were not finite.
     """
 
@@ -147,11 +143,7 @@ class ParameterGroups:
 
 
 class LocalStepper(Stepper):
-    """Steps here.
-
-    Args:
-        groups: the learner's parameters.
-    """
+    """Steps here."""
 
     def __init__(self, groups: ParameterGroups) -> None:
         self.groups = groups
@@ -171,11 +163,6 @@ class RankStepper(LocalStepper):
     """Steps down the mean of the gradients of all ranks, at the same time as they do.
 
     All ranks begin with the same state, and do updates together.
-
-    Args:
-        groups: the learner's parameters.
-        ranks: the processes that learn together.
-        model: the learner's.
     """
 
     def __init__(self, groups: ParameterGroups, ranks: Ranks, model: Module) -> None:
@@ -214,10 +201,8 @@ class SendingStepper(LocalStepper):
     """Sends the gradients of the model's parameters; steps groups of other parameters, such as curiosity's, here.
 
     Args:
-        groups: the learner's parameters.
         send: called with the gradients of one loss, which it may keep. Their receiver changes the parameters, and this
             process gets the new ones.
-        model: the learner's.
     """
 
     def __init__(self, groups: ParameterGroups, send: Callable[[Sequence[Gradients]], object], model: Module) -> None:
@@ -298,10 +283,7 @@ class SkipCounter:
         self._finite[group] = self._finite.get(group, False) | is_finite
 
     def end_update(self, *, is_checked: bool) -> None:
-        """Count the update whose steps were noted.
-
-        Args:
-            is_checked: whether to look at the count, which waits for a GPU.
+        """Count the update whose steps were noted; a check of the count waits for a GPU.
 
         Raises:
             DivergedError: the limit of skipped updates in a row is reached.

@@ -63,14 +63,9 @@ class NumpyPass:
 
     @np.errstate(all="ignore")  # as torch, which gives no warnings for infinities and nan
     def __call__(self, obs: Obs, state: Floats | None = None) -> tuple[Any, Floats | None]:
-        """Compute the output, where a `NumpyPolicy` takes the place of a `Distribution`.
+        """Compute the output, where a `NumpyPolicy` takes the place of a `Distribution`, and the state afterwards.
 
-        Args:
-            obs: [N, *obs_shape] array, or nested dicts and tuples of them.
-            state: [N, *state_shape] of a recurrent model.
-
-        Returns:
-            The output, and the state afterwards; None if the model is not recurrent.
+        `obs` is [N, *obs_shape] per leaf; the state [N, *state_shape] is None if the model is not recurrent.
         """
         return self._forward(obs, state)
 

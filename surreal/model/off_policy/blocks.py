@@ -106,7 +106,6 @@ class ResidualBlocks(nn.Module):
         return outputs
 
     def extra_repr(self) -> str:
-        """Describe the constructor's arguments, for `repr`."""
         return f"{self.kind}, {self.act_name}"
 
     def _dense(self, num_inputs: int, num_outputs: int) -> Dense | EnsembleDense:

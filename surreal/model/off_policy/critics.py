@@ -66,14 +66,8 @@ class EnsembleMLP(nn.Module):
         self.output = EnsembleDense(members, before, after, generator=generator)
 
     def forward(self, features: Tensor, members: int | None = None) -> Tensor:
-        """Compute the outputs of all members, or of the first of them, for the same rows.
-
-        Args:
-            features: [B, sizes[0]] float32.
-            members: how many; None: all.
-
-        Returns:
-            [members, B, sizes[-1]] float32.
+        """Compute [members, B, sizes[-1]] from the same rows [B, sizes[0]] float32; `members` is how many of the first,
+        None: all.
         """
         count = self.members if members is None else members
         outputs = features.expand(count, *features.shape)

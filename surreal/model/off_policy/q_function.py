@@ -55,7 +55,6 @@ class QFunction(ComposedModel):
         self.q = QHead(num_features, self.num_actions, dueling=self.dueling, generator=generator)
 
     def extra_repr(self) -> str:
-        """Describe the constructor's arguments, for `repr`."""
         return f"{super().extra_repr()}, action_space={self.num_actions}, dueling={self.dueling}"
 
 

@@ -141,7 +141,6 @@ class Configuration(NamedTuple):
         return self.path.read_text(encoding="utf-8")
 
     def title(self) -> str:
-        """Return the comment at the top of its file."""
         return self.text().partition("\n")[0].removeprefix("#").strip()
 
     def env_id(self) -> str | None:

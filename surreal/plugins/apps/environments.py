@@ -56,7 +56,6 @@ class Template:
     other_ids: tuple[str, ...] = ()
 
     def variants(self) -> list[Template]:
-        """List the template with each of its ids, the default first."""
         return [self, *(_with_values(self, {"id": env_id}) for env_id in self.other_ids)]
 
     @property

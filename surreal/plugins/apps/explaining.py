@@ -72,11 +72,9 @@ class Explanation(NamedTuple):
 
 
 def explain(key: str, document: Mapping[str, Any]) -> Explanation:
-    """Explain a setting.
+    """Explain a setting of an app; an option of a class is `learner.args.NAME` or `learner.NAME`.
 
-    Args:
-        key: dotted, such as `learner.gamma`; an option of a class is `learner.args.NAME` or `learner.NAME`.
-        document: document of the app, with its classes and the current values; may be empty.
+    The document has its classes and the current values, and may be empty.
     """
     key = key.replace("-", "_")
     section, _, name = key.partition(".")

@@ -71,13 +71,11 @@ class Audit:
 
     @property
     def was_emptied(self) -> bool:
-        """Whether a Redis lost its data."""
         return (
             any(ledger.carried for ledger in self._ledgers.values()) or len(self._versions.epochs) > self._num_policies
         )
 
     def look(self) -> bool:
-        """Read everything, and return whether all servers answered."""
         now = self._clock()
         self._began_s = now if self._began_s is None else self._began_s
         try:
@@ -197,14 +195,12 @@ class ProcessBook:
         return len(self._known)
 
     def note(self, process: psutil.Process) -> None:
-        """Record a process and its current descendants."""
         with suppress(psutil.Error):
             for each in (process, *process.children(recursive=True)):
                 with suppress(psutil.Error):
                     self._known[each.pid, each.create_time()] = each
 
     def note_lives(self, lives: Iterable[Life]) -> None:
-        """Record the living processes on this machine."""
         known = {pid for pid, _ in self._known}
         for life in lives:
             if life.is_here and life.is_alive and life.pid not in known:

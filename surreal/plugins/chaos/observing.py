@@ -126,7 +126,6 @@ class ShardReader:
     """Follows one shard.
 
     Args:
-        stream: the shard.
         is_new: whether the run began while it is watched; otherwise entries before the first look are not read.
     """
 
@@ -187,11 +186,8 @@ class Reader:
         self._policies = policies
 
     def shards(self, client: RedisClient, and_then: Callable[[Pipeline], object] | None = None) -> list[ShardSight]:
-        """Read the shards of one server, all at the same instant.
-
-        Args:
-            client: one of `clients`.
-            and_then: adds commands to the end of the transaction.
+        """Read the shards of one of `clients`, all at the same instant; `and_then` adds commands to the transaction's
+        end.
 
         Raises:
             redis.RedisError: no answer; whether anything was done is not known.

@@ -91,7 +91,6 @@ class Report:
         return "\n".join(lines) + "\n"
 
     def write(self, path: Path) -> None:
-        """Write it as Markdown or JSON, by the path's ending."""
         text = json.dumps(self.to_json(), indent=2) + "\n" if path.suffix == ".json" else self.to_markdown()
         _write(path, lambda: write_whole(path, text))
 

@@ -94,7 +94,6 @@ class StartedRun:
 
     @property
     def last_words(self) -> str:
-        """The last lines that the run printed."""
         return last_error_line(self._console)
 
     def hurry(self) -> None:

@@ -258,5 +258,4 @@ class Recovery:
             self.downtime = Downtime(max(0.0, now_s - self.began_s - age_s), *life.start)
 
     def is_late(self, now_s: float, within_s: float) -> bool:
-        """Whether the recovery takes too long."""
         return self.ended_s is not None and not self.is_over and now_s - self.ended_s > within_s

@@ -30,7 +30,6 @@ class Examination:
     """Examines a subject, section by section; later sections depend on what earlier ones found.
 
     Args:
-        subject: the run, configuration or machine.
         only: sections; empty: all that the subject has.
         is_quick: whether slow checks are skipped.
 

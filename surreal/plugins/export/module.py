@@ -155,10 +155,8 @@ class PolicyModule(nn.Module):
     ) -> dict[str, NDArray[Any]]:
         """Return the inputs for a batch; by default, all actions are legal and episodes begin.
 
-        Args:
-            obs: [N, *obs_shape] arrays, nested like the space.
-            mask: [N, n], whether each discrete action is legal.
-            state: [N, *state_shape] of a recurrent policy.
+        Arrays are [N, *obs_shape] per leaf, [N, n] whether actions are legal, and [N, *state_shape] of a recurrent
+        policy.
         """
         inputs = dict(zip(self.obs_names, self.obs_spec.flatten(obs), strict=True))
         count = len(inputs[self.obs_names[0]])

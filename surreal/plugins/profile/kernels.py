@@ -23,13 +23,7 @@ _NAME_WIDTH = 50
 
 
 class KernelRecorder(Callback):
-    """Records some updates of a learner, and writes `PROCESS.json.gz`, a timeline, and `PROCESS.txt`, a table.
-
-    Args:
-        folder: folder for the output.
-        updates: updates to record, >= 1.
-        process: name of this process.
-    """
+    """Records some updates of a learner, and writes `PROCESS.json.gz`, a timeline, and `PROCESS.txt`, a table."""
 
     def __init__(self, folder: str, updates: int = 20, process: str = "learner") -> None:
         self._folder = Path(folder)

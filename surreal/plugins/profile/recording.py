@@ -53,14 +53,7 @@ def record_run(client: RedisClient, *, seconds: float, rate: int) -> Recording:
 def record_start(
     target: str, overrides: Sequence[str], *, seconds: float, rate: int, options: Sequence[str] = ()
 ) -> Recording:
-    """Start a run that ends after `seconds`, and record all of its processes from the start.
-
-    Args:
-        target: preset or file of the configuration.
-        overrides: overrides of the configuration.
-        seconds: length of the run.
-        rate: samples per second.
-        options: further options of `surreal run`.
+    """Start a run that ends after `seconds`, and record all of its processes from the start, `rate` times a second.
 
     Raises:
         SurrealError: py-spy is missing, or the run did not begin to learn.

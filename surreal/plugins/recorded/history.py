@@ -38,7 +38,6 @@ class Series:
         self.stride = 1
 
     def add(self, row: Sequence[float]) -> None:
-        """Append `width` numbers."""
         self._fresh.extend(row)
         if len(self._fresh) >= self._fresh_limit:
             self._thinned = self.table()

@@ -56,7 +56,6 @@ class Controls:
 
     @property
     def keys(self) -> frozenset[str]:
-        """All keys that choose actions."""
         return frozenset().union(*self.actions, *self._axes)
 
     def action(self, held: Collection[str]) -> Any:
@@ -113,7 +112,6 @@ class Keyboard:
         return HELP.format(keys=", ".join(sorted(self.controls.keys)))
 
     def reset(self, obs: Any) -> None:
-        """Show the first observation of an episode."""
         self._mark = None
 
     def __call__(self, obs: Any, action: Any) -> Any:

@@ -118,7 +118,6 @@ class Recorder:
 
     @property
     def num_steps(self) -> int:
-        """Number of steps that are written."""
         return sum(episode.length for episode in self.episodes)
 
     def play(self, *, episodes: int | None = None, steps: int | None = None, stop: threading.Event) -> None:

@@ -44,9 +44,7 @@ class WholeEpisodes:
     """Holds the rows of one environment until its episode is over; a `StepSender` for an `AgentLoop` without rounds.
 
     Args:
-        sender: takes the episodes.
         is_discarded: asked at the end of an episode.
-        max_rows: rows that are held.
         on_episode: called at the end of an episode, except of one that was lost.
     """
 

@@ -44,7 +44,6 @@ class ArchiveWriter:
 
     Args:
         path: the archive's folder; it must not exist.
-        contract: the stream's contract.
         file_format: arrow (fast, any tool that reads Arrow IPC, also known as Feather) or parquet.
         file_bytes: uncompressed bytes after which the next file begins, >= 1.
 
@@ -126,7 +125,6 @@ class ArchiveWriter:
         return manifest
 
     def close(self) -> None:
-        """Remove unfinished files."""
         if self._writer is not None:
             self._writer.close()
             self._writer = None
@@ -172,9 +170,6 @@ class ArchiveWriter:
 
 class ReplayArchive:
     """An existing archive, for reading.
-
-    Args:
-        path: its folder.
 
     Raises:
         CodecError: there is no archive, or its manifest is cut off, changed, or of another version.

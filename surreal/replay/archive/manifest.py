@@ -78,7 +78,6 @@ class Manifest:
         return _checksum(self._content())
 
     def to_bytes(self) -> bytes:
-        """The file's content."""
         return json.dumps({**self._content(), "checksum": self.id}, indent=2).encode()
 
     @classmethod

@@ -19,8 +19,6 @@ class ObservationPlace:
     """Used by the threads that read the stream and by the owner of the store; the first one decides.
 
     Args:
-        mode: what was asked for.
-        capacity: transitions kept.
         mirror_max_bytes: most that "auto" mirrors.
     """
 
@@ -35,13 +33,7 @@ class ObservationPlace:
         return self._decide(contract) != "remote"
 
     def open(self, contract: Contract, streams: Sequence[Stream], stop: threading.Event) -> Observations:
-        """Make the store of the observations.
-
-        Args:
-            contract: contract of the streams.
-            streams: the streams with remote observations.
-            stop: ends waits for remote ones.
-        """
+        """Make the store of the observations; `streams` are those with remote ones, and `stop` ends waits for them."""
         place = self._decide(contract)
         if place == "remote":
             return RemoteRows(contract, streams, stop)
@@ -56,13 +48,8 @@ class ObservationPlace:
 
 
 def choose(mode: Mode, contract: Contract, *, capacity: int, mirror_max_bytes: int) -> Place:
-    """Decide where observations are, from the contract and the capacity alone.
-
-    Args:
-        mode: what was asked for.
-        contract: the stream's contract.
-        capacity: transitions kept.
-        mirror_max_bytes: most that `auto` mirrors.
+    """Decide where observations are, from the contract and the capacity alone; `auto` mirrors at most
+    `mirror_max_bytes`.
 
     Raises:
         ContractError: the stream is compressed, so rows cannot be fetched one by one, but would have to be.

@@ -58,12 +58,10 @@ class SumTree:
 
     @property
     def total(self) -> float:
-        """Sum of all leaves."""
         return float(self._top_sums()[-1])
 
     @property
     def nbytes(self) -> int:
-        """Bytes allocated."""
         return sum(level.nbytes for level in self._levels)
 
     @property

@@ -53,8 +53,6 @@ class RemoteRows(Observations):
 
     Args:
         contract: contract of the streams; it must not be compressed.
-        streams: the shards.
-        stop: ends waits for Redis.
     """
 
     asks_ahead = 1

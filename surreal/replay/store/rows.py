@@ -40,7 +40,6 @@ class Ring:
 
     @property
     def nbytes(self) -> int:
-        """Bytes allocated."""
         return sum(column.nbytes for column in self.columns.values())
 
     def append(self, rows: Mapping[str, NDArray[Any]], count: int) -> int:
@@ -58,7 +57,6 @@ class Ring:
         return first
 
     def free_until(self, sequence: int) -> None:
-        """Forget everything before this sequence number."""
         self.tail = sequence
 
     def take(self, name: str, sequences: NDArray[np.int64]) -> NDArray[Any]:
@@ -82,12 +80,7 @@ class Ring:
 
 
 class PackedRing(Ring):
-    """A ring whose columns are the fields of one array, so that all of a row is in one place of the memory.
-
-    Args:
-        shapes: name -> (shape of a row, dtype).
-        size: rows allocated at first, >= 1.
-    """
+    """A ring whose columns are the fields of one array, so that all of a row is in one place of the memory."""
 
     @property
     def nbytes(self) -> int:
@@ -185,12 +178,7 @@ class Observations(ABC):
 
 
 class MirroredRows(Observations):
-    """Rows in preallocated arrays of this process.
-
-    Args:
-        contract: what the stream holds.
-        size: rows expected to be alive, a first size.
-    """
+    """Rows in preallocated arrays of this process."""
 
     def __init__(self, contract: Contract, size: int) -> None:
         super().__init__(contract)
@@ -230,12 +218,7 @@ _LEAST_BYTES = 256
 
 
 class CompressedRows(Observations):
-    """Rows that take a fraction of their memory, and are decompressed when they are sampled.
-
-    Args:
-        contract: what the stream holds.
-        size: rows expected to be alive, a first size.
-    """
+    """Rows that take a fraction of their memory, and are decompressed when they are sampled."""
 
     def __init__(self, contract: Contract, size: int) -> None:
         super().__init__(contract)

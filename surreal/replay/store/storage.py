@@ -135,12 +135,10 @@ class LiveChunks(deque[StoredChunk]):
         self.stored_bytes: dict[int, int] = {}
 
     def append(self, chunk: StoredChunk) -> None:
-        """Add the newest chunk."""
         super().append(chunk)
         self.stored_bytes[chunk.shard] = self.stored_bytes.get(chunk.shard, 0) + chunk.stored_bytes
 
     def popleft(self) -> StoredChunk:
-        """Remove the oldest chunk."""
         chunk = super().popleft()
         self.stored_bytes[chunk.shard] -= chunk.stored_bytes
         return chunk
@@ -150,7 +148,6 @@ class TransitionStore:
     """n-step transitions over observation rows.
 
     Args:
-        contract: contract of the stream.
         capacity: transitions expected to be alive, a first size; more make the rings grow.
         n_step: steps of a transition, 1 .. contract.lookahead + 1.
         gamma: discount factor of one step.
@@ -289,10 +286,7 @@ def _and_ahead(numbers: NDArray[Any], ahead: Any) -> NDArray[np.int64]:
 def stack_rows(row: NDArray[np.int64], depth: NDArray[Any], frames: int) -> NDArray[np.int64]:
     """[..., frames] rows of the frames that end with `row`, oldest first; the episode's first frame is repeated.
 
-    Args:
-        row: [...] of the newest frame.
-        depth: [...] frames of its episode before it.
-        frames: frames of a stack.
+    `depth` [...] counts the frames of the episode before `row` [...].
     """
     back = np.arange(frames - 1, -1, -1)
     rows: NDArray[np.int64] = row[..., None] - np.minimum(back, depth[..., None])

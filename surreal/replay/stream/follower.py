@@ -15,8 +15,6 @@ class StreamFollower:
     """Reads the counts of one stream; used by one thread.
 
     Args:
-        stream: the shard.
-        stop: ends waits.
         is_patient: whether reading waits until Redis answers.
 
     Attributes:
@@ -36,7 +34,6 @@ class StreamFollower:
         self._is_patient = is_patient
 
     def read(self) -> None:
-        """Read the counts."""
         self.last_try_s = time.monotonic()
         client, what = self.stream.client, "read the stream's counts"
         if self._is_patient:

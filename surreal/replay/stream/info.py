@@ -33,7 +33,6 @@ class ReplayInfo:
     contract: dict[str, Any] | None  #: what the stream's experience is; None before the first chunk
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data."""
         return asdict(self)
 
 

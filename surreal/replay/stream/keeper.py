@@ -46,7 +46,6 @@ class StreamKeeper:
         max_bytes: accounted bytes to keep, in all shards together; None: what fits under Redis' memory limit. For a
             follower, bytes of the chunks in its index; None: no bound.
         lease_s: life of the leases, s.
-        stop: ends waits.
         mode: mode of the streams, "window" or "consume".
         others: the run's other shards, whose env steps count as well.
     """
@@ -92,11 +91,9 @@ class StreamKeeper:
 
     @property
     def is_owner(self) -> bool:
-        """Whether a stream was claimed."""
         return any(owner.is_owner for owner in self.owners)
 
     def owns(self, shard: int) -> bool:
-        """Whether the stream of a shard was claimed."""
         owner = self._by_number.get(shard)
         return owner is not None and owner.is_owner
 
@@ -122,7 +119,6 @@ class StreamKeeper:
 
     @property
     def is_full(self) -> bool:
-        """Whether a stream was full at the last look."""
         return any(owner.is_full for owner in self.owners)
 
     def is_over(self, stored_bytes: Mapping[int, int]) -> bool:
@@ -134,7 +130,6 @@ class StreamKeeper:
     # -- counts ------------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Counts for a checkpoint."""
         return {
             "samples": self.samples,
             "global_step": self.global_step,
@@ -281,7 +276,6 @@ class StreamKeeper:
             owner.release(self.samples, self.global_step - owner.steps)
 
     def metrics(self) -> dict[str, float]:
-        """State of the streams at the last ticks."""
         live_bytes, live_steps = (
             sum(getattr(each, name) for each in self.shards) for name in ("live_bytes", "live_steps")
         )

@@ -51,10 +51,7 @@ class LeastTolerance(NamedTuple):
 def least_tolerance(ratio: float, batch_size: int, senders: Senders) -> LeastTolerance:
     """Compute the tolerances below which agents and learner would wait for each other.
 
-    Args:
-        ratio: transitions sampled for each env step inserted.
-        batch_size: transitions that the limiter counts for a batch.
-        senders: the limited senders.
+    `ratio` is transitions sampled for each env step inserted; the limiter counts `batch_size` transitions for a batch.
     """
     return LeastTolerance(
         in_flight=ratio * senders.steps_in_flight,
@@ -130,7 +127,6 @@ class SamplesPerInsert:
         return replace(self, tolerance=2 * self.ratio * chunk_steps)
 
     def may_sample(self, inserted: int, sampled: int, batch_size: int) -> bool:
-        """Whether a batch may be sampled now."""
         if inserted < self.start_size:
             return False
         return sampled + batch_size <= self.ratio * (inserted - self.start_size) + self.tolerance
@@ -155,7 +151,6 @@ class Credit:
 
     Args:
         limiter: the band; None for no limit.
-        lease_s: lifetime of a shard's credit, s.
 
     Attributes:
         limiter: the current band; one that cannot hold a chunk is widened.
@@ -213,11 +208,6 @@ class Credit:
 
         What agents may still insert is divided evenly; where a part would be too small for a chunk, one shard after
         the other has all of it. Credit counts as spent until the shard has confirmed that it has less.
-
-        Args:
-            owner: owner of the shard.
-            owners: owners of all shards that this replay owns.
-            samples: sampled so far.
         """
         total = self.total(samples)
         if total is None or len(owners) == 1:

@@ -36,11 +36,9 @@ class StreamOwner:
     """Claims, renews and prunes one stream; used by one thread.
 
     Args:
-        stream: the shard.
         max_bytes: accounted bytes to keep; None: what fits under the shard's part of Redis' memory limit (2 GiB if it
             has none).
         lease_s: life of the lease, s.
-        stop: ends waits.
         mode: mode of the stream, "window" or "consume"; its first owner fixes it.
         is_patient: whether calls wait until Redis answers. Otherwise, the next tick repeats a call that failed.
 
@@ -83,12 +81,10 @@ class StreamOwner:
 
     @property
     def is_owner(self) -> bool:
-        """Whether the stream was claimed."""
         return self.epoch != ""
 
     @property
     def lease_waited_s(self) -> float:
-        """Time spent waiting for another owner's lease, s."""
         return self._watch.waited_s
 
     @property
@@ -105,7 +101,6 @@ class StreamOwner:
 
     @property
     def is_full(self) -> bool:
-        """Whether the stream was full at the last look."""
         return self.is_owner and self.live_bytes >= self.max_bytes
 
     def tick(self, *, credit_steps: int | None, samples: int | None, other_steps: int) -> OwnerState | None:
@@ -170,12 +165,7 @@ class StreamOwner:
         return state
 
     def release(self, samples: int, other_steps: int) -> None:
-        """Remove the remaining chunks to evict, and release the lease; without an error if Redis is gone.
-
-        Args:
-            samples: transitions sampled so far in the whole run.
-            other_steps: env steps of the run's other shards.
-        """
+        """Remove the remaining chunks to evict, and release the lease; without an error if Redis is gone."""
         if not self.is_owner:
             return
         try:

@@ -55,7 +55,6 @@ class EpisodeIndex:
             self._add_run(run, step[part] % BLOCK_STEPS, has_ended[part])
 
     def free_until(self, number: int) -> None:
-        """Forget all steps before this number."""
         self._steps.free_until(number)
         base = int(self._steps.columns["base"][number % self._steps.size]) if len(self._steps) else self._members.head
         self._members.free_until(base)

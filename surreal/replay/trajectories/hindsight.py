@@ -34,13 +34,9 @@ class HindsightStore(TransitionStore):
     """One-step transitions, of which a share is relabeled.
 
     Args:
-        contract: the stream's contract.
-        capacity: transitions expected to be alive.
-        gamma: discount factor of one step.
         her_ratio: probability that a transition is relabeled.
         compute_reward: rewards of goals.
         compute_terminated: whether goals end their episodes; None: as recorded.
-        rng: source of the goals.
         observations: the observation rows; None: mirrored here.
 
     Raises:

@@ -159,12 +159,9 @@ class Cutter:
         return len(self._pieces)
 
     def add(self, run: Run, version: NDArray[np.integer], *, now_s: float = 0.0) -> list[Cut]:
-        """Add a run; return the trajectories that are complete now.
+        """Add a run that came at `now_s`; return the trajectories that are complete now.
 
-        Args:
-            run: run of a lane.
-            version: [n] parameter version that acted in each of its steps, -1 if unknown.
-            now_s: time of its arrival.
+        `version` [n] is that which acted in each step, -1 if unknown.
         """
         piece = self._pieces.pop(run.lane, None)
         cuts = []

@@ -71,7 +71,6 @@ class Ledger:
             self._checked.add(sender)
 
     def consume(self, numbers: NDArray[np.int64]) -> None:
-        """Record that these steps were consumed."""
         owners = np.searchsorted(np.array(self._begins), numbers, side="right") - 1
         for owner in np.unique(owners).tolist():
             held = self._held[owner]
@@ -133,7 +132,6 @@ class Handed:
         self._newest: dict[str, int] = {}
 
     def note(self, chunk_id: str) -> None:
-        """Record a chunk that was inserted."""
         sender, sequence = parse_chunk_id(chunk_id)
         self._newest[sender] = max(sequence, self._newest.pop(sender, -1))  # moves it to the end
         if len(self._newest) > _MOST_SENDERS:
@@ -165,11 +163,10 @@ class Fullness:
         self._has_warned = False
 
     def lasts(self, is_full: bool, *, uncommitted: int) -> bool:
-        """Whether the stream has been full for so long that only the replay itself can end it.
+        """Whether the stream has been full, without a complete batch, for so long that only the replay itself can end
+        it.
 
-        Args:
-            is_full: whether the stream is full and no batch is complete.
-            uncommitted: returned batches whose commit would free space; a warning reports them when they are late.
+        Committing the `uncommitted` batches would free space; a warning reports them when they are late.
         """
         now_s = time.monotonic()
         if not is_full:

@@ -31,15 +31,11 @@ class StartIndex:
         self._waiting: dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
 
     def append(self, steps: int) -> None:
-        """Make room for the steps of a chunk."""
         self._ring.append({"is_start": np.zeros(steps, np.bool_)}, steps)
 
     def add(self, run: Run, has_ended: NDArray[np.bool_]) -> None:
-        """Take in a run of a chunk for whose steps there is room.
-
-        Args:
-            run: run of a lane.
-            has_ended: [n] whether an episode ended with each of its steps.
+        """Take in a run of a chunk for whose steps there is room; an episode ended with the steps [n] of
+        `has_ended`.
         """
         rows = 1 + has_ended.astype(np.int64)
         behind = np.cumsum(rows)
@@ -56,7 +52,6 @@ class StartIndex:
         self._waiting[run.end - 1] = numbers[~is_whole], ahead[~is_whole]
 
     def free_until(self, oldest: int) -> None:
-        """Forget everything before this step."""
         if oldest <= self._ring.tail:
             return
         gone = np.arange(self._ring.tail, oldest)

@@ -77,9 +77,6 @@ class TrajectoryStore(TransitionStore):
     """One-step transitions, and the links between them.
 
     Args:
-        contract: the stream's contract.
-        capacity: transitions expected to be alive.
-        gamma: discount factor of one step.
         length: T of the trajectories to gather, >= 1.
         counts_rows: whether T counts rows, ends of episodes included; otherwise, it counts steps.
         indexes_starts: whether to keep `starts`.
@@ -140,12 +137,9 @@ class TrajectoryStore(TransitionStore):
             self.lanes.forget(self.links.tail)
 
     def unroll(self, starts: NDArray[np.int64], length: int, steps: NDArray[np.int64] | None = None) -> Unrolled:
-        """Follow the links from these steps [B].
+        """Follow the links from these steps [B] for `length` rows, or more where `steps` is given.
 
-        Args:
-            starts: numbers of the first steps.
-            length: rows; at least, where `steps` is given.
-            steps: [B] steps of each trajectory; the rows after them are filled. None: as many as the rows hold.
+        `steps` [B] are those of each trajectory; the rows after them are filled. None: as many as the rows hold.
         """
         number: list[NDArray[np.int64]] = []
         is_step: list[NDArray[np.bool_]] = []

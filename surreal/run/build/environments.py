@@ -130,13 +130,9 @@ def check_env(env_id: str) -> None:
 def build_pool(
     config: Config, *, index: int, opponents: Opponents | None = None, attributes: Path | None = None
 ) -> EnvPool:
-    """Make the environments of an agent.
+    """Make the environments of agent number `index`.
 
-    Args:
-        config: the run's.
-        index: number of the agent.
-        opponents: opponents in games; None without self-play.
-        attributes: file with the attributes that callbacks set; see `FollowAttributes`.
+    Opponents are for games in self-play; `attributes` is the file of `FollowAttributes`.
     """
     pool, rate_hz = _build_pool(config, index, opponents, attributes), config.env.rate_hz
     if rate_hz is None:

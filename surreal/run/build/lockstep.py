@@ -23,12 +23,9 @@ _CHECKPOINTS = 4
 
 
 def lockstep_config(config: Config, *, begun_updates: int = 0) -> Config:
-    """Return the settings for one checkpoint interval of a deterministic run.
+    """Return the settings for one checkpoint interval of a deterministic run, which begins after `begun_updates`.
 
-    Args:
-        config: config of the run.
-        begun_updates: updates of the checkpoint that the interval begins with, 0 without one. The seed comes
-            from the run's and this number, so that no interval repeats the random numbers of another.
+    The seed comes from the run's and this number, so that no interval repeats the random numbers of another.
     """
     cls, _ = check(config, REPLAY)
     if cls.stream_mode == "window":

@@ -49,7 +49,6 @@ class EvaluationRound:
 
     @property
     def standard_error(self) -> float:
-        """Standard error of the mean: `std / sqrt(n)`."""
         return self.std_return / math.sqrt(len(self.scores))
 
     @property

@@ -89,7 +89,6 @@ class LastCollection:
             logger.warning("the run's last logs and metrics are not in its folder")
 
     def _sinks_progress_s(self) -> float | None:
-        """Time of a sink's last progress, on the monotonic clock; None: never."""
         try:
             return time.monotonic() - (time.time() - self._sinks_state.stat().st_mtime)
         except OSError:

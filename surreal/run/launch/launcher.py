@@ -201,7 +201,6 @@ class Launcher:
     # -- meanwhile -------------------------------------------------------------------------------------------------
 
     def _watch(self, servers: RunServers, supervision: Supervision, progress: Display) -> Ending:
-        """Watch the run until it ends; returns why."""
         snapshot_s, agents_done_s = 0.0, time.monotonic()
         limit = self.config.run.max_time_s
         while True:

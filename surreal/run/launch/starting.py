@@ -115,7 +115,6 @@ class ForkServer(Spawner):
 
     @property
     def pid(self) -> int | None:
-        """Process id of the helper, None if there is none."""
         return None if self._helper is None or self._channel is None else self._helper.pid
 
     def start(self, module: str, arguments: Sequence[str], *, console: Path, environment: Mapping[str, str]) -> Process:

@@ -47,12 +47,8 @@ _SHAPES = "agents pass [B, ...], learners of trajectories [T + 1, B, ...]"
 
 
 def check_run(config: Config, *, resumed: Path | None = None, is_here: bool = True) -> None:
-    """Make environment, model, agent, replay and learner, and do one update on random rows that fit the spaces.
-
-    Args:
-        config: config of the run.
-        resumed: folder of a run that continues; None for a new run.
-        is_here: whether the run is to start on this machine, which then needs its devices and display.
+    """Make environment, model, agent, replay and learner, and do one update on random rows that fit the spaces. If a
+    run continues, `resumed` is its folder. If it is to start here, this machine needs its devices and display.
 
     Raises:
         SurrealError: something cannot be found, made or used; the message names the setting, or the line of user code.

@@ -52,7 +52,6 @@ class GradientAgent:
     begin as copies of what is known by then.
 
     Args:
-        index: index of the agent among all of the run.
         on_episode: called with return, length and environment of each episode, on the agent's thread.
         threads: one of them takes the agent's turns.
         pool: pool of sessions; None: the configuration's environments.
@@ -200,10 +199,8 @@ class GradientSession:
         return sum(agent.episodes for agent in self._agents)
 
     def run(self, *checks: Callable[[], object]) -> None:
-        """Act and compute until the run ends, or has its env steps.
-
-        Args:
-            checks: called now and then; what they raise ends it.
+        """Act and compute until the run ends, or has its env steps; `checks` are called now and then, and may raise to
+        end it.
         """
         for place, agent in enumerate(self._agents):
             self._threads.spawn(str(place), agent.turn)

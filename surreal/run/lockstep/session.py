@@ -94,7 +94,6 @@ class LockstepSession:
         return learner
 
     def _run_interval(self) -> bool:
-        """Run the present interval; returns whether the run ends with it."""
         learner = self._learner
         if learner is None:
             return True

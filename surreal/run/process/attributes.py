@@ -29,12 +29,7 @@ _MAX_BYTES = 1 << 16
 
 
 class EnvironmentAttributes:
-    """The attributes of a run's environments, as one of its processes sets or follows them.
-
-    Args:
-        config: the run's.
-        client: the run's Redis.
-    """
+    """The attributes of a run's environments, as one of its processes sets or follows them."""
 
     def __init__(self, config: Config, client: RedisClient) -> None:
         self._config, self._client = config, client

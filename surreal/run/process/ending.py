@@ -89,17 +89,7 @@ def result_of(
     counts: Counts = Counts(),  # noqa: B008 - it is immutable
     best: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Make the content of `result.json`.
-
-    Args:
-        config: configuration of the run.
-        run: id.
-        ending: None while the run continues.
-        started: when it began or was resumed, s since 1970.
-        time_s: duration.
-        counts: progress.
-        best: the best evaluation round.
-    """
+    """Make the content of `result.json`; without an ending, the run continues. It began or was resumed at `started`."""
     return {
         "run": run,
         "name": config.name,

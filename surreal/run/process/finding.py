@@ -90,14 +90,8 @@ def require_folder(name: str | os.PathLike[str] | None, runs: Path = RUNS_FOLDER
 
 
 def find_run(run: str | None, *, address: str | None, run_dir: Path | None, must_be_known: bool = True) -> RedisClient:
-    """Find a run and its Redis: at an address, by its folder, or the newest one below `runs`.
-
-    Args:
-        run: its id, the name of its folder below `runs`, or a path to the folder; None: the one of `run_dir`, or the
-            newest.
-        address: address of its Redis.
-        run_dir: its folder.
-        must_be_known: false also accepts a named run that is not listed there, because another server lists it.
+    """Find a run and its Redis: at an address, by its folder, or the newest one below `runs`. The run may be an id, the
+    name of its folder below `runs`, or a path. If it need not be known, another server may list it.
 
     Raises:
         ConfigError: there is no such run, or it has no Redis yet.

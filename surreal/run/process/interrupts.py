@@ -103,7 +103,6 @@ class CheckpointRequest:
         return has_come
 
     def note(self, number: int, _: FrameType | None) -> None:
-        """Handle the signal."""
         self._has_come = True
 
 

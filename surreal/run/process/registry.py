@@ -273,7 +273,6 @@ def _configured(client: RedisClient, stored: Mapping[str, Any], overrides: Seque
 
 
 def _is_defended(client: RedisClient, stored: Mapping[str, Any], registrant: Registrant) -> bool:
-    """Whether a process that agreed with the stored configuration is alive."""
     name = str(stored.get("name", ""))[:200]
     if name and name != registrant.name and client.redis.exists(client.run_keys.claim(name)):
         return True

@@ -56,9 +56,7 @@ class RoleProcess:
         replay: replay servers; the same as `client` unless others are named.
         parameter_client: parameter server; the same as `client` unless another is named.
         attributes: attributes of environments, which callbacks set and agents follow.
-        checkpoint_request: whether SIGUSR1 asked for a checkpoint.
         stop: set by SIGTERM, SIGINT, and (without a launcher) the run's stop key.
-        startup: times of the start; the body marks them.
     """
 
     def __init__(
@@ -159,7 +157,6 @@ class RoleProcess:
 
     @property
     def stop_reason(self) -> str | None:
-        """The reason for the end of the run; None while it continues."""
         return self.telemetry.stop_reason or self._stop_reason
 
     def ending(self, error: Exception | None = None) -> Ending:
@@ -175,7 +172,6 @@ class RoleProcess:
         return Ending(f"the {self.name} is done")
 
     def close(self) -> None:
-        """Send the rest of the telemetry, and close the connections."""
         self.callbacks.close()
         self.telemetry.stop()
         for ending in self._endings:
@@ -265,7 +261,6 @@ def run_role(role: Role, body: Callable[[RoleProcess], None], arguments: RoleArg
 
 
 def _take_part(process: RoleProcess, body: Callable[[RoleProcess], None], health: HealthFile) -> ExitCode:
-    """Take part in a run until the run or this process ends."""
     setup_logging(process.config.log_level, process.name)
     if process.arguments.supervised:
         # The launcher keeps the console in a file, for warnings; everything is in the run's log.

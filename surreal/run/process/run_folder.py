@@ -151,7 +151,6 @@ class RunFolder:
                 path.unlink()
 
     def read_run(self) -> str | None:
-        """Read the run's id; None if there is no run."""
         try:
             return (self.path / RUN_NAME).read_text().strip() or None
         except OSError:
@@ -202,7 +201,6 @@ def newest_checkpoint(run_dir: Path) -> int:
 
 
 def _padded(text: str) -> str:
-    """Pad JSON to the length of the file."""
     return text.rstrip("\n").ljust(_RESULT_BYTES - 1) + "\n"
 
 

@@ -136,7 +136,6 @@ class EvaluationSession:
         return version > 0 and version != self.book.last_version
 
     def _play(self, stop: threading.Event) -> tuple[EvaluationRound, bool]:
-        """Play a round; returns it, and whether it reaches the goal."""
         settings, goal = self.config.eval, self.config.run.stop_at_return
         version = self.model.version
         # The seed is of the version, not of this process: a run that is resumed plays the same episodes as one that was

@@ -94,14 +94,8 @@ def _listen(
 def serve_policy(
     path: Path, overrides: Sequence[str], stop: threading.Event, *, reuses_port: bool = False, trust: bool = False
 ) -> None:
-    """Serve a saved policy until `stop` is set.
-
-    Args:
-        path: path of the file.
-        overrides: settings that win over the file's, `key.path=value` each.
-        stop: set it to end.
-        reuses_port: share the port with other servers of the same file.
-        trust: see `surreal.load`.
+    """Serve the saved policy in a file, with overrides of its settings, until `stop` is set; `trust` as in
+    `surreal.load`. With `reuses_port`, other servers of the file share its port.
 
     Raises:
         SurrealError: the file, a setting, or the address does not work out.

@@ -105,7 +105,6 @@ class LeagueExchange:
 
 
 def _read_report(text: bytes) -> list[Games]:
-    """Decode an agent's report; empty if it is malformed."""
     try:
         rows = json.loads(text) if len(text) <= _MAX_REPORT_BYTES else []
         games = [Games(int(version), float(score), int(count)) for version, score, count in rows]

@@ -100,7 +100,6 @@ class LeagueKeeper:
             logger.warning("the last games of self-play do not count: %s", error)
 
     def metrics(self) -> dict[str, float]:
-        """Ratings and games; from any thread."""
         league = self.league
         found = {
             "self_play/rating": league.rating,

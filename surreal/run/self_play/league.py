@@ -59,7 +59,6 @@ class League:
 
     @property
     def newest(self) -> PastVersion | None:
-        """The version that was added last; None in a new league."""
         return self.versions[-1] if self.versions else None
 
     def add(self, version: int, *, env_steps: int, updates: int) -> list[int]:
@@ -144,20 +143,11 @@ def expected_score(rating: float, opponent: float) -> float:
 
 
 def rate(rating: float, opponent: float, score: float, games: int, step: float) -> tuple[float, float]:
-    """Rate two players after games against each other.
+    """Rate two players after games against each other; returns the new ratings of both, whose sum stays.
 
-    The score is taken to be spread evenly over the games, so their order does not matter, and each game moves both
-    ratings by `step` times the difference from what was expected just before it.
-
-    Args:
-        rating: rating of the one.
-        opponent: opponent of the other.
-        score: score of the one in all of these games: a win counts 1, a draw 0.5; 0..games.
-        games: how many, >= 0.
-        step: points for a whole game unexpected, > 0 (Elo's K); higher follows a change sooner and shakes more.
-
-    Returns:
-        The new ratings of both; their sum stays.
+    The score of the one, 0..games, counts 1 for a win and 0.5 for a draw. It is taken to be spread evenly over the
+    games, so their order does not matter, and each game moves both ratings by `step` (Elo's K) times the difference
+    from what was expected just before it. A higher step follows a change sooner and shakes more.
     """
     for _ in range(games):
         change = step * (score / games - expected_score(rating, opponent))

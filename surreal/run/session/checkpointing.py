@@ -40,7 +40,6 @@ class PrioritiesSaver:
         self._due_s = time.monotonic() + _INTERVAL_S
 
     def load(self) -> None:
-        """Restore the saved state, if there is a readable one."""
         if self._replay is None or not self._path.exists():
             return
         try:

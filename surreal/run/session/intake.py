@@ -31,7 +31,6 @@ class ThreadedIntake:
         self._replay.start_threads()
 
     def next_batch(self, timeout_s: float) -> Any:
-        """Return the next batch; None if none came in time."""
         return self._replay.dequeue(timeout_s)
 
 

@@ -121,7 +121,6 @@ class LearnerSession:
             )
 
     def is_done(self) -> bool:
-        """Whether learning ends before the next batch."""
         return self.process.should_stop() or self._is_done
 
     def update(self, i: int, batch: Any) -> bool:
@@ -222,7 +221,6 @@ class LearnerSession:
             self.broadcaster.maintain()
 
     def end(self) -> None:
-        """Publish and save the newest parameters."""
         self.source.stop()
         try:
             self.checkpoints.finish()

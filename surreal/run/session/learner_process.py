@@ -47,7 +47,6 @@ class OwnFolder:
             raise
 
     def begin(self) -> None:
-        """Write down that the run begins, or continues."""
         self._folder.begin(self._process.config, self._process.client.run, self._started)
 
     def finish(self, counts: Counts, error: Exception | None = None) -> None:
@@ -64,7 +63,6 @@ class OwnFolder:
         self._folder.write_result(result)
 
     def release(self) -> None:
-        """Release the folder for another writer."""
         self._folder.release()
 
 

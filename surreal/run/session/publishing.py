@@ -84,7 +84,6 @@ class Publishing:
             self.publish()
 
     def publish(self) -> None:
-        """Broadcast the parameters with how far the run is."""
         learner, replay = self.learner, self.replay
         counts = (learner.updates, replay.global_step, self.applied(), replay.learned)
         progress = write_progress(*counts, skipped=learner.skipped_updates)
@@ -95,7 +94,6 @@ class Publishing:
         self.on_publish(self.broadcaster.version, self.learner.updates)
 
     def after_update(self) -> None:
-        """Publish if it is time."""
         self._publish_if_due(self.config.broadcast.interval_updates)
 
     def while_waiting(self) -> None:
@@ -117,7 +115,6 @@ class Publishing:
         return {"learner/policy_lag_versions": self.broadcaster.version - newest} if newest >= 0 else {}
 
     def _load_last(self) -> bool:
-        """Load the last broadcast, and return whether there was a usable one."""
         try:
             return self.broadcaster.restore()
         except (CodecError, ContractError) as error:

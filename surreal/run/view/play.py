@@ -41,7 +41,6 @@ class EpisodeDisplay:
 
     @property
     def is_any(self) -> bool:
-        """Whether anything is shown."""
         return self.show or self.record is not None or self.screen is not None
 
     def make_env(self, config: Config, stack: ExitStack, *, name: str) -> gymnasium.Env[Any, Any]:
@@ -91,15 +90,8 @@ def play_policy(
     view: EpisodeDisplay = EpisodeDisplay(),
     on_episode: Callable[[int, EpisodeScore], None] | None = None,
 ) -> list[EpisodeScore]:
-    """Play whole episodes as the evaluation does, each with a new seed.
-
-    Args:
-        policy: from `load_policy`.
-        episodes: number of episodes, >= 1.
-        rng: draws the seeds.
-        num_envs: parallel environments; None: `eval.num_envs`.
-        view: how they are shown.
-        on_episode: called after each episode with its number; episodes are then played one after another.
+    """Play whole episodes as the evaluation does, each with a new seed from `rng`, in `num_envs` (None:
+    `eval.num_envs`) environments at once. With `on_episode`, which gets each number, they are played one after another.
 
     Raises:
         BusyError: another process records into the folder.

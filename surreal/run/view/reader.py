@@ -77,7 +77,6 @@ class RunReader:
         return [replace(found[entry.run], title=entry.title, created=entry.created) for entry in entries]
 
     def close(self) -> None:
-        """Close the connections, the given client's included."""
         for client in (*self._clients.values(), self.client):
             client.close()
 

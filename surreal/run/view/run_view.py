@@ -88,7 +88,6 @@ class RunView:
         return LastWarning(newest.name, newest.warning, max(0.0, newest.time + newest.age_s - newest.warned))
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data, for `surreal status --json`."""
         plain = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in _NOT_IN_JSON}
         plain |= {"state": self.state, "stop_reason": self.stop_reason or None}
         plain["processes"] = [

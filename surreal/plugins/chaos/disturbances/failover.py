@@ -25,7 +25,6 @@ class ReplicatedRedis:
     Args:
         place: folder for the link and the servers' data.
         maxmemory_bytes: memory limit of each server.
-        program: redis-server to run; None: the one that is found.
     """
 
     def __init__(self, place: Path, *, maxmemory_bytes: int, program: Path | None = None) -> None:
@@ -55,7 +54,6 @@ class ReplicatedRedis:
         self._servers.close()
 
     def kill(self) -> None:
-        """Kill the primary."""
         self._primary.kill()
 
     def start(self) -> None:
@@ -63,7 +61,6 @@ class ReplicatedRedis:
         self._primary.start()
 
     def replica(self) -> RedisClient:
-        """Connect to the replica."""
         return RedisClient(self._replica.address)
 
     def detach(self) -> None:

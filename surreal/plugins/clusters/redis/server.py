@@ -63,16 +63,9 @@ def serve(
     drain_s: float = 0.0,
     on_ready: Callable[[EmbeddedRedis], None],
 ) -> None:
-    """Serve until a signal comes, and write a health file if `$SURREAL_HEALTH` names one.
-
-    Args:
-        bind: address to listen on; one that other machines reach needs a password or users.
-        port: TCP port, 0 for a free one.
-        access: from `prepare_access`.
-        maxmemory: bound of its memory, such as "2gb"; agents wait when the replay fills its share.
-        appendonly: folder for an append-only file; None: data stay in memory.
-        drain_s: longest time to continue after the signal while clients are connected.
-        on_ready: called when it answers.
+    """Serve until a signal comes, and write a health file if `$SURREAL_HEALTH` names one. An address that other
+    machines reach needs a password or users; port 0 is a free one. Without the folder `appendonly`, data stay in
+    memory. Clients have `drain_s` to end after the signal.
 
     Raises:
         ConfigError: a setting is out of range.

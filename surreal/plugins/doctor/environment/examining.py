@@ -34,9 +34,7 @@ class _Saying(NamedTuple):
     """A message of the checker.
 
     Attributes:
-        pattern: pattern in its text.
         text: its meaning; "" if it is harmless here, or another check reports it better.
-        remedy: the remedy.
     """
 
     pattern: str

@@ -63,12 +63,7 @@ def play(
 ) -> Iterator[Finding]:
     """Play until the budget is used up, and yield the watchers' findings and an exception that ended it early.
 
-    Args:
-        env: the environment with its wrappers.
-        watchers: look at each reset and step.
-        budget: limits of time and steps.
-        seed: seed of the first episode and of the actions.
-        clock: monotonic time, s.
+    `seed` is that of the first episode and of the actions.
     """
     began_s = clock()
     problem: Finding | None = None

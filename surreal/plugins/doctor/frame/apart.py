@@ -36,12 +36,10 @@ _DUMP = "Timeout ("
 
 
 def run_apart(module: str, arguments: Sequence[str], *, start_timeout_s: float = START_TIMEOUT_S) -> Iterator[Finding]:
-    """Run the checks of a module's `main`, and yield their findings.
+    """Run the checks of a module's `main(argv)`, and yield their findings.
 
-    Args:
-        module: a module whose `main(argv)` calls `report` with the checks; its first argument is the pipe's descriptor.
-        arguments: further arguments.
-        start_timeout_s: time limit until the first check begins, s.
+    It calls `report` with the checks; its first argument is the pipe's descriptor. `start_timeout_s` limits the time
+    until the first check begins.
     """
     reading, writing = os.pipe()
     with tempfile.TemporaryDirectory(prefix="surreal-doctor-") as folder, os.fdopen(reading, "rb") as pipe:

@@ -59,7 +59,6 @@ class Fault:
 
     Attributes:
         name: name for scripts and tests; it never changes.
-        severity: severity of its findings.
         cause: a sentence without values.
         remedy: the remedy, unless the check has a better one.
     """

@@ -69,9 +69,7 @@ class Trial:
     """Acts until there is a batch, then learns a few times.
 
     Args:
-        rehearsal: rehearsal of the run.
         act_s: maximum time to act for a batch, s.
-        clock: monotonic time, s.
 
     Attributes:
         batch: the next batch; None if acting has not filled one.

@@ -55,7 +55,6 @@ class Record:
         return sum(point.value for point in points) / len(points) if points else None
 
     def last(self, metric: str) -> float | None:
-        """Return the newest value; None if it is missing."""
         points = self.series.get(metric, ())
         return points[-1].value if points else None
 

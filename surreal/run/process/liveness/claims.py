@@ -64,7 +64,6 @@ class Claim:
 
     @property
     def waited_s(self) -> float:
-        """Time for which another process held it, s."""
         return self._watch.waited_s
 
     def take(self, stop: threading.Event, *, is_one_of_many: bool = False) -> None:

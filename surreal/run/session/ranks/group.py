@@ -42,7 +42,6 @@ class RankProcesses:
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
 
     def start(self, port: int) -> None:
-        """Start all of them, to meet at a port of this machine."""
         for rank in range(1, self._count):
             place = RankPlace(rank, self._count, local_rank=rank)
             # In this process's session: Ctrl-C and the end of the session are for all of them.
@@ -183,7 +182,6 @@ def _ended_error(rank: int, code: int) -> RankError:
 
 
 def _choose_gpu(process: RoleProcess) -> None:
-    """Assign each rank of a machine its own GPU."""
     if process.config.device == "cpu" or not torch.cuda.is_available():
         return
     local_rank = 0 if process.arguments.place is None else process.arguments.place.local_rank

@@ -51,7 +51,6 @@ class ChildWarnings:
         self._left_out = dict.fromkeys(self._consoles, 0)
 
     def poll(self) -> None:
-        """Print new warnings."""
         for name, path in self._consoles.items():
             for line in self._new_lines(name, path):
                 if found := _RECORD.fullmatch(line):

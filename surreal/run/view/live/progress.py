@@ -61,7 +61,6 @@ class _ReflowedRender(LiveRender):
         yield from segments
 
     def position_cursor(self) -> Control:
-        """Move to the start of the picture, and clear it."""
         if not self._lengths:
             return Control()
         width = max(self._console.width, 1)
@@ -125,10 +124,7 @@ class Display:
     def show(self, view: RunView, *, phase: str = "", age_s: float | None = None) -> None:
         """Show the newest state; lines come only every few seconds.
 
-        Args:
-            view: the state.
-            phase: current phase; "" takes it from the view.
-            age_s: age of the run, if it began before this display.
+        `phase` "" takes it from the view. `age_s` is the run's age, if it began before this display.
         """
         now = self.clock()
         if age_s is not None:
@@ -152,7 +148,6 @@ class Display:
         self.console.print(Frame(self._newest_picture()))
 
     def finish(self, view: RunView, *, is_over: bool = True, earlier_s: float = 0.0) -> None:
-        """Leave the last state on the console."""
         self._started_s -= earlier_s
         elapsed_s = self._elapsed_s
         is_live = self._live is not None

@@ -169,12 +169,7 @@ def describe_troubles(view: RunView, *, without: str = "") -> list[tuple[str, st
 
 
 def describe_drain(waiting: Sequence[tuple[str, str]], *, can_hurry: bool = False) -> str:
-    """Name the processes that the end of a run waits for, and the last work of each.
-
-    Args:
-        waiting: names of processes, and their last work.
-        can_hurry: mention that another Ctrl-C shortens it.
-    """
+    """Name the processes that the end of a run waits for, and the last work of each; perhaps how to hurry it."""
     works: dict[str, list[str]] = {}
     for name, work in waiting:
         works.setdefault(work, []).append(name)

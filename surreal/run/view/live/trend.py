@@ -91,13 +91,7 @@ class Trend:
             self._paces.popleft()
 
     def add_round(self, mean_return: float, number: int, time_s: float) -> None:
-        """Add an evaluation round.
-
-        Args:
-            mean_return: NaN if it has none.
-            number: count of rounds, this one included.
-            time_s: when it was played, by the clock of `add`.
-        """
+        """Add an evaluation round, the last of `number`, played at `time_s` by the clock of `add`; NaN: no return."""
         self._number_of_rounds = number
         self.eval_returns.add(mean_return)
         self.rounds.append(TimedReturn(time_s, mean_return))

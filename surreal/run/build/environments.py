@@ -34,7 +34,7 @@ from surreal.envs.players.views import EveryPlayer, OnePlayer, find_player
 from surreal.envs.pools.base import describe_observations
 from surreal.envs.pools.game_pool import GamePool
 from surreal.envs.pools.rate_pool import RatePool, safe_action_of
-from surreal.envs.wrappers.attributes import FollowAttributes
+from surreal.envs.wrappers.attributes import FollowAttributes, FollowVectorAttributes
 from surreal.rlx.pool.ranges import ValueLimits
 from surreal.rlx.pool.wrapping import RemoteWrappers, check_remote
 from surreal.run.build.construct import refused
@@ -157,7 +157,7 @@ def _build_pool(config: Config, index: int, opponents: Opponents | None, attribu
         vector = make_vector_env(
             env.id, env.num_envs, kwargs=env.kwargs, wrappers=wrapper_specs(config), frame_stack=env.frame_stack
         )
-        return LocalEnvPool(vector, seed=seed)
+        return LocalEnvPool(vector if attributes is None else FollowVectorAttributes(vector, attributes), seed=seed)
     if env.pool == "envpool":
         with build_env(config, training=True) as single:
             observation_space, action_space = single.observation_space, single.action_space

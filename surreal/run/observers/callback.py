@@ -82,13 +82,15 @@ class Callback:
 
         They reach agents on other machines within about a second, and agents that start later as well. An environment
         without such an attribute ends the run, and names the most similar one. Environments of the evaluation keep the
-        attributes that they were made with.
+        attributes that they were made with. With `env.pool: vector`, all environments of an agent change together, when
+        one of them ends an episode.
 
         Args:
             attributes: values of JSON: numbers, texts, lists.
 
         Raises:
-            EnvError: the run has no environments that can be set: it has no agents, or another pool.
+            EnvError: environments of this run cannot be set: clients of RLX, games of several players, `env.pool:
+                envpool`. A run whose callback names this method is refused at its start.
             ValueError: a value is not of JSON, or not finite.
         """
         self._set_attributes(attributes)

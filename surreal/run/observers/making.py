@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from types import FunctionType
 from typing import Any, NamedTuple, TypeVar
 
 from surreal.base.system.files import older_path, write_whole
@@ -17,6 +18,7 @@ from surreal.config.schema.fields import ClassSection
 from surreal.distributed.telemetry.render import METRICS_PATH
 from surreal.run.observers.callback import Callback, Callbacks
 from surreal.run.observers.files import MetricSink, Numbers
+from surreal.run.process.attributes import why_fixed
 
 logger = logging.getLogger(__name__)
 
@@ -160,7 +162,10 @@ _OFFERED = ("run", "process", "run_dir", "seed")
 def check_observers(config: Config) -> None:
     """Check the callbacks and sinks of a configuration, without making them."""
     for place, settings in enumerate(config.callbacks):
-        _find(config, f"callbacks.{place}", settings, Callback)
+        cls, _ = _find(config, f"callbacks.{place}", settings, Callback)
+        if _sets_environments(cls) and (why := why_fixed(config)):
+            key = f"callbacks.{place}.class"
+            raise config.refusal(key, f"{key}: {cls.__qualname__} calls set_environments, but {why}")
     for place, settings in enumerate(config.sinks):
         cls, _ = _find(config, f"sinks.{place}", settings, MetricSink)
         try:
@@ -168,6 +173,13 @@ def check_observers(config: Config) -> None:
         except ImportError as error:
             key = f"sinks.{place}.class"
             raise config.refusal(key, f"{key}: {cls.__qualname__} {error}") from error
+
+
+def _sets_environments(cls: type[Callback]) -> bool:
+    """Whether the code of a method calls `set_environments`."""
+    methods = [method for base in cls.__mro__ if base is not Callback for method in vars(base).values()]
+    codes = [each.__code__ for each in methods if isinstance(each, FunctionType)]
+    return any(Callback.set_environments.__name__ in code.co_names for code in codes)
 
 
 def make_callbacks(

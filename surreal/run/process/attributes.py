@@ -20,6 +20,7 @@ from surreal.base.errors import EnvError, SurrealError
 from surreal.base.system.files import write_whole
 from surreal.config import Config
 from surreal.distributed.connection.client import RedisClient
+from surreal.envs.atari.preprocessing import is_atari
 from surreal.envs.players.make import is_game
 
 logger = logging.getLogger(__name__)
@@ -44,10 +45,8 @@ class EnvironmentAttributes:
             EnvError: no environment of this run can be set.
             ValueError: a value is not JSON, is not finite, or takes more than 64 KiB.
         """
-        if not _can_follow(self._config):
-            raise EnvError(
-                "set_environments needs agents with env.pool local or subproc, and no game of several players"
-            )
+        if why := why_fixed(self._config):
+            raise EnvError(f"set_environments cannot be used: {why}")
         encoded: dict[Any, Any] = {name: _encode(name, value) for name, value in values.items()}
         key = self._client.run_keys.attributes
         self._client.retry(lambda: self._client.redis.hset(key, mapping=encoded), what="set attributes")
@@ -56,7 +55,7 @@ class EnvironmentAttributes:
 
     def follow(self, stack: ExitStack) -> Path | None:
         """Return the file that environments of this process read; None if nothing can set any of their attributes."""
-        if self._path is None and self._config.callbacks and _can_follow(self._config):
+        if self._path is None and self._config.callbacks and not why_fixed(self._config):
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="surreal-attributes-"))
             self._path, self._written = Path(folder) / "attributes.json", None
             stack.callback(setattr, self, "_path", None)
@@ -82,9 +81,20 @@ class EnvironmentAttributes:
             self._written = found
 
 
-def _can_follow(config: Config) -> bool:
-    has_agents = config.agent.count > 0 or not config.rlx.servers
-    return has_agents and config.env.pool in ("local", "subproc") and not is_game(config.env.id)
+def why_fixed(config: Config) -> str:
+    """Return why callbacks can set no environment of a run; "" if they can set some."""
+    env = config.env
+    if config.rlx.servers and not config.agent.count:
+        return (
+            "this run's environments connect over RLX, which sends them no attributes; they must change by themselves"
+        )
+    if is_game(env.id):
+        return f"{env.id} is a game of several players, which keeps its attributes; give them in env.kwargs"
+    if env.pool == "envpool":
+        return "env.pool is envpool, whose environments keep their attributes; set env.pool to local or subproc"
+    if env.pool == "vector" and is_atari(env.id):
+        return "env.pool is vector, and ALE's vector environment has no attributes; set env.pool to local or subproc"
+    return ""
 
 
 def _encode(name: str, value: Any) -> bytes:

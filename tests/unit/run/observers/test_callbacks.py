@@ -25,6 +25,10 @@ class Heard(Callback):
     def on_episode(self, episode_return, length):
         self.words.append(f"{episode_return} in {length}")
 
+class Harder(Callback):
+    def on_evaluation(self, result):
+        self.set_environments(gravity=12.0)
+
 class Wrong:
     pass
 
@@ -40,7 +44,8 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def write(lines: str) -> Any:
         path = tmp_path / "app.yaml"
-        path.write_text(f"version: 1\nenv: {{id: CartPole-v1}}\n{lines}\n")
+        env = "" if lines.startswith("env:") else "env: {id: CartPole-v1}\n"
+        path.write_text(f"version: 1\n{env}{lines}\n")
         return load_config(path)
 
     return write
@@ -90,6 +95,29 @@ class Failing(Callback):
     def close(self) -> None:
         self.is_closed = True
         raise self.error
+
+
+@pytest.mark.parametrize(
+    ("lines", "why"),
+    [
+        ("env: {id: CartPole-v1, pool: envpool}", "env.pool is envpool"),
+        ("env: {id: ALE/Pong-v5, pool: vector}", "ALE's vector environment"),
+        ("env: {id: CartPole-v1}\nagent: {count: 0}\nrlx: {servers: 1}", "connect over RLX"),
+        ("env: {id: "game:tictactoe", num_envs: 2}", "a game of several players"),
+        ("env: {id: CartPole-v1, pool: vector}", None),
+        ("env: {id: CartPole-v1}", None),
+    ],
+)
+def test_a_callback_that_could_not_set_environments_is_refused_at_the_start(
+    write: Any, lines: str, why: str | None
+) -> None:
+    config = write(f"{lines}\ncallbacks: [{{class: heard_classes.Harder}}]")
+    if why is None:
+        check_observers(config)
+        return
+    with pytest.raises(ConfigError, match=rf"Harder calls set_environments, but .*{why}"):
+        check_observers(config)
+    check_observers(write(f"{lines}\ncallbacks: [{{class: heard_classes.Heard}}]"))
 
 
 def test_an_error_names_the_method_and_its_line() -> None:

@@ -162,10 +162,10 @@ _OFFERED = ("run", "process", "run_dir", "seed")
 def check_observers(config: Config) -> None:
     """Check the callbacks and sinks of a configuration, without making them."""
     for place, settings in enumerate(config.callbacks):
-        cls, _ = _find(config, f"callbacks.{place}", settings, Callback)
-        if _sets_environments(cls) and (why := why_fixed(config)):
+        callback, _ = _find(config, f"callbacks.{place}", settings, Callback)
+        if _sets_environments(callback) and (why := why_fixed(config)):
             key = f"callbacks.{place}.class"
-            raise config.refusal(key, f"{key}: {cls.__qualname__} calls set_environments, but {why}")
+            raise config.refusal(key, f"{key}: {callback.__qualname__} calls set_environments, but {why}")
     for place, settings in enumerate(config.sinks):
         cls, _ = _find(config, f"sinks.{place}", settings, MetricSink)
         try:

@@ -54,6 +54,14 @@ AROUND: dict[str, list[Around]] = {
             "note.close()\n"
             "assert (desk.folder / 'mine-eval.txt').read_text() == '3 1.5\\nthere 7\\n'",
         ),
+        Around(
+            after="from types import SimpleNamespace as Made\n"
+            "harder, values = my_curriculum.Harder(), []\n"
+            "harder._set_attributes = values.append\n"
+            "harder.on_evaluation(Made(mean_return=300))\n"
+            "harder.on_evaluation(Made(mean_return=401))\n"
+            "assert values == [{'gravity': 12.0, 'force_mag': 8.0}]",
+        ),
     ],
     "docs/deployment.md": [
         Around(after="assert env.observation_space.contains(obs) and over"),

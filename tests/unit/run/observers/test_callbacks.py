@@ -103,7 +103,7 @@ class Failing(Callback):
         ("env: {id: CartPole-v1, pool: envpool}", "env.pool is envpool"),
         ("env: {id: ALE/Pong-v5, pool: vector}", "ALE's vector environment"),
         ("env: {id: CartPole-v1}\nagent: {count: 0}\nrlx: {servers: 1}", "connect over RLX"),
-        ("env: {id: "game:tictactoe", num_envs: 2}", "a game of several players"),
+        ('env: {id: "game:tictactoe", num_envs: 2}', "a game of several players"),
         ("env: {id: CartPole-v1, pool: vector}", None),
         ("env: {id: CartPole-v1}", None),
     ],

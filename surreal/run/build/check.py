@@ -21,6 +21,7 @@ from surreal.run.build.learning import LEARNER, check_gradients, check_ranks, ch
 from surreal.run.build.lockstep import gradients_config, lockstep_config
 from surreal.run.build.rlx_server import pages_folder
 from surreal.run.observers.making import check_observers
+from surreal.run.process.attributes import why_fixed
 
 _SHOWN: dict[str, Callable[[Config], bool]] = {
     "agent.show_ui": lambda config: config.agent.show_ui and config.agent.count > 0,
@@ -79,7 +80,7 @@ def check_names(config: Config) -> None:
     if config.rlx.servers:
         check_wrappers(config)
         pages_folder(config)
-    check_observers(config)
+    check_observers(config, why_fixed(config))
     check(config, MODEL)
     check(config, AGENT, AGENT.offered - ({"exploration"} if config.agent.exploration is None else set()))
     learner, _ = check(config, LEARNER)

@@ -18,7 +18,6 @@ from surreal.config.schema.fields import ClassSection
 from surreal.distributed.telemetry.render import METRICS_PATH
 from surreal.run.observers.callback import Callback, Callbacks
 from surreal.run.observers.files import MetricSink, Numbers
-from surreal.run.process.attributes import why_fixed
 
 logger = logging.getLogger(__name__)
 
@@ -159,13 +158,18 @@ T = TypeVar("T")
 _OFFERED = ("run", "process", "run_dir", "seed")
 
 
-def check_observers(config: Config) -> None:
-    """Check the callbacks and sinks of a configuration, without making them."""
+def check_observers(config: Config, why_fixed: str = "") -> None:
+    """Check the callbacks and sinks of a configuration, without making them.
+
+    Args:
+        config: the run's.
+        why_fixed: why callbacks can set no attributes of its environments; "" if they can.
+    """
     for place, settings in enumerate(config.callbacks):
         callback, _ = _find(config, f"callbacks.{place}", settings, Callback)
-        if _sets_environments(callback) and (why := why_fixed(config)):
+        if why_fixed and _sets_environments(callback):
             key = f"callbacks.{place}.class"
-            raise config.refusal(key, f"{key}: {callback.__qualname__} calls set_environments, but {why}")
+            raise config.refusal(key, f"{key}: {callback.__qualname__} calls set_environments, but {why_fixed}")
     for place, settings in enumerate(config.sinks):
         cls, _ = _find(config, f"sinks.{place}", settings, MetricSink)
         try:

@@ -14,6 +14,7 @@ from surreal.run.evaluation.scores import EpisodeScore
 from surreal.run.observers import STOP, Callback, StopWithoutImprovement
 from surreal.run.observers.callback import Callbacks
 from surreal.run.observers.making import check_observers, make_callbacks
+from surreal.run.process.attributes import why_fixed
 
 MODULE = """
 from surreal.run.observers import Callback, MetricSink
@@ -113,11 +114,11 @@ def test_a_callback_that_could_not_set_environments_is_refused_at_the_start(
 ) -> None:
     config = write(f"{lines}\ncallbacks: [{{class: heard_classes.Harder}}]")
     if why is None:
-        check_observers(config)
+        check_observers(config, why_fixed(config))
         return
     with pytest.raises(ConfigError, match=rf"Harder calls set_environments, but .*{why}"):
-        check_observers(config)
-    check_observers(write(f"{lines}\ncallbacks: [{{class: heard_classes.Heard}}]"))
+        check_observers(config, why_fixed(config))
+    check_observers(write(f"{lines}\ncallbacks: [{{class: heard_classes.Heard}}]"), why_fixed(config))
 
 
 def test_an_error_names_the_method_and_its_line() -> None:

@@ -11,13 +11,13 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-import yaml
 from gymnasium import error as gym_error
 from gymnasium import spaces
 
 from surreal.base.errors import ConfigError
 from surreal.config import Config, preset_names, preset_path, to_yaml
 from surreal.config.problems import nearest
+from surreal.config.yaml_tree import parse, write
 from surreal.envs import make_env
 from surreal.envs.by_value import name_env
 from surreal.envs.ids import find_env
@@ -55,7 +55,7 @@ def write_source(source: Source, algorithm: str | None, folder: Path) -> str:
             return _write(folder, source.name, to_yaml(source))
         if isinstance(source, Mapping):
             plain = {"version": 1, **source, "python_path": _from_here(source.get("python_path", []))}
-            return _write(folder, str(source.get("name", "run")), yaml.safe_dump(plain, sort_keys=False))
+            return _write(folder, str(source.get("name", "run")), write(plain))
         if callable(source) or _is_env(os.fspath(source)):
             name = source.__name__ if callable(source) else repr(os.fspath(source))
             raise ConfigError(f'{name} is an environment; name an algorithm as well: train({name}, "ppo")')
@@ -65,7 +65,7 @@ def write_source(source: Source, algorithm: str | None, folder: Path) -> str:
             f'an algorithm goes with an environment, not with a {type(source).__name__}: train("CartPole-v1", "ppo")'
         )
     plain = settings_for(source, algorithm.lower())
-    return _write(folder, plain["name"], yaml.safe_dump(plain, sort_keys=False))
+    return _write(folder, plain["name"], write(plain))
 
 
 def settings_for(env: str | Callable[..., Any], algorithm: str) -> dict[str, Any]:
@@ -149,7 +149,7 @@ def _from_here(folders: Sequence[str]) -> list[str]:
 
 
 def _read(preset: str) -> dict[str, Any]:
-    plain: dict[str, Any] = yaml.safe_load(preset_path(preset).read_text(encoding="utf-8"))
+    plain: dict[str, Any] = parse(preset_path(preset).read_text(encoding="utf-8"), preset)[0]
     return plain
 
 

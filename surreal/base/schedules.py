@@ -9,15 +9,18 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from surreal.base.ranges import NonNegative, NonNegativeInt, PositiveInt, PositiveShare, checked
+from surreal.base.ranges import NonNegative, NonNegativeInt, PositiveInt, PositiveShare, checked, refusal
+
+#: A schedule as a setting other than a number: points, or a mapping with a type or a class.
+ScheduleSettings: TypeAlias = Sequence[tuple[int, float]] | Mapping[str, Any]
 
 
 class Schedule(ABC):
@@ -149,7 +152,7 @@ def ape_x_epsilon(index: int, count: int, base: PositiveShare = 0.4, alpha: NonN
 
 
 def schedule_from_config(
-    config: float | Sequence[tuple[int, float]] | Mapping[str, Any], *, indices: Sequence[int] = (0,), count: int = 1
+    config: float | ScheduleSettings, *, indices: Sequence[int] = (0,), count: int = 1
 ) -> Schedule | PerEnvSchedule:
     """Build a schedule from plain data: a number, points, or a mapping with `type` and the arguments of that type.
 
@@ -187,6 +190,34 @@ def schedule_from_config(
     except TypeError as error:
         raise ValueError(f"schedule {dict(config)} does not fit its type {kind!r}: {error}") from error
     raise ValueError(f"schedule type {kind!r} is unknown; use constant, linear, cosine, piecewise or ape_x")
+
+
+def read_schedule(option: str, given: float | ScheduleSettings, allowed: Any = NonNegative) -> Callable[[int], float]:
+    """Read a schedule that a setting gives; it raises at a step at which its value is not finite and in range.
+
+    Args:
+        option: name of the setting.
+        given: a number, points, or a mapping, as `schedule_from_config` takes them.
+        allowed: range of the values, one of `surreal.base.ranges`.
+
+    Raises:
+        ValueError: it is not a schedule, or its first value, or that of a point, is out of range.
+    """
+
+    def check(value: float, step: int) -> float:
+        if (must := refusal(value, allowed)) or not math.isfinite(value):
+            raise ValueError(f"{option} is {value} at step {step}; {must or 'it must be finite'}")
+        return float(value)
+
+    try:
+        schedule = schedule_from_config(given)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"{option} is {given!r}: {error}") from error
+    if isinstance(schedule, PerEnvSchedule):
+        raise ValueError(f"{option} has type ape_x, a value for each environment; it needs one")
+    for step, value in schedule.points if isinstance(schedule, PiecewiseSchedule) else [(0, schedule(0))]:
+        check(value, step)
+    return lambda step: check(schedule(step), step)
 
 
 def _find_class(path: str) -> type[Schedule]:

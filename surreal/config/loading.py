@@ -11,7 +11,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import ValidationError
 
 from surreal.base.errors import ConfigError
@@ -19,7 +18,7 @@ from surreal.config.preset_files import PRESETS, preset_path
 from surreal.config.problems import explain, place_of
 from surreal.config.schema.conflicts import conflicts
 from surreal.config.schema.root import Config
-from surreal.config.yaml_tree import join, parse
+from surreal.config.yaml_tree import join, parse, write
 
 _VERSION = 1
 #: Second names of settings, with the name that everything else uses.
@@ -96,7 +95,7 @@ def to_yaml(config: Config, *, hide_passwords: bool = False) -> str:
         for key in ("address", "replay_address", "parameter_address"):
             given = redis[key]
             redis[key] = list(map(_without_password, given)) if isinstance(given, list) else _without_password(given)
-    return yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=120)
+    return write(plain)
 
 
 def _find(source: str | Path) -> Path:

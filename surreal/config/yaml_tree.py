@@ -1,4 +1,4 @@
-"""YAML with memory: the plain data of a document, and the line each of its keys stands on.
+"""YAML with memory: the plain data of a document, and the line each of its keys stands on. Also, how it is written.
 
 Safe tags only, and stricter than PyYAML: a key given twice is an error, `1e-3` is a number as in YAML 1.2, and a date
 is text.
@@ -7,6 +7,7 @@ is text.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import yaml
@@ -16,7 +17,7 @@ from surreal.base.errors import ConfigError
 _MERGE_TAG = "tag:yaml.org,2002:merge"
 _FLOAT_TAG = "tag:yaml.org,2002:float"
 _TIMESTAMP_TAG = "tag:yaml.org,2002:timestamp"
-_EXPONENT_FLOAT = re.compile(r"[-+]?(?:\d[\d_]*\.?\d*|\.\d+)[eE][-+]?\d+")
+_EXPONENT_FLOAT = re.compile(r"[-+]?(?:\d[\d_]*\.?\d*|\.\d+)[eE][-+]?\d+$")
 _WHOLE_WITH_EXPONENT = re.compile(r"[-+]?\d+[eE]\+?\d{1,2}")
 
 
@@ -36,8 +37,20 @@ _Loader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if tag != _TIMESTAMP_TAG]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
-_Loader.add_implicit_resolver(_FLOAT_TAG, _EXPONENT_FLOAT, list("-+0123456789."))
+
+
+class Dumper(yaml.SafeDumper):
+    """PyYAML's safe dumper, which also quotes texts that YAML 1.2 takes for numbers, such as `1e5`."""
+
+
+for _class in (_Loader, Dumper):
+    _class.add_implicit_resolver(_FLOAT_TAG, _EXPONENT_FLOAT, list("-+0123456789."))
 _Loader.add_constructor(_FLOAT_TAG, _construct_float)
+
+
+def write(plain: Mapping[str, Any]) -> str:
+    """Write plain data so that `parse` reads the same."""
+    return yaml.dump(plain, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=120)
 
 
 def parse(text: str, source: str) -> tuple[Any, dict[str, str]]:

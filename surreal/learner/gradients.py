@@ -22,11 +22,11 @@ from torch import Tensor, nn
 from surreal.base.contracts import ReplayView, Stepper
 from surreal.base.errors import CheckpointError
 from surreal.base.ranges import NonNegative, Positive, PositiveInt, ShareBelowOne, checked
-from surreal.base.schedules import CosineSchedule, LinearSchedule
+from surreal.base.schedules import CosineSchedule, LinearSchedule, ScheduleSettings, read_schedule
 from surreal.base.types import Gradients
 from surreal.base.values import checked_count
 from surreal.learner.base import BatchT, Learner, ModelT
-from surreal.learner.option_checks import check_schedule, read_factors
+from surreal.learner.option_checks import check_schedule
 from surreal.learner.stepping.graphs import Graphs
 from surreal.learner.stepping.optimizers import MODEL, Optimizer
 from surreal.learner.stepping.ranks import Ranks
@@ -121,7 +121,7 @@ class GradientLearner(Learner[ModelT, BatchT]):
         learning_rate_end: NonNegative = 0.0,
         use_linear_schedule: bool = False,
         use_cosine_schedule: bool = False,
-        learning_rate_factor: float | Sequence[tuple[int, float]] | Mapping[str, Any] | None = None,
+        learning_rate_factor: float | ScheduleSettings | None = None,
         max_global_step: int | None = None,
         schedule_step: Literal["environment", "update"] = "environment",
         decay: ShareBelowOne = 0.99,
@@ -145,7 +145,7 @@ class GradientLearner(Learner[ModelT, BatchT]):
         if use_linear_schedule + use_cosine_schedule + (learning_rate_factor is not None) > 1:
             raise ValueError("use_linear_schedule, use_cosine_schedule and learning_rate_factor: use one of them")
         if learning_rate_factor is not None:
-            factor = read_factors(learning_rate_factor)
+            factor = read_schedule("learning_rate_factor", learning_rate_factor)
             rate = lambda: initial_learning_rate * factor(self.schedule_position)  # noqa: E731
         if use_linear_schedule or use_cosine_schedule:
             option = "use_cosine_schedule" if use_cosine_schedule else "use_linear_schedule"

@@ -5,6 +5,7 @@ arXiv:2302.02948 samples both halves uniformly, and gives the learner nothing el
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import numpy as np
 
 from surreal.base.errors import ContractError
 from surreal.base.ranges import PositiveInt, Share, checked
-from surreal.base.schedules import LinearSchedule
+from surreal.base.schedules import LinearSchedule, ScheduleSettings, read_schedule
 from surreal.base.types import Batch
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.codec import Chunk, Contract
@@ -33,7 +34,8 @@ class DemonstrationReplay(UniformReplay):
     Args:
         client: the replay server; or the `ReplayShards`, if there are several.
         demonstrations: folder of an archive, see `surreal replay export` and `convert`.
-        share: share of rows from demonstrations; raising it stays closer to them.
+        share: share of rows from demonstrations; raising it stays closer to them. A number, or a schedule over env
+            steps of the run, such as points [[0, 0.5], [100000, 0.1]].
         share_end: last value of the share, which changes along a line over `share_steps`; None: it stays.
         share_steps: env steps of the run until the share is `share_end`; raising it leaves demonstrations later.
 
@@ -48,14 +50,20 @@ class DemonstrationReplay(UniformReplay):
         client: RedisClient | ReplayShards,
         *,
         demonstrations: str,
-        share: Share = 0.5,
+        share: Share | ScheduleSettings = 0.5,
         share_end: Share | None = None,
         share_steps: PositiveInt = 100_000,
         **options: Any,
     ) -> None:
         self._archive = ReplayArchive(Path(demonstrations))
         self._archive.verify()
-        self._share = LinearSchedule(share, share if share_end is None else share_end, share_steps)
+        self._share: Callable[[int], float]
+        if isinstance(share, Sequence | Mapping):
+            if share_end is not None:
+                raise ValueError("share is a schedule, so share_end cannot be its end")
+            self._share = read_schedule("share", share, Share)
+        else:
+            self._share = LinearSchedule(share, share if share_end is None else share_end, share_steps)
         self._demonstrations: TransitionStore | None = None
         super().__init__(client, **options)
 

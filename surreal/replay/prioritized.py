@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 
 from surreal.base.errors import ContractError
 from surreal.base.ranges import PositiveInt, PositiveShare, Share, checked
+from surreal.base.schedules import ConstantSchedule, LinearSchedule, ScheduleSettings, read_schedule
 from surreal.base.types import Batch, SampleInfo
 from surreal.base.values import LARGEST
 from surreal.distributed.connection.client import RedisClient
@@ -46,7 +48,8 @@ class Prioritized(Replay[B]):
     Args:
         client: the replay server; or the `ReplayShards`, if there are several.
         priority_exponent: alpha; 0 samples uniformly, raising it favors large errors more.
-        importance_exponent: beta at the start; 1 corrects the bias of the sampling fully, 0 not at all.
+        importance_exponent: beta at the start; 1 corrects the bias of the sampling fully, 0 not at all. A schedule over
+            the sampled batches, such as points [[0, 0.4], [100000, 1]], takes the place of all three settings.
         importance_exponent_end: beta at the end of the annealing.
         importance_exponent_steps: batches sampled in the whole run (so: updates) until beta is at its end; None
             keeps it at `importance_exponent`. The count survives a restart.
@@ -64,7 +67,7 @@ class Prioritized(Replay[B]):
         client: RedisClient | ReplayShards,
         *,
         priority_exponent: Share = 0.6,
-        importance_exponent: Share = 0.4,
+        importance_exponent: Share | ScheduleSettings = 0.4,
         importance_exponent_end: Share = 1.0,
         importance_exponent_steps: PositiveInt | None = 100_000,
         priority_epsilon: PositiveShare = 1e-6,
@@ -73,7 +76,13 @@ class Prioritized(Replay[B]):
         super().__init__(client, **options)
         self.priority_exponent = priority_exponent
         self.priority_epsilon = priority_epsilon
-        self._betas = (importance_exponent, importance_exponent_end, importance_exponent_steps)
+        self._beta: Callable[[int], float]
+        if isinstance(importance_exponent, Sequence | Mapping):
+            self._beta = read_schedule("importance_exponent", importance_exponent, Share)
+        elif importance_exponent_steps is None:
+            self._beta = ConstantSchedule(importance_exponent)
+        else:
+            self._beta = LinearSchedule(importance_exponent, importance_exponent_end, importance_exponent_steps)
         self._pending: deque[tuple[NDArray[np.int64], NDArray[np.float64]]] = deque()
         # Guards the tree and the list of chunks, because another thread may save the priorities.
         self._lock = threading.Lock()
@@ -86,11 +95,7 @@ class Prioritized(Replay[B]):
     @property
     def importance_exponent(self) -> float:
         """Beta of the next batch."""
-        start, end, steps = self._betas
-        if steps is None:
-            return start
-        batches = self.num_samples / (self.batch_size * self.steps_per_sample)
-        return start + (end - start) * min(batches / steps, 1.0)
+        return self._beta(self.num_samples // (self.batch_size * self.steps_per_sample))
 
     @property
     def _largest_leaf(self) -> float:

@@ -65,8 +65,9 @@ def test_the_first_rows_are_demonstrations_as_a_whole(
 
 def test_the_share_follows_the_runs_env_steps(client: RedisClient, archive: Path) -> None:
     send(client, FRESH)  # 40 env steps
-    (batch,) = batches(client, archive, 1, share=1.0, share_end=0.0, share_steps=80)
-    assert int((batch.reward == SHOWN).sum()) == 16
+    for share in ({"share": 1.0, "share_end": 0.0, "share_steps": 80}, {"share": [[0, 1.0], [20, 0.0], [60, 1.0]]}):
+        (batch,) = batches(client, archive, 1, **share)
+        assert int((batch.reward == SHOWN).sum()) == 16
 
 
 def test_archives_that_do_not_fit_are_refused(client: RedisClient, archive: Path, tmp_path: Path) -> None:

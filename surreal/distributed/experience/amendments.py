@@ -21,10 +21,12 @@ class Amendments:
         self._clock = clock
         self._due_s: dict[int, float] = {}  # by step, the oldest first
         self._amended = self._expired = self._refused = 0
+        self.is_used = False  #: whether a step was ever held back
 
     def expect(self, step_id: int, within_s: float) -> None:
         """Hold back a step, later than all others, for some s."""
         self._due_s[step_id] = self._clock() + within_s
+        self.is_used = True
 
     def oldest(self) -> int | None:
         """Return the oldest step that is held back; None if there is none."""

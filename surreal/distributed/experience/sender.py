@@ -204,7 +204,7 @@ class ExpSender:
         step_id = log.offset + log.length - 1
         if amend_within_s is not None:
             self._amendments.expect(step_id, amend_within_s)
-        free = log.length - self._amendments.count_held(log)
+        free = log.length - self._count_held(log)
         if free >= self._flush_length or (free and time.monotonic() - self._oldest_s >= self._max_delay_s):
             self._leave()
         return step_id
@@ -228,7 +228,7 @@ class ExpSender:
     def flush_due(self) -> None:
         """Send steps that are older than `max_delay_s`; called when no steps come."""
         log = self._log
-        has_rows = log is not None and log.length - self._amendments.count_held(log) > log.carried
+        has_rows = log is not None and log.length - self._count_held(log) > log.carried
         if has_rows and time.monotonic() - self._oldest_s >= self._max_delay_s:
             self._leave()
         elif self.outbox.has_answer:
@@ -241,12 +241,15 @@ class ExpSender:
         """
         self._leave(waits_for_last=True)
 
+    def _count_held(self, log: RowLog) -> int:
+        return self._amendments.count_held(log) if self._amendments.is_used else 0
+
     def _leave(self, *, waits_for_last: bool = False) -> None:
         """Cut a chunk and send it; its answer is taken with the next one, unless `waits_for_last`."""
         if (log := self._log) is not None:
             carried = log.carried
             try:
-                self.outbox.put(log.contract, log.cut(self._chunk_max_bytes, self._amendments.count_held(log)))
+                self.outbox.put(log.contract, log.cut(self._chunk_max_bytes, self._count_held(log)))
             finally:
                 if log.carried != carried:
                     self._set_flush_length(log)

@@ -6,7 +6,7 @@ The whole algorithm is `PPOLearner.learn`, and what one minibatch does is `PPOLe
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +15,7 @@ from torch import Tensor
 
 from surreal.base.contracts import ReplayView
 from surreal.base.ranges import NonNegative, NonNegativeInt, Positive, PositiveInt, Share, checked
+from surreal.base.schedules import ScheduleSettings, read_schedule
 from surreal.base.types import TrajectoryBatch
 from surreal.learner.gradients import one_graph
 from surreal.learner.on_policy.base import ActorCriticLearner
@@ -66,8 +67,8 @@ class PPOLearner(ActorCriticLearner):
             None: the same number.
         mini_batch: steps of a minibatch; raising it gives fewer and less noisy steps. With a recurrent model, the
             number is rounded to whole trajectories. None: the whole batch.
-        clip_range: ratios further than this from 1 have no gradient; raising it allows larger steps. None: only the
-            penalty of `kl_target` limits steps.
+        clip_range: ratios further than this from 1 have no gradient; raising it allows larger steps. A number, or a
+            schedule, as `learning_rate_factor` is one. None: only the penalty of `kl_target` limits steps.
         clip_range_end: final clip range, along the same schedule as the learning rate (`max_global_step`,
             `schedule_step`); None: constant.
         kl_target: divergence of an update, in nats, which the adaptive weight of a penalty aims at. None: no penalty.
@@ -89,7 +90,7 @@ class PPOLearner(ActorCriticLearner):
         policy_iterations: PositiveInt = 10,
         value_func_iterations: PositiveInt | None = None,
         mini_batch: PositiveInt | None = 64,
-        clip_range: Positive | None = 0.2,
+        clip_range: Positive | ScheduleSettings | None = 0.2,
         clip_range_end: NonNegative | None = None,
         kl_target: Positive | None = None,
         max_kl: Positive | None = None,
@@ -114,10 +115,19 @@ class PPOLearner(ActorCriticLearner):
         self.policy_iterations = policy_iterations
         self.value_iterations = policy_iterations if value_func_iterations is None else value_func_iterations
         self.mini_batch = mini_batch
-        self.clip_range = clip_range
-        self._clip_schedule = None
-        if clip_range is not None and clip_range_end is not None:
-            self._clip_schedule = self.make_schedule("clip_range_end", clip_range, clip_range_end)
+        self._clip_schedule: Callable[[], float] | None = None
+        #: Clip range of the last update.
+        self.clip_range: float | None
+        if isinstance(clip_range, Sequence | Mapping):
+            if clip_range_end is not None:
+                raise ValueError("clip_range is a schedule, so clip_range_end cannot be its end")
+            schedule = read_schedule("clip_range", clip_range)
+            self._clip_schedule = lambda: schedule(self.schedule_position)
+            self.clip_range = schedule(0)
+        else:
+            self.clip_range = clip_range
+            if clip_range is not None and clip_range_end is not None:
+                self._clip_schedule = self.make_schedule("clip_range_end", clip_range, clip_range_end)
         self._kl_target = kl_target
         self.kl_penalty: AdaptiveKL | None = None
         self.max_kl = max_kl

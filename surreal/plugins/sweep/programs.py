@@ -15,11 +15,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, cast
 
-import yaml
 from rich.console import Console
 
 from surreal.api.tables import table
 from surreal.base.errors import SurrealError
+from surreal.config.yaml_tree import write
 from surreal.plugins.sweep.command import run_sweep
 from surreal.run.process.ending import ExitCode
 from surreal.run.process.interrupts import Interrupts
@@ -71,7 +71,7 @@ def sweep(
     interrupts = Interrupts()
     with tempfile.TemporaryDirectory(prefix="surreal-sweep-") as place, open(os.devnull, "w") as nowhere:
         file = Path(place) / "sweep.yaml"
-        file.write_text(yaml.safe_dump(plain, sort_keys=False), encoding="utf-8")
+        file.write_text(write(plain), encoding="utf-8")
         console = Console(file=cast(IO[str], sys.stdout if progress else nowhere), soft_wrap=True)
         with interrupts.installed():
             outcome = run_sweep(

@@ -60,6 +60,11 @@ AGENTS: Mapping[str, Callable[[], Agent]] = {
 MASKED = ("policy", "recurrent", "q")
 
 
+@pytest.fixture(autouse=True)
+def acts_in_torch() -> None:
+    """Here, agents decide."""
+
+
 @pytest.fixture
 def numpy_is_faster(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(surreal.agent.forward, "_time_s", _times(numpy_s=1.0, torch_s=2.0))

@@ -146,7 +146,6 @@ def turns(agent: Agent, *, mode: str = "training") -> list[Any]:
 @pytest.mark.parametrize("kind", KINDS)
 def test_agents_act_the_same_by_way_of_a_device(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """There may be no GPU here: a model on the CPU that denies it takes the same path."""
-    monkeypatch.setattr("surreal.agent.base.choose_numpy", lambda *_: None)  # which rounds otherwise
     agent, counted = make(kind), Counted()
     agent._transfer, agent.model.is_on_cpu = counted, False
     for direct, moved in zip(turns(make(kind)), turns(agent), strict=True):

@@ -10,6 +10,8 @@ from surreal.base.errors import ConfigError
 from surreal.config import load_config, preset_names, preset_path, to_yaml
 from surreal.config.preset_files import preset_extra, preset_title
 from surreal.config.schema.sections import ReplayConfig
+from surreal.config.yaml_tree import parse
+from surreal.config.yaml_tree import write as write_yaml
 from surreal.envs.ids import missing_package
 
 SMALL = """\
@@ -105,6 +107,17 @@ def test_overrides_win_in_their_order_and_are_yaml(write) -> None:
     assert config.replay.capacity == 100_000
     assert config.replay.max_bytes == 64 * 2**20
     assert config.redis.address == "unix:///tmp/redis.sock"
+
+
+@pytest.mark.parametrize("text", ["1e5", "54e36a9d83", "1_0e-3", "-.5E+2", "1.5", "yes", "0x1f", "~", "a: b"])
+def test_texts_that_look_like_something_else_are_read_as_they_were_written(text: str) -> None:
+    assert parse(write_yaml({"key": text, "number": 1e-7}), "here")[0] == {"key": text, "number": 1e-7}
+
+
+def test_a_text_that_begins_like_a_number_is_text() -> None:
+    assert parse("{a: 54e36a9d83, b: 1e5, c: 1e-3, d: 2e400x}", "here")[0] == {
+        "a": "54e36a9d83", "b": 100_000, "c": 0.001, "d": "2e400x",
+    }  # fmt: skip
 
 
 def test_an_item_of_a_list_can_be_overridden(write) -> None:

@@ -145,6 +145,16 @@ def test_beta_stays_where_it_is_told_to() -> None:
     assert replay.importance_exponent == 0.3
 
 
+def test_beta_follows_points() -> None:
+    replay = Fed(importance_exponent=[[0, 0.2], [10, 1.0], [20, 0.4]])
+    replay.take(10)
+    for drawn in range(25):
+        assert replay.importance_exponent == pytest.approx(np.interp(drawn, [0, 10, 20], [0.2, 1.0, 0.4]))
+        replay.draw()
+    with pytest.raises(ValueError, match=r"importance_exponent is 1\.5 at step 10; it must be in \[0, 1\]"):
+        Fed(importance_exponent=[[0, 0.2], [10, 1.5]])
+
+
 def test_beta_goes_on_after_a_restart() -> None:
     replay = Fed(importance_exponent=0.0, importance_exponent_end=1.0, importance_exponent_steps=100)
     replay.take(10)

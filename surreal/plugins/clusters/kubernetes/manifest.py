@@ -14,6 +14,7 @@ import yaml
 
 import surreal
 from surreal.base.errors import ConfigError
+from surreal.config.yaml_tree import Dumper
 
 #: An object of Kubernetes, as read from YAML.
 Manifest = dict[str, Any]
@@ -85,7 +86,7 @@ def _parse(text: str) -> list[Manifest]:
     return [found for found in yaml.safe_load_all(text) if found]
 
 
-class _Dumper(yaml.SafeDumper):
+class _Dumper(Dumper):
     """Writes texts of several lines as blocks, and no aliases."""
 
     def ignore_aliases(self, data: object) -> bool:

@@ -242,7 +242,7 @@ def test_checkpoint_of_another_optimizer_or_learner_is_refused(make_batch: MakeB
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        ({"optimizer": "adamw"}, "optimizer is 'adamw'"),
+        ({"optimizer": "adamx"}, "optimizer is 'adamx'"),
         ({"initial_learning_rate": 0.0}, "initial_learning_rate is 0.0"),
         ({"learning_rate_end": -1.0}, "learning_rate_end"),
         ({"use_linear_schedule": True}, "max_global_step is None"),

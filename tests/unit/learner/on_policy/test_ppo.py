@@ -147,6 +147,19 @@ def test_the_clip_range_is_annealed_by_env_steps_and_stays_at_its_end(make_model
         assert learner.clip_range == pytest.approx(expected)
 
 
+def test_the_clip_range_is_a_list_of_points(make_model: MakeModel, play: Play) -> None:
+    model = make_model()
+    points = [[0, 0.2], [100, 0.4], [200, 0.1]]
+    learner = PPOLearner(model, clip_range=points, schedule_step="update", mini_batch=None, metrics_interval=1)
+    for updates, expected in ((0, 0.2), (50, 0.3), (150, 0.25), (500, 0.1)):
+        learner.updates = updates
+        assert learner.optimize(updates, play(model))["clip_range"] == pytest.approx(expected)
+    with pytest.raises(ValueError, match=r"clip_range is -1\.0 at step 5; it must be >= 0"):
+        PPOLearner(model, clip_range=[[0, 0.2], [5, -1]])
+    with pytest.raises(ValueError, match="so clip_range_end cannot be its end"):
+        PPOLearner(model, clip_range=points, clip_range_end=0.1)
+
+
 def test_the_penalty_follows_the_divergence() -> None:
     penalty = AdaptiveKL(0.01)
     for divergence, expected in ((0.02, 2.0), (0.012, 2.0), (0.008, 2.0), (0.001, 1.0)):

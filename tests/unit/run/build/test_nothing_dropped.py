@@ -52,6 +52,12 @@ VALUES: dict[str, Any] = {
     "replay.samples_per_insert": 1.0, "replay.samples_per_insert_tolerance": 1e6, "replay.start_size": 50,
 }  # fmt: skip
 
+#: Arguments without which a class cannot be created.
+REQUIRED: dict[type[object], dict[str, Any]] = {
+    SessionAgent: {"agent.args.session": "my_package.MySession"},
+    surreal.replay.DemonstrationReplay: {"replay.args.demonstrations": "my_archive"},
+}
+
 #: Sections that only clients read, by their path in the file.
 OF_CLIENTS = {TrainingConfig: "environment", TrainingServerConfig: "relaax_rlx_server"}
 
@@ -82,7 +88,7 @@ def test_there_is_a_value_for_every_setting_of_a_class() -> None:
 @pytest.mark.parametrize(("recipe", "cls"), CLASSES, ids=NAMES)
 def test_setting_of_a_class_reaches_it_or_is_refused(recipe: Recipe[Any], cls: type[object], tmp_path: Path) -> None:
     accepted = accepted_names(cls)
-    required = {"agent.args.session": "my_package.MySession"} if cls is SessionAgent else {}
+    required = REQUIRED.get(cls, {})
     for setting in recipe.settings:
         given = {setting.key: VALUES[setting.key], **required}
         if setting.argument == "samples_per_insert_tolerance":
@@ -189,11 +195,12 @@ def _pairs(node: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:
             yield target, node.value
 
 
-#: Settings that are read through a property of the whole configuration.
+#: Settings that are read through a property: its section, or `config`, and its name.
 DERIVED = {
-    "replay.shards": "num_shards",
-    "sender.lookahead": "lookahead",
-    "redis.replay_address": "replay_addresses",
+    "replay.shards": ("config", "num_shards"),
+    "sender.lookahead": ("config", "lookahead"),
+    "redis.replay_address": ("config", "replay_addresses"),
+    "env.interventions": ("env", "has_interventions"),
 }
 SETTINGS = [*_settings(Config), *_settings(WrapperConfig, ("wrapper",))]
 
@@ -202,7 +209,7 @@ def test_every_setting_is_read() -> None:
     reads, unread = _reads(), []
     handed_over = {setting.key for _, recipe in PARTS for setting in recipe.settings}
     for section, name, key in SETTINGS:
-        read = ("config", DERIVED[key]) if key in DERIVED else (section, name)
+        read = DERIVED.get(key, (section, name))
         if name not in ("class_path", "args", "version") and key not in handed_over and read not in reads:
             unread.append(key)
     # Clients read theirs by their path, or the process that starts them does.

@@ -3,8 +3,8 @@
     python -m benchmarks.datasets datasets              all of them
     python -m benchmarks.datasets datasets pendulum     of one task
 
-For each task there are four: `TASK-random` of uniform actions; `TASK-expert` of the pretrained policy; and, from the
-start of a training run of the preset, `TASK-replay`, all that it experienced, and `TASK-medium`, of its best policy.
+For each task there are four: `TASK-random` of uniform actions; `TASK-expert` of a pretrained policy; and, from the
+start of a training run of a preset, `TASK-replay`, all that it experienced, and `TASK-medium`, of its best policy.
 """
 
 from __future__ import annotations
@@ -30,17 +30,22 @@ from surreal.replay.archive import export_replay
 from surreal.replay.stream.info import replay_info
 
 _RUN = "datasets"
+_SERVER_BYTES, _REPLAY_BYTES = 512 << 20, 256 << 20
 
 
 class Task(NamedTuple):
-    """A task, and the preset whose policies act in it."""
+    """A task, and the presets whose policies act in it."""
 
-    preset: str
+    preset: str  #: of the training run, off-policy, because its replay keeps what it experienced
+    expert: str  #: with a pretrained policy
     train_steps: int  #: env steps of the training run
     steps: int  #: env steps of each of the other datasets
 
 
-TASKS = {"pendulum": Task("pendulum-sac", 4500, 10_000)}
+TASKS = {
+    "pendulum": Task("pendulum-sac", "pendulum-sac", 4500, 10_000),
+    "hopper": Task("hopper-sac", "hopper-ppo", 100_000, 100_000),
+}
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -55,9 +60,9 @@ def main(arguments: list[str] | None = None) -> None:
 
 def record(task: Task, path: Path) -> None:
     """Record the four datasets of a task, whose paths begin with `path`."""
-    with tempfile.TemporaryDirectory() as folder, EmbeddedRedis(maxmemory_bytes=512 << 20) as server:
+    with tempfile.TemporaryDirectory() as folder, EmbeddedRedis(maxmemory_bytes=_SERVER_BYTES) as server:
         medium = train(task, Path(folder) / "run", server.address, path.with_name(f"{path.name}-replay"))
-        expert = surreal.load(task.preset)
+        expert = surreal.load(task.expert)
         env_id = load_config(task.preset).env.id
         space = gymnasium.make(env_id).action_space
         space.seed(0)
@@ -75,6 +80,7 @@ def train(task: Task, folder: Path, redis: str, archive: Path) -> surreal.Policy
     """Train for a while, write the replay into an archive, and return the best policy so far."""
     program = [sys.executable, "-m", "surreal", "run", task.preset, "--quiet", "--seed", "0"]
     options = ["--run", _RUN, "--run-dir", str(folder), "--redis", redis, "--set", "run.stop_at_return=null"]
+    options += ["--set", f"replay.max_bytes={_REPLAY_BYTES}"]
     with subprocess.Popen([*program, *options]) as process, RedisClient(redis, run=_RUN) as client:
         while replay_info(ReplayShards.of(client), 0).steps < task.train_steps:
             if process.poll() is not None:

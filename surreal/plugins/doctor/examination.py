@@ -113,12 +113,12 @@ class Examination:
             yield Check("clocks of processes", lambda: clocks(looks[0]))
 
     def _run(self, stack: ExitStack) -> Iterator[Check]:
-        from surreal.plugins.doctor.run import counts, processes, replay, waiting
+        from surreal.plugins.doctor.run import counts, learning, processes, replay, waiting
 
         folder, config = self._subject.folder, self._subject.config
         if self._subject.has_ended and config is not None:
             yield Check("the end of the run", partial(processes.ending, folder))
-            yield Check("returns", partial(processes.scores, folder, config))
+            yield Check("returns", partial(learning.scores, folder, config))
             yield Check("logs", partial(processes.logs, folder))
             return
         looks: list[Look] = []
@@ -137,6 +137,8 @@ class Examination:
             yield Check("size of the replay", partial(replay.size, look))
             yield Check("memory of Redis", partial(self._foresee, look, stack))
             yield Check("counters", partial(counts.counts, look))
+        if config is not None and (folder / "eval" / "scores.jsonl").exists():
+            yield Check("returns", partial(learning.scores, folder, config, is_over=False))
 
     def _try(self, name: str) -> Iterator[Finding]:
         config = self._subject.config

@@ -9,9 +9,11 @@ import pytest
 
 from surreal.cli.program import main
 from surreal.config import load_config
-from surreal.plugins.doctor.run.processes import ending, logs, scores
+from surreal.plugins.doctor.run.learning import scores
+from surreal.plugins.doctor.run.processes import ending, logs
 from surreal.run.process.ending import Counts, Ending, ExitCode, result_of
 from surreal.run.process.run_folder import RunFolder
+from tests.recorded import write_metrics
 
 CONFIG = load_config("cartpole-dqn")
 
@@ -64,3 +66,25 @@ def test_nothing_is_wrong_with_a_run_that_learned(folder: RunFolder, capsys: pyt
     write_scores(folder.path, 10.0, 500.0, 470.0)
     assert main(["doctor", str(folder.path), "--only", "run"]) == 0
     assert "0 errors, 0 warnings, 0 hints; 3 checks are ok" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("returns", "weights", "faults"),
+    [
+        ([9.0] * 9, (4.0, 5.0), ["returns-constant"]),
+        ([340, 385, 290, 350, 310, 380, 330, 300, 370, 320], (4.0, 4.0001), ["no-improvement", "weights-unchanged"]),
+        ([340, 385, 290, 350, 310, 380, 330, 300, 370, 320], (4.0, 4.1), ["no-improvement"]),
+        ([10 * i for i in range(9)], (4.0, 4.0), [""]),
+        ([10, 90, 90, 90, 90, 90, 90, 90, 90, 90], (4.0, 5.0), [""]),  # it learned at once
+        ([10, 20, 400, 400, 400, 400, 10, 12, 11], (4.0, 5.0), ["policy-collapsed"]),
+        ([500] * 9, (4.0, 4.0), [""]),  # the goal
+        ([9.0] * 5, (4.0, 4.0), [""]),  # too early to tell
+    ],
+)
+def test_a_run_that_does_not_improve_is_told_from_one_that_learned(
+    folder: RunFolder, returns: list[float], weights: tuple[float, float], faults: list[str]
+) -> None:
+    write_scores(folder.path, *returns)
+    for i, weight in enumerate(weights):
+        write_metrics(folder.path, "learner", 100 * i, {"learner/weight_norm": weight})
+    assert [each.fault for each in scores(folder.path, CONFIG, is_over=False)] == faults

@@ -25,6 +25,8 @@ from surreal.run.process.ending import error_line
 #: than this time, s, because each then has many steps.
 _MOST_UPDATES, _LEAST_UPDATES, _LEARN_S = 8, 3, 4.0
 _SHOWN = 4
+#: Way of the parameters in the rehearsal, as a share of their length, below which they have hardly moved.
+_HARDLY = 1e-5
 #: Rows whose outputs are compared, and the least number of different observations for a finding.
 _MOST_ROWS, _LEAST_ROWS = 64, 8
 
@@ -132,6 +134,8 @@ class Trial:
         moved = len(before) - len(still)
         if still and not moved:
             yield faults.NOTHING_MOVES.found(f"none of {len(before)} tensors changes in {len(durations)} updates")
+        elif (share := _moved_share(before, after)) < _HARDLY:
+            yield faults.HARDLY_MOVES.found(f"{len(durations)} updates move parameters by {share:.1g} of their length")
         elif still:
             said = f"{listed(still, _SHOWN)}: unchanged by {len(durations)} updates, which move {moved} others"
             yield faults.DEAD_PARAMETERS.found(said)
@@ -172,6 +176,12 @@ def parameters_fit(tensors: dict[str, Tensor], config: Config, maxmemory_bytes: 
 def _is_enough(durations: list[float]) -> bool:
     spent_s, count = sum(durations), len(durations)
     return count >= _MOST_UPDATES or (count >= _LEAST_UPDATES and spent_s > _LEARN_S) or spent_s > 2 * _LEARN_S
+
+
+def _moved_share(before: dict[str, Tensor], after: dict[str, Tensor]) -> float:
+    """Return how far parameters moved, as a share of the length of all of them."""
+    moved = sum(float((after[name].detach() - tensor).square().sum()) for name, tensor in before.items())
+    return math.sqrt(moved / max(sum(float(tensor.square().sum()) for tensor in before.values()), 1e-30))
 
 
 def _named(groups: Any) -> dict[str, Tensor]:

@@ -38,6 +38,11 @@ NOTHING_MOVES = error(
     "check whether the learning rate is 0, and whether the model's output depends on its parameters "
     "(no .detach(), no torch.no_grad() in forward)",
 )
+HARDLY_MOVES = warning(
+    "hardly-learns",
+    "Updates hardly change the parameters.",
+    "raise initial_learning_rate: most presets have 3e-4 to 3e-3",
+)
 DEAD_PARAMETERS = warning(
     "dead-parameters",
     "Some parameters get no gradient: the loss does not depend on them.",

@@ -32,6 +32,23 @@ COLLAPSED = warning(
     "The last policy is much worse than the best one.",
     "use eval/best.safetensors, the best policy; lower initial_learning_rate, or anneal it",
 )
+CONSTANT = warning(
+    "returns-constant",
+    "All rounds of the evaluation have the same return, whatever the policy does, so nothing can be learned.",
+    "rewards must depend on actions: `surreal doctor NAME --only environment` shows those of random actions",
+)
+STUCK = hint(
+    "no-improvement",
+    "Returns have not improved since the first rounds.",
+    "try environment and model: `surreal doctor NAME --only environment --only model`; then vary "
+    "initial_learning_rate over several seeds: surreal sweep",
+)
+UNMOVED = warning(
+    "weights-unchanged",
+    "Updates hardly change the weights.",
+    "raise initial_learning_rate (most presets have 3e-4 to 3e-3); "
+    "`surreal doctor NAME --only model` shows whether the loss reaches all parameters",
+)
 NO_LEARNER = error(
     "learner-dead",
     "The learner was killed, or lost its connection, and was not restarted. Agents wait for it.",

@@ -6,11 +6,9 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from surreal.config import Config
 from surreal.plugins.doctor.frame.finding import Finding, listed, ok
 from surreal.plugins.doctor.run import faults
 from surreal.plugins.doctor.run.look import Look
-from surreal.run.build.checkpoints import is_finite, read_best, round_lines
 from surreal.run.process.roles import LEARNER
 from surreal.run.process.run_folder import RESULT_NAME, last_metric, read_result, tail
 
@@ -77,10 +75,6 @@ def _ago(age_s: float) -> str:
     return f"{age_s:.0f} s ago" if age_s < 120 else f"{age_s / 60:.0f} min ago"
 
 
-#: A policy has collapsed if it has lost more than this share of its gain over the first round.
-_COLLAPSE = 0.5
-
-
 def ending(folder: Path) -> Iterator[Finding]:
     """Report how the run ended, and whether it learned."""
     try:
@@ -99,25 +93,6 @@ def ending(folder: Path) -> Iterator[Finding]:
             yield faults.UNTRAINED.found(
                 f"the run ended before its first update, after {result.get('env_steps', 0)} env steps"
             )
-
-
-def scores(folder: Path, config: Config) -> Iterator[Finding]:
-    """Compare the first, the best and the last round of the evaluation with each other and with the goal."""
-    rounds = [line["mean_return"] for line in round_lines(folder / "eval" / "scores.jsonl", warns=False)
-              if is_finite(line.get("mean_return"))]  # fmt: skip
-    best = (read_best(folder / "eval") or {}).get("mean_return")
-    if not rounds or best is None:
-        yield ok("no round of evaluation was played")
-        return
-    goal, last = config.run.stop_at_return, rounds[-1]
-    if goal is not None and best < goal:
-        yield faults.UNREACHED.found(f"the best return is {best:.1f}; run.stop_at_return is {goal:g}")
-    if best > rounds[0] and best - last > _COLLAPSE * (best - rounds[0]):
-        yield faults.COLLAPSED.found(
-            f"the last return is {last:.1f}, the best was {best:.1f}, the first {rounds[0]:.1f}"
-        )
-    else:
-        yield ok(f"returns were {rounds[0]:.1f} first, {best:.1f} at best and {last:.1f} last")
 
 
 def logs(folder: Path) -> Iterator[Finding]:

@@ -148,6 +148,14 @@ class NoReward(Walk):
         return 0.0
 
 
+class SameReturn(Walk):
+    def reward(self) -> Any:
+        return 1.0
+
+    def is_over(self) -> bool:
+        return self.count == 20
+
+
 class MaskOfNothing(Walk):
     def info(self) -> dict[str, Any]:
         return {"action_mask": np.zeros(3, np.int8)}
@@ -210,6 +218,7 @@ def found(findings: Any) -> set[str]:
         (WordsForReward, "reward-not-finite"),
         (HugeReward, "reward-large"),
         (NoReward, "reward-always-zero"),
+        (SameReturn, "return-always-same"),
         (MaskOfNothing, "mask-without-action"),
         (ShortMask, "mask-of-other-shape"),
         (MaskNowAndThen, "mask-missing"),

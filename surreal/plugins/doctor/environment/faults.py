@@ -72,6 +72,11 @@ NO_REWARD = hint(
     "Random actions received no reward other than 0.",
     "if this continues, explore more, or reward steps toward the goal",
 )
+SAME_RETURN = hint(
+    "return-always-same",
+    "All episodes of random actions have the same return.",
+    "if this continues, nothing can be learned: reward what actions change",
+)
 MASK_EMPTY = error(
     "mask-without-action",
     'info["action_mask"] allows no action, so an agent has no choice.',

@@ -104,6 +104,8 @@ class MaskWatcher:
 _LARGE_REWARD = 1e3
 #: Steps after which missing rewards are reported.
 _MANY_REWARDED_STEPS = 200
+#: Episodes after which returns that do not differ are reported.
+_MANY_EPISODES = 10
 
 
 class RewardWatcher:
@@ -112,11 +114,13 @@ class RewardWatcher:
     def __init__(self) -> None:
         self._steps = 0
         self._low, self._high = math.inf, -math.inf
+        self._return, self._returns = 0.0, Counter[float]()  # of episodes
         self._bad = 0
         self._bad_text = ""
 
     def see(self, shown: Shown) -> None:
         if shown.is_reset:
+            self._return = 0.0
             return
         self._steps += 1
         try:
@@ -128,6 +132,9 @@ class RewardWatcher:
             self._note_bad(f"{reward:g}")
             return
         self._low, self._high = min(self._low, reward), max(self._high, reward)
+        self._return += reward
+        if shown.is_end:
+            self._returns[self._return] += 1
 
     def findings(self) -> Iterator[Finding]:
         if self._bad:
@@ -141,6 +148,9 @@ class RewardWatcher:
             yield faults.LARGE_REWARD.found(f"rewards are {self._low:,.0f} to {self._high:,.0f}")
         elif not size and self._steps >= _MANY_REWARDED_STEPS:
             yield faults.NO_REWARD.found(f"no reward other than 0 in {self._steps:,} steps of random actions")
+        elif len(self._returns) == 1 and self._returns.total() >= _MANY_EPISODES:
+            (value,) = self._returns
+            yield faults.SAME_RETURN.found(f"all {self._returns.total():,} episodes returned {value:.4g}")
         elif not self._bad:
             yield ok(f"rewards are {self._low:.3g} to {self._high:.3g}")
 

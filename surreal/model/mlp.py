@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from surreal.model.activations import ActivationName, inputs_per_unit, make_activation, read_activation
-from surreal.model.lengths import keep_length
 from surreal.model.norms import NormKind, make_norm
 
 Layer = TypeVar("Layer", bound=nn.Module)
@@ -146,3 +145,25 @@ def combine_dueling(output: Tensor) -> Tensor:
     """Compute Q [..., n] from the state's value and the actions' advantages, [..., 1 + n]."""
     value, advantage = output[..., :1], output[..., 1:]
     return value + advantage - advantage.mean(dim=-1, keepdim=True)
+
+
+_TINY = 1e-12
+
+
+@torch.no_grad()
+def keep_length(parameter: Tensor, axis: int, length: float = 1.0) -> None:
+    """Scale a parameter's vectors along an axis to a length, now and after each step of an optimizer."""
+    parameter.kept_length = axis, length  # type: ignore[attr-defined]
+    restore_length(parameter, axis, length)
+
+
+def kept_length(parameter: Tensor) -> tuple[int, float] | None:
+    """Return what `keep_length` was told of a parameter; None if its length is free."""
+    found: tuple[int, float] | None = getattr(parameter, "kept_length", None)
+    return found
+
+
+def restore_length(parameter: Tensor, axis: int, length: float) -> None:
+    """Scale vectors along an axis to a length; the caller holds `torch.no_grad()`."""
+    norm = torch.linalg.vector_norm(parameter, dim=axis, keepdim=True)
+    parameter.mul_(length / norm.clamp(min=_TINY))

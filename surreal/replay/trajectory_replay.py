@@ -13,8 +13,7 @@ from surreal.distributed.experience.codec import Contract
 from surreal.replay.base import Replay
 from surreal.replay.batches import HandsOut, to_trajectory_batch
 from surreal.replay.store.rows import Observations
-from surreal.replay.trajectories.starts import StartIndex
-from surreal.replay.trajectories.unrolling import GatheredTrajectories, TrajectoryStore
+from surreal.replay.trajectories.unrolling import GatheredTrajectories, StartIndex, TrajectoryStore
 
 
 class TrajectoryReplay(Replay[TrajectoryBatch]):

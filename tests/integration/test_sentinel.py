@@ -11,7 +11,7 @@ import pytest
 
 from surreal.base.errors import RedisUnavailableError
 from surreal.distributed import ExpSender, RedisClient
-from surreal.distributed.connection.sentinel import PASSWORD_VARIABLE
+from surreal.distributed.connection.cluster import PASSWORD_VARIABLE
 from surreal.distributed.experience.shards import ReplayShards
 from tests.servers import REDIS_BINARIES, RedisProcess, WatchedRedis
 

@@ -25,10 +25,9 @@ from redis.retry import Retry
 from surreal.base.errors import RedisUnavailableError, StoppedError
 from surreal.base.ranges import Positive, checked
 from surreal.distributed.connection.address import resolve_address
-from surreal.distributed.connection.cluster import ClusterMap
+from surreal.distributed.connection.cluster import ClusterMap, SentinelMap
 from surreal.distributed.connection.keys import RUNS, RUNS_HASH_SLOT, PolicyKeys, RunKeys, ShardKeys, run_pattern
 from surreal.distributed.connection.retry import RetryPolicy
-from surreal.distributed.connection.sentinel import SentinelMap
 from surreal.distributed.connection.wire import ScriptArg, connection_class, load_script
 
 logger = logging.getLogger(__name__)

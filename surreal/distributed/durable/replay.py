@@ -26,10 +26,8 @@ from redis.exceptions import OutOfMemoryError
 from surreal.base.errors import ContractError, ReplayFullError
 from surreal.base.ranges import NonNegative, NonNegativeInt, Positive, PositiveInt, checked
 from surreal.distributed.connection.client import RedisClient, check_name
-from surreal.distributed.durable.batch import DurableBatch
-from surreal.distributed.durable.mirror import Mirror
-from surreal.distributed.durable.packing import Columns, Rows, describe, make_columns, pack, unpack
-from surreal.distributed.durable.reader import DurableReader
+from surreal.distributed.durable.packing import Columns, Mirror, Rows, describe, make_columns, pack, unpack
+from surreal.distributed.durable.reader import DurableBatch, DurableReader
 from surreal.distributed.durable.server import GROUP, DurableServer, read_pairs
 from surreal.distributed.server.embedded import EmbeddedRedis
 

@@ -25,12 +25,11 @@ from surreal.base.system.process import least_new_rows
 from surreal.base.tree import take, take_actions, take_rows
 from surreal.base.types import Action, Obs, StepBatch
 from surreal.distributed.connection.client import RedisClient
-from surreal.distributed.experience.amendments import Amendments
 from surreal.distributed.experience.data_contract import MASK_COLUMN, MAX_STACK, Contract, extra_specs, frame_spec
 from surreal.distributed.experience.row_log import RowLog
 from surreal.distributed.experience.sharded_outbox import make_outbox
 from surreal.distributed.experience.shards import ReplayShards
-from surreal.distributed.experience.single_steps import SingleSteps
+from surreal.distributed.experience.single_steps import Amendments, SingleSteps
 
 logger = logging.getLogger(__name__)
 

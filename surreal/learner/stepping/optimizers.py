@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from surreal.learner.stepping.update_rules import BETA2, OptimizerSettings
-from surreal.model.lengths import kept_length, restore_length
+from surreal.model.mlp import kept_length, restore_length
 
 #: Keeps a division by a norm finite.
 _TINY = 1e-6

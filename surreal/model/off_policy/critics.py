@@ -17,9 +17,8 @@ from surreal.model.activations import KAF, ActivationName, KafSettings, get_acti
 from surreal.model.conv import ConvStage
 from surreal.model.norms import NormKind
 from surreal.model.off_policy.action_range import ActionRange
-from surreal.model.off_policy.blocks import BlockKind, ResidualBlocks
+from surreal.model.off_policy.blocks import BlockKind, EnsembleDense, ResidualBlocks
 from surreal.model.off_policy.critic_outputs import ScalarOutput
-from surreal.model.off_policy.ensembles import EnsembleDense
 from surreal.model.torso import ImageAxes, Torso
 
 

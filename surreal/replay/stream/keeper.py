@@ -18,9 +18,8 @@ from surreal.base.system.logs import WaitNotice
 from surreal.base.values import checked_count
 from surreal.distributed.experience.stream import Stream
 from surreal.replay.store.storage import StoredChunk
-from surreal.replay.stream.follower import StreamFollower
 from surreal.replay.stream.limiter import Credit, SamplesPerInsert
-from surreal.replay.stream.owner import StreamOwner
+from surreal.replay.stream.owner import StreamFollower, StreamOwner
 
 logger = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ import pytest
 from naive_replay import contents, make_obs, pump
 
 from surreal.base.errors import BadValueError
-from surreal.distributed.experience.amendments import Amendments
 from surreal.distributed.experience.sender import ExpSender
+from surreal.distributed.experience.single_steps import Amendments
 
 LONG_S = 1e6
 

@@ -10,7 +10,7 @@ import pytest
 from gymnasium import spaces
 
 from surreal.agent import AgentLoop
-from surreal.agent.interventions import InterventionCounter
+from surreal.agent.loop import InterventionCounter
 from surreal.base.errors import BadValueError, EnvError
 from surreal.base.types import Action, StepBatch, StepKind
 from surreal.distributed.experience.local import LocalShards

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from surreal.base.errors import CodecError
-from surreal.distributed.durable.mirror import Mirror
-from surreal.distributed.durable.packing import join, make_columns, pack, unpack
+from surreal.distributed.durable.packing import Mirror, join, make_columns, pack, unpack
 
 
 def assert_equal(found: Any, wanted: Any) -> None:

@@ -15,7 +15,7 @@ from torch import Tensor
 from surreal.base.specs import ObsSpec
 from surreal.learner import DDPGLearner, GradientLearner, SACLearner
 from surreal.model import DeterministicActorCritic, SoftActorCritic
-from surreal.model.lengths import kept_length
+from surreal.model.mlp import kept_length
 from surreal.model.norms import BATCH_EPSILON, ROW_EPSILON
 
 OBS = ObsSpec.from_obs(np.zeros(4, np.float32))

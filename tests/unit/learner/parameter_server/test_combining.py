@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from surreal.learner.parameter_server.combining import History, Mean, compensate
+from surreal.learner.parameter_server.server import History, Mean, compensate
 
 
 def test_compensation_is_its_formula() -> None:

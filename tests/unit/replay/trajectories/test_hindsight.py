@@ -16,8 +16,7 @@ from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.codec import Chunk, Contract, decode, encode
 from surreal.replay import HindsightReplay
 from surreal.replay.store.storage import Gathered, StoredChunk
-from surreal.replay.trajectories.episodes import BLOCK_STEPS, EpisodeIndex
-from surreal.replay.trajectories.hindsight import HindsightStore
+from surreal.replay.trajectories.hindsight import BLOCK_STEPS, EpisodeIndex, HindsightStore
 
 GAMMA = 0.5
 SPEC = ObsSpec.from_obs({name: np.zeros(2) for name in ("achieved_goal", "desired_goal", "observation")})

@@ -18,8 +18,7 @@ from surreal.distributed.experience.row_log import RowLog
 from surreal.replay.batches import to_trajectory_batch
 from surreal.replay.store.storage import StoredChunk
 from surreal.replay.trajectories.lanes import Cut, Cutter, Lanes, parse_chunk_id
-from surreal.replay.trajectories.starts import StartIndex
-from surreal.replay.trajectories.unrolling import TrajectoryStore, Unrolled
+from surreal.replay.trajectories.unrolling import StartIndex, TrajectoryStore, Unrolled
 from tests.examples import examples
 
 GAMMA = 0.5

@@ -9,13 +9,18 @@ health file and the watchdog read it.
 
 from __future__ import annotations
 
+import json
 import logging
+import os
 import sys
 import threading
 import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import NamedTuple
+
+from surreal.base.errors import ConfigError
 
 #: Libraries that log too much, with the least severe level that is shown.
 NOISY_LOGGERS = {
@@ -23,6 +28,7 @@ NOISY_LOGGERS = {
     "websockets": logging.WARNING,  # it logs every connection at INFO
 }
 
+FORMAT_VARIABLE = "SURREAL_LOG_FORMAT"
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 
@@ -44,6 +50,31 @@ class ConsoleFormatter(logging.Formatter):
             error = record.exc_info[1]
             line += f" ({type(error).__name__}: {' '.join(str(error).split())})"
         return line
+
+
+class JsonFormatter(logging.Formatter):
+    """Formats a record as a JSON object in one line, for what collects the logs of many processes.
+
+    Its keys are `time` (ISO 8601, UTC), `level`, `process`, `logger` and `message`; after an exception, also `error`
+    and `traceback`.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self._name = name
+
+    def format(self, record: logging.LogRecord) -> str:
+        made = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname,
+            "process": self._name,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info and record.exc_info[1] is not None:
+            error = record.exc_info[1]
+            made |= {"error": f"{type(error).__name__}: {error}", "traceback": self.formatException(record.exc_info)}
+        return json.dumps(made, ensure_ascii=False)
 
 
 class _ConsoleHandler(logging.Handler):
@@ -69,8 +100,15 @@ def level_number(level: str | int) -> int:
 def setup_logging(level: str | int = "INFO", name: str = "surreal", *, console_level: str | int | None = None) -> None:
     """Send this process's log to stderr, one line for each record; calling it again replaces the earlier set-up.
 
-    DEBUG also shows tracebacks. The console's level is `level`, unless it is given.
+    DEBUG also shows tracebacks. The console's level is `level`, unless it is given. With `$SURREAL_LOG_FORMAT` json,
+    lines are JSON.
+
+    Raises:
+        ConfigError: the format is neither text nor json.
     """
+    form = os.environ.get(FORMAT_VARIABLE) or "text"
+    if form not in ("text", "json"):
+        raise ConfigError(f"${FORMAT_VARIABLE} is {form!r}; it must be text or json")
     number = level_number(level)
     root = logging.getLogger()
     for handler in list(root.handlers):
@@ -78,7 +116,8 @@ def setup_logging(level: str | int = "INFO", name: str = "surreal", *, console_l
             root.removeHandler(handler)
             handler.close()
     console = _ConsoleHandler()
-    console.setFormatter(ConsoleFormatter(name, show_traceback=number <= logging.DEBUG))
+    text = ConsoleFormatter(name, show_traceback=number <= logging.DEBUG)
+    console.setFormatter(JsonFormatter(name) if form == "json" else text)
     console.setLevel(number if console_level is None else level_number(console_level))
     root.addHandler(console)
     root.setLevel(number)

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import json
 import logging
 import re
 import warnings
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 
 import pytest
 
+from surreal.base.errors import ConfigError
 from surreal.base.system.logs import NOISY_LOGGERS, level_number, setup_logging
 
 
@@ -49,6 +52,28 @@ def test_an_exception_is_named_in_the_line_and_shown_in_full_only_at_debug(capsy
         assert ("Traceback" in text) is is_traced
         if not is_traced:
             assert text.endswith("ERROR learner failed (ValueError: a b)\n")
+
+
+def test_with_the_variable_a_record_is_an_object(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SURREAL_LOG_FORMAT", "json")
+    setup_logging("INFO", "learner")
+    logging.getLogger("surreal.x").warning('two\nlines of "%s"', "größe")
+    try:
+        raise ValueError("a\nb")
+    except ValueError:
+        logging.getLogger("x").exception("failed")
+    plain, failed = map(json.loads, capsys.readouterr().err.splitlines())
+    assert datetime.fromisoformat(plain.pop("time")).utcoffset() == timedelta(0)
+    assert plain == {
+        "level": "WARNING", "process": "learner", "logger": "surreal.x", "message": 'two\nlines of "größe"',
+    }  # fmt: skip
+    assert failed["error"] == "ValueError: a\nb"
+    assert failed["traceback"].startswith("Traceback")
+    monkeypatch.setenv("SURREAL_LOG_FORMAT", "xml")
+    with pytest.raises(ConfigError, match=r"\$SURREAL_LOG_FORMAT is 'xml'; it must be text or json"):
+        setup_logging()
 
 
 def test_noisy_libraries_stay_quiet_at_debug(capsys: pytest.CaptureFixture[str]) -> None:

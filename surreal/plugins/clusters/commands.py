@@ -208,10 +208,13 @@ def redis_of_job(
     interface: Annotated[
         str | None, typer.Option(metavar="NAME", help="Network interface to listen on; default: all.")
     ] = None,
+    local_disk: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder on the node for the data while the server runs.")
+    ] = None,
 ) -> None:
     """Serve Redis for a job, as the batch script does; address and password are in the run's folder."""
     from surreal.base.system.logs import setup_logging
     from surreal.plugins.clusters.redis.server import serve_job
 
     setup_logging("info", "redis")
-    serve_job(run, run_dir, maxmemory=maxmemory, keeps_experience=appendonly, interface=interface)
+    serve_job(run, run_dir, maxmemory=maxmemory, keeps_experience=appendonly, interface=interface, disk=local_disk)

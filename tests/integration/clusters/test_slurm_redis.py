@@ -26,6 +26,7 @@ def test_it_is_found_through_the_folder_and_comes_back_with_its_data(tmp_path: P
         assert (folder.path / "redis.address").stat().st_mode & 0o077 == 0
         with RedisClient(address, run=run) as client:
             client.redis.set("key", "value")
+            assert not (folder.path / "redis").exists()
             os.kill(client.redis.info("server")["process_id"], signal.SIGKILL)
             # The append-only file is written to disk each second; the system has it at once.
             assert client.retry(lambda: client.redis.get("key"), what="ask again") == b"value"
@@ -33,6 +34,7 @@ def test_it_is_found_through_the_folder_and_comes_back_with_its_data(tmp_path: P
         server.terminate()
         assert server.wait(60) == 0
     assert folder.read_address() is None
+    assert (folder.path / "redis" / "appendonlydir").is_dir()  # it was on the local disk meanwhile
 
     server = start(folder)
     try:
@@ -48,6 +50,7 @@ def test_it_is_found_through_the_folder_and_comes_back_with_its_data(tmp_path: P
 
 def start(folder: RunFolder) -> subprocess.Popen[bytes]:
     options = ("--run", "demo", "--run-dir", str(folder.path), "--interface", "lo", "--appendonly")
+    options += ("--local-disk", str(folder.path.parent / "disk"))
     command = [sys.executable, "-m", "surreal", "slurm", "redis", *options]
     return subprocess.Popen(command, env=environment_of_a_user(), stderr=subprocess.DEVNULL)
 

@@ -34,6 +34,7 @@ from surreal.distributed.server.certificates import make_certificates
 from surreal.distributed.server.embedded import EmbeddedRedis
 from surreal.distributed.server.files import server_version
 from surreal.distributed.server.owners import Keeper
+from surreal.plugins.clusters.redis.node_local import NodeLocal
 from surreal.plugins.clusters.redis.options import AccessOptions
 from surreal.run.process.interrupts import set_at_signals
 from surreal.run.process.run_folder import RunFolder
@@ -190,11 +191,16 @@ _WATCH_INTERVAL_S = 0.2
 _RESTART_LIMIT = 5
 
 
-def serve_job(run: str, run_dir: Path, *, maxmemory: str, keeps_experience: bool, interface: str | None) -> None:
+def serve_job(
+    run: str, run_dir: Path, *, maxmemory: str, keeps_experience: bool, interface: str | None, disk: Path | None = None
+) -> None:
     """Serve until a signal comes; a server that dies is restarted at the same address.
 
-    If it keeps experience, it loads and keeps its data in an append-only file in the run's folder.
+    If it keeps experience, it loads and keeps its data in an append-only file in the run's folder; or on `disk`, and in
+    the run's folder when it ends.
     """
+    local = NodeLocal(run, run_dir, disk) if disk is not None and keeps_experience else None
+    files = run_dir / "redis" if local is None else local.folder
     bind = _ALL_INTERFACES if interface is None else address_of(interface)
     try:
         server = EmbeddedRedis(
@@ -202,7 +208,7 @@ def serve_job(run: str, run_dir: Path, *, maxmemory: str, keeps_experience: bool
             bind=bind,
             port=0,
             access=ServerAccess(secrets.token_urlsafe(_PASSWORD_BYTES)),
-            appendonly_dir=run_dir / "redis" if keeps_experience else None,
+            appendonly_dir=files if keeps_experience else None,
             forwards_log=True,
         )
     except ValueError as error:
@@ -211,6 +217,8 @@ def serve_job(run: str, run_dir: Path, *, maxmemory: str, keeps_experience: bool
     set_at_signals(stop)
     folder = RunFolder(run_dir)
     folder.path.mkdir(parents=True, exist_ok=True)
+    if local is not None:
+        local.fetch()
     try:
         with suppress(StoppedError):
             server.start(stop=stop)
@@ -224,6 +232,8 @@ def serve_job(run: str, run_dir: Path, *, maxmemory: str, keeps_experience: bool
     finally:
         folder.release()
         server.stop()
+        if local is not None:
+            local.keep()
 
 
 def address_of(interface: str) -> str:

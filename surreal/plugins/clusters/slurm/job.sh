@@ -211,7 +211,7 @@ if ((has_array)); then
 fi
 if [[ -n $stamp ]] && is_alive "$redis"; then
     kill -TERM "$redis"
-    await "$redis" 30
+    await "$redis" 120 # it may have much to move to the run's folder
 fi
 
 if [[ -n $failure ]]; then

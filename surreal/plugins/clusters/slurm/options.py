@@ -24,6 +24,7 @@ _FORMS = {
     "memory": _SIZE,
     "agent_memory": _SIZE,
     "gpus": (re.compile(r"([A-Za-z][\w.-]*:)?[1-9]\d*"), "a number, or TYPE:NUMBER"),
+    "local_disk": (re.compile(r"[/$][\w./${}:@+-]*"), "an absolute path, which may contain variables of the node"),
     "interface": (re.compile(r"[\w.:@-]{1,32}"), "the name of a network interface, such as ib0"),
 }
 _COUNTS = ("cpus", "agent_cpus", "agent_nodes", "warning_s")
@@ -84,6 +85,14 @@ class JobOptions:
             rich_help_panel=_NODE,
         ),
     ] = True
+    local_disk: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIR",
+            help="Folder on the first node's disk for the experience while the job runs, such as '$TMPDIR'.",
+            rich_help_panel=_NODE,
+        ),
+    ] = None
     agent_cpus: Annotated[int, typer.Option(metavar="N", help="CPUs of each agent.", rich_help_panel=_AGENTS)] = 1
     agent_memory: Annotated[
         str, typer.Option(metavar="SIZE", help="Memory for each CPU of an agent.", rich_help_panel=_AGENTS)
@@ -115,6 +124,10 @@ class JobOptions:
         if self.has_array and self.agent_nodes is not None:
             raise ConfigError(
                 "--agent-nodes is for agents that start together; leave it out with --array", key="--array"
+            )
+        if self.local_disk is not None and not self.keeps_experience:
+            raise ConfigError(
+                "--local-disk is for the experience on disk; leave it out with --no-appendonly", key="--local-disk"
             )
         for text in self.sbatch or ():
             if not re.fullmatch(r"--?[A-Za-z][^\n\r]*", text):

@@ -139,6 +139,10 @@ def _values(
         redis = ["--maxmemory", str(config.own_redis_bytes)]
         redis += ["--appendonly"] if options.keeps_experience else []
         redis += ["--interface", options.interface] if options.interface else []
+    elif options.local_disk:
+        raise ConfigError(
+            "--local-disk is for the job's own Redis, but redis.address names another", key="--local-disk"
+        )
     partition = options.agent_partition or options.partition
     activation = ":  # it is on the PATH of the shell that submitted the job"
     if options.activate is not None:  # such scripts use variables that are not set
@@ -160,6 +164,6 @@ def _values(
         "has_evaluation": EVAL.count(config),
         "restart_limit": config.run.restart_limit,
         "is_requeued": int(options.is_requeued),
-        "redis_options": shlex.join(redis),
+        "redis_options": shlex.join(redis) + (f' --local-disk "{options.local_disk}"' if options.local_disk else ""),
         "activation": activation,
     }

@@ -77,6 +77,11 @@ def test_without_a_size_the_first_node_has_room_for_redis_and_the_learner() -> N
     ]
 
 
+def test_the_experience_is_on_the_nodes_disk_where_its_variable_says() -> None:
+    script = render(PRESET, ["redis.maxmemory=1gb"], 2, JobOptions(local_disk="${HOME}/here"))
+    assert value_of(script, "redis_options").split("\n")[-2:] == ["--local-disk", f"{Path.home()}/here"]
+
+
 def test_each_job_has_a_run_of_its_own_unless_one_is_named() -> None:
     assert value_of(render(PRESET, [], 1, JobOptions()), "run") == "cartpole-dqn-77"
     assert value_of(render(PRESET, [], 1, JobOptions(run="demo")), "run") == "demo"
@@ -144,6 +149,9 @@ def test_shellcheck_has_nothing_to_say(options: JobOptions, require_tool: Callab
         ([PRESET, "--memory", "8 gigs"], "--memory is '8 gigs'; it must be a number with K, M, G or T"),
         ([PRESET, "--partition", "a b"], "--partition is 'a b'; it must be a word"),
         ([PRESET, "--sbatch", "--comment=a\nrm -rf"], "it must be an option of sbatch on one line"),
+        ([PRESET, "--local-disk", "a b"], "--local-disk is 'a b'; it must be an absolute path"),
+        ([PRESET, "--local-disk", "/tmp", "--no-appendonly"], "leave it out with --no-appendonly"),
+        ([PRESET, "--local-disk", "/tmp", "--set", "redis.address=store:6379"], "--local-disk is for the job's own"),
         ([PRESET, "--array", "--agent-nodes", "2"], "leave it out with --array"),
         ([PRESET, "--run", "a b"], "a b"),
         ([PRESET, "--set", "redis.address=redis://:hunter2@host"], "--set redis.address has a password"),

@@ -21,6 +21,8 @@ def conflicts(config: Config) -> Iterator[tuple[str, str]]:
     yield from _process_conflicts(config)
     yield from _rank_conflicts(config)
     yield from _round_conflicts(config)
+    if config.rlx.max_amend_s:
+        yield from _amend_conflicts(config)
     if config.env.rate_hz is not None:
         yield from _rate_conflicts(config)
     if config.env.is_game:
@@ -84,6 +86,15 @@ def _process_conflicts(config: Config) -> Iterator[tuple[str, str]]:
             yield "env.pool", takes
         if env.frame_stack > 1:
             yield "env.pool", f"is {env.pool}, which stacks frames of ALE's games only; use local or subproc"
+
+
+def _amend_conflicts(config: Config) -> Iterator[tuple[str, str]]:
+    """Yield settings under which a step cannot wait for its reward."""
+    shown = f"is {config.rlx.max_amend_s:g}, but"
+    if config.agent.round_steps is not None and config.rlx.on_full == "wait":
+        yield "rlx.max_amend_s", f"{shown} agent.round_steps makes sessions wait for parameters; leave one of them out"
+    if config.has_parameter_servers:
+        yield "rlx.max_amend_s", f"{shown} learner.gradients is agents: servers learn at once; set it to learner"
 
 
 def _rank_conflicts(config: Config) -> Iterator[tuple[str, str]]:

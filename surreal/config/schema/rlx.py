@@ -77,6 +77,11 @@ class RlxConfig(Section):
     """Folder of your web pages, relative to the file, to serve under `/app/` on the same port, with the JavaScript
     client one level above them. Every client that reaches the port can read all of it. Unset: none."""
 
+    max_amend_s: float = Field(0.0, ge=0, le=86_400)
+    """Longest time in s for which a client may hold back a step until its reward is known (`amend_within_s`). Raising
+    it keeps more steps in the server's memory, at most 64 MiB for each session, and makes their experience older. 0:
+    rewards are final."""
+
     gather_window_s: float = Field(0.0, ge=0, le=1)
     """How long in s a session may wait for others to join its batch. Requests that arrive together share a batch
     anyway, and no session waits once all are waiting. Raising it makes batches larger and replies later."""

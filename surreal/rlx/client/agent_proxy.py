@@ -116,6 +116,8 @@ class AgentProxy:
             known = (os.environ.get(f"SURREAL_RLX_TLS_{name}") or None for name in ("CA", "CERT", "KEY"))
             self._ssl_context = _make_context(*(path or other for path, other in zip(files, known, strict=True)))
         self.outputs: dict[str, Any] = {}  #: what `init` wanted, of the last action
+        self.step_id: int | None = None  #: number of the last step, if its reward may be amended
+        self._lock = threading.Lock()  # of the connection, which a thread of `timing` uses as well
         self._rng = rng or random.Random()
         self._transport: Transport | None = None
         self._session: dict[str, Any] = {}  # arguments of `init`
@@ -173,6 +175,7 @@ class AgentProxy:
         truncated: bool = False,
         *,
         executed_action: Any = None,
+        amend_within_s: float | None = None,
     ) -> Any:
         """Tell the agent what its last action led to, and ask for the next one.
 
@@ -185,6 +188,8 @@ class AgentProxy:
                 state. Implies `terminal`.
             executed_action: the action of the environment's space that led to this reward, if it was not the agent's:
                 a person or a safety layer replaced it. For runs with `env.interventions`.
+            amend_within_s: how long the reward may be amended, s: the server holds the step back until `amend` is
+                called for `step_id`, or so long. For runs with `rlx.max_amend_s`. None: the reward is final.
 
         Returns:
             The action: an int, a float, a list or an array; None when the episode is over.
@@ -194,9 +199,28 @@ class AgentProxy:
             request["truncated"] = True
         if executed_action is not None:
             request[EXECUTED_ACTION] = executed_action
+        if amend_within_s is not None:
+            request["amend_within_s"] = float(amend_within_s)
         reply = self._exchange(request) if self.timing is None else self.timing.update(request)
-        self.outputs = {name: value for name, value in reply.items() if name not in ("response", "data")}
+        self.step_id = reply.get("step_id")
+        self.outputs = {name: value for name, value in reply.items() if name not in ("response", "data", "step_id")}
         return reply.get("data")
+
+    def amend(self, step_id: int | None, *, reward: Any) -> bool:
+        """Replace the reward of a step that the server holds back; also in a later session with the same server.
+
+        Args:
+            step_id: what `self.step_id` was after the update with `amend_within_s`; None, after one whose answer was
+                late: nothing is sent.
+            reward: the reward that counts.
+
+        Returns:
+            Whether it was in time, and the step is experience. Otherwise, it is refused and counted.
+        """
+        if step_id is None:
+            return False
+        reply = self._exchange({"command": "amend", "step_id": int(step_id), "reward": reward})
+        return reply.get("is_amended") is True
 
     def reset(self) -> str:
         """Abandon the running episode: it counts as truncated, and its unfinished step is dropped.
@@ -256,6 +280,10 @@ class AgentProxy:
 
     def exchange(self, payload: bytes) -> dict[str, Any]:
         """Send an encoded request and return its reply. After a failure in between, the connection is unusable."""
+        with self._lock:
+            return self._exchange_alone(payload)
+
+    def _exchange_alone(self, payload: bytes) -> dict[str, Any]:
         transport = self._transport
         if transport is None:
             raise AgentProxyConnectionError(f"not connected to {self.address}")

@@ -25,6 +25,8 @@ from surreal.rlx.protocol.errors import RlxError
 
 logger = logging.getLogger(__name__)
 
+#: Keys of an update that belong to a step, which an update that begins an episode does not complete.
+_OF_A_STEP = (EXECUTED_ACTION, "amend_within_s")
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.1, 2.0
 _MAX_WAIT_S = 0.5
 _JOIN_TIMEOUT_S = 2.0
@@ -95,7 +97,7 @@ class TimedUpdates:
         if request["reward"] is None:
             self.deadlines.restart()
         elif self._is_behind:
-            request = {key: value for key, value in request.items() if key != EXECUTED_ACTION} | {"reward": None}
+            request = {key: value for key, value in request.items() if key not in _OF_A_STEP} | {"reward": None}
         if self.deadlines.left_s() <= 0.0:  # the environment itself took longer than a period
             self.deadlines.miss()
             self.deadlines.advance()

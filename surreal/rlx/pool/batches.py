@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from surreal.base.specs import ArraySpec, ObsSpec
 from surreal.base.types import EXECUTED_ACTION, IS_INTERVENTION, Obs, StepBatch, StepKind
 from surreal.envs.pools.base import empty_batch
+from surreal.rlx.pool.held_steps import PENDING_STEP
 from surreal.rlx.pool.states import Leaves
 
 
@@ -29,6 +30,7 @@ class LiveEvent:
     executed: NDArray[Any] | None = None  #: what replaced the action before, in the agent's form
     policy: str | None = None  #: policy of its own that acts in the episode, see `RlxEnvPool`
     wants: tuple[str, ...] = ()  #: outputs of the policy to come with the actions of its episode
+    step_id: int = 0  #: of the action before, if its reward may still change; 0: it is final
 
 
 @dataclass(slots=True)
@@ -43,6 +45,15 @@ class LastEvent:
     episode_return: float  #: nan if it is not to be counted
     episode_length: int
     executed: NDArray[Any] | None = None  #: as of a `LiveEvent`
+    step_id: int = 0  #: as of a `LiveEvent`
+
+
+@dataclass(slots=True)
+class FinalEvent:
+    """A reward that might have changed is final."""
+
+    step_id: int
+    reward: float | None  #: what replaces the reward that was sent; None: that one stays
 
 
 @dataclass(slots=True)
@@ -54,7 +65,7 @@ class CutEvent:
     is_gone: bool  #: whether the env slot is to be released
 
 
-Event = LiveEvent | LastEvent | CutEvent
+Event = LiveEvent | LastEvent | CutEvent | FinalEvent
 
 
 class FrameStacker:
@@ -112,6 +123,8 @@ class BatchBuilder:
             info = _episode_info(ended, count)
         if any(row.executed is not None for row in rows):
             info = {**info, **_executed_info(rows)}
+        if any(row.step_id for row in rows):
+            info = {**info, PENDING_STEP: np.array([row.step_id for row in rows], np.int64)}
         trains = np.array([not row.is_exploiting for row in rows], np.bool_)
         return StepBatch(
             kind=kind,

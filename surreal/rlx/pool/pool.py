@@ -23,8 +23,9 @@ from surreal.base.system.threads import HandoverQueue
 from surreal.base.types import EXECUTED_ACTION, StepBatch, StepKind
 from surreal.envs.actions import ActionAdapter
 from surreal.envs.pools.base import EpisodeCounter
-from surreal.rlx.pool.batches import BatchBuilder, CutEvent, Event, LastEvent, LiveEvent
+from surreal.rlx.pool.batches import BatchBuilder, CutEvent, Event, FinalEvent, LastEvent, LiveEvent
 from surreal.rlx.pool.gathering import Gathering
+from surreal.rlx.pool.held_steps import FinalRewards
 from surreal.rlx.pool.ranges import DEFAULT_LIMITS, ValueLimits
 from surreal.rlx.pool.states import StateReader
 from surreal.rlx.pool.wrapping import RemoteWrappers
@@ -62,6 +63,7 @@ class RlxEnvPool(EnvPool):
         reader: reads states for the sessions; None without an observation space.
         wrappers, frame_stack: as given.
         frame_spec: spec of one frame, as the agent sees it.
+        records: whether sessions that learn are experience.
 
     Raises:
         ValueError: a space is of a kind that has no arrays, or is to be stacked but is not one array.
@@ -108,6 +110,7 @@ class RlxEnvPool(EnvPool):
         self._builder = BatchBuilder(
             self.obs_spec, is_raw=self.reader is None, explore=explore, record=record and self.reader is not None
         )
+        self.records = self._builder.record
         self._range = self.reader.plain_range if self.reader is not None and is_plain else None
         self._gathers = gather_window_s > 0 or max_wait_s is not None
         self._gathering = Gathering(gather_window_s, max_wait_s)
@@ -122,6 +125,7 @@ class RlxEnvPool(EnvPool):
         self._released: list[int] = []
         self._owed: dict[int, Any] = {}  # env slot to session, for rows that the agent has and did not answer
         self._deferred: list[CutEvent] = []
+        self._final: dict[int, float | None] = {}  # rewards that may no longer change, by step
         self.policies = policies or {}
         self._named: dict[int, str] = {}  # env slots whose session has named a policy
         self._wants: dict[int, tuple[str, ...]] = {}
@@ -195,6 +199,15 @@ class RlxEnvPool(EnvPool):
             if names := self._wants.get(env_slot):
                 self._owed[env_slot].outputs = {name: copies[name][row] if name in copies else None for name in names}
 
+    def take_final(self) -> FinalRewards:
+        """Return the rewards that became final, of steps whose rows `recv` has returned; see `HeldSteps`."""
+        if not self._final:
+            return self._final
+        still_waiting = {event.step_id for event in self._waiting.values()}
+        taken = {step_id: reward for step_id, reward in self._final.items() if step_id not in still_waiting}
+        self._final = {step_id: reward for step_id, reward in self._final.items() if step_id in still_waiting}
+        return taken
+
     def close(self) -> None:
         """Forget the server; sessions get no more actions."""
         self._deliver, self._release = _nowhere, _nowhere
@@ -252,6 +265,8 @@ class RlxEnvPool(EnvPool):
             elif type(event) is LastEvent:
                 if event.env_slot not in self._named:
                     self._ended.append(event)
+            elif type(event) is FinalEvent:
+                self._final[event.step_id] = event.reward
             else:
                 self._take_cut(event)  # type: ignore[arg-type]
 
@@ -272,8 +287,11 @@ class RlxEnvPool(EnvPool):
         elif waiting is not None and not waiting.is_first:
             # Its last step is complete: the state that came is the one to bootstrap from.
             self._ended.append(
-                LastEvent(env_slot, waiting.state, waiting.reward, False, waiting.is_exploiting, float("nan"), 0)
-            )
+                LastEvent(
+                    env_slot, waiting.state, waiting.reward, False, waiting.is_exploiting, float("nan"), 0,
+                    waiting.executed, waiting.step_id,
+                )
+            )  # fmt: skip
         elif waiting is None and event.has_episode:
             self._cut.append(env_slot)
         if event.is_gone:

@@ -26,6 +26,8 @@ _MAX_LAYOUTS = 4
 _MAX_CONSTANT_BYTES = 1024
 #: Forms of the rewards that vary, by type id.
 _REWARDS = {arrays.DOUBLE: "d", arrays.INT4: "i", arrays.INT64: "q"}
+#: Keys of updates that `decode` always reads: their values differ.
+_RARE = frozenset((EXECUTED_ACTION, "amend_within_s"))
 #: Bytes of the values that have no other form, by type id.
 _FIXED = {arrays.NULL: 0, arrays.INT4: 4, arrays.DOUBLE: 8, arrays.BOOLEAN: 1, arrays.INT64: 8}
 
@@ -124,7 +126,7 @@ def _find_layout(data: bytes, start: int, message: dict[str, Any], plain: ArrayS
     truncated = message.get("truncated")
     if message.get("terminal") is not False or not (truncated is None or truncated is False):
         return None
-    if len(data) - state.nbytes > _MAX_CONSTANT_BYTES or EXECUTED_ACTION in message:
+    if len(data) - state.nbytes > _MAX_CONSTANT_BYTES or not _RARE.isdisjoint(message):
         return None
     places: dict[str, tuple[int, int, int]] = {}
     position = start + 4

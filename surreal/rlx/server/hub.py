@@ -20,6 +20,7 @@ from surreal.base.metrics import RateMeter
 from surreal.rlx.pool.batches import Event
 from surreal.rlx.pool.pool import RlxEnvPool
 from surreal.rlx.server.metrics import MetricBudget
+from surreal.rlx.server.pending import PendingSteps
 from surreal.rlx.server.polling import Account, Poller, Turns
 from surreal.rlx.server.settings import ServerSettings, message_limits
 
@@ -86,6 +87,7 @@ class Hub:
         num_active: sessions that ask for actions.
         num_waiting: number of sessions that wait for an action.
         metric_budget: budget of the metrics that clients report.
+        pending: steps whose reward may still change.
         refused, errors, requests, refused_values: counters.
     """
 
@@ -102,6 +104,7 @@ class Hub:
         self.turns = Turns(loop)
         self.strangers_account = Account()
         self.metric_budget = MetricBudget()
+        self.pending = PendingSteps(settings.max_amend_s, sum(leaf.nbytes for leaf in pool.obs_spec.leaves), self.put)
         self.refused = self.errors = self.requests = self.refused_values = 0
         self._loop = loop
         self.num_sessions = self.num_active = self.num_waiting = 0
@@ -239,6 +242,7 @@ class Hub:
         """Close connections that have been silent for too long or lost their token; record the memory of the others."""
         self._note_waits()
         self.settings.admission.note_buffered(self.buffered_bytes())
+        self.pending.sweep()
         if self.settings.tokens is not None:
             self.errors += self.settings.tokens.refresh()
         now, idle_s = time.monotonic(), self.settings.idle_timeout_s
@@ -264,6 +268,7 @@ class Hub:
             "rlx/dropped_metrics_total": float(self.metric_budget.dropped),
             "rlx/session_bytes": self.settings.admission.session_bytes,
             **({} if self.settings.tokens is None else self.settings.tokens.metrics()),
+            **self.pending.metrics(),
             **self._answers.metrics(),
             **self._waits.metrics(),
         }

@@ -21,9 +21,13 @@ OUTPUTS = ("q_values", "probabilities")
 Sid = str | int | None
 
 
-def action_reply(action: Any, outputs: Reply) -> Reply:
-    """Build the reply with an action and further outputs of the policy, or with the error that took its place."""
-    return error_reply(action) if isinstance(action, RlxError) else {"response": "action", "data": action, **outputs}
+def action_reply(action: Any, outputs: Reply, step_id: int = 0) -> Reply:
+    """Build the reply with an action, further outputs of the policy, and the number of a step whose reward may change
+    (0: there is none), or with the error that took its place.
+    """
+    if isinstance(action, RlxError):
+        return error_reply(action)
+    return {"response": "action", "data": action, **outputs, **({"step_id": step_id} if step_id else {})}
 
 
 def error_reply(error: Exception) -> Reply:

@@ -34,13 +34,14 @@ class Session:
         is_authorized: whether `init` brought a token, if one is asked for.
         is_ready: whether `init` was answered with `ready`.
         outputs: outputs of the policy that the client wants with the action; the pool sets them.
+        step_id: number of the step before the action, if its reward may still change; 0: it is final.
     """
 
     __slots__ = (
         "_event", "_hub", "_in_episode", "_is_active", "_is_exploiting", "_largest_reward", "_length", "_metrics",
         "_on_action",
         "_return", "_slot", "_stacker", "_wrappers",
-        "has_ended", "is_authorized", "is_closed", "is_ready", "is_refused", "is_waiting", "outputs",
+        "has_ended", "is_authorized", "is_closed", "is_ready", "is_refused", "is_waiting", "outputs", "step_id",
     )  # fmt: skip
 
     def __init__(self, hub: Hub, on_action: Callable[[Session, Any], None]) -> None:
@@ -59,6 +60,7 @@ class Session:
         self._metrics = Budget(SESSION_RATE, SESSION_BURST)
         self.is_waiting = self.is_closed = self.has_ended = self.is_refused = False
         self.outputs: Reply = {}
+        self.step_id = 0
         self.is_authorized = not hub.settings.needs_token
 
     @property
@@ -92,6 +94,7 @@ class Session:
         self._return += reward
         self._length += 1
         self._event.is_first, self._event.executed = False, None
+        self._event.step_id = self.step_id = 0
         self._wait([state], reward)
         return True
 
@@ -179,7 +182,7 @@ class Session:
         if request.get("reward") is None:
             self._cut()  # no reward begins an episode, whether or not the last one was ended
         is_first, reward = not self._in_episode, 0.0
-        executed = self._read_executed(request)
+        executed, amend_within_s = self._read_executed(request), self._hub.pending.read(request)
         if is_first:
             self._in_episode = True
             self._return, self._length = 0.0, 0
@@ -195,33 +198,43 @@ class Session:
         event = self._event
         event.env_slot, event.is_first, event.is_exploiting = self._slot, is_first, self._is_exploiting
         event.executed = executed
+        event.step_id = self.step_id = 0 if is_first else self._expect(amend_within_s)
         self._wait(state, reward)
 
     def _wait(self, state: Any, reward: float) -> None:
         event, hub = self._event, self._hub
+        if self._slot in hub.pending.slots:
+            hub.pending.count_row(self._slot)
         event.state, event.reward = state, reward
         self.is_waiting = True
         hub.num_waiting += 1
         hub.put(event)
 
     def _end(self, request: Mapping[str, Any], *, is_terminated: bool) -> Reply:
+        step_id = 0
         if request.get("reward") is None:
             self._cut()  # without its reward the last step is none
         if self._in_episode:
             counted, reward = self._read_reward(request)
-            executed = self._read_executed(request)
+            executed, amend_within_s = self._read_executed(request), self._hub.pending.read(request)
             final = self._read_final(request.get("state"), is_terminated=is_terminated)
             self._in_episode = False
             if self._stacker is not None:
                 final = self._stacker.push(final, is_first=False)
+            step_id = self._expect(amend_within_s)
             self._hub.put(
                 LastEvent(
                     self._slot, final, reward, is_terminated, self._is_exploiting,
-                    self._return + counted, self._length + 1, executed,
+                    self._return + counted, self._length + 1, executed, step_id,
                 )
             )  # fmt: skip
         self.has_ended = True
-        return NO_ACTION
+        return {**NO_ACTION, "step_id": step_id} if step_id else NO_ACTION
+
+    def _amend(self, request: Mapping[str, Any]) -> Reply:
+        self._require_ready()
+        _, reward = self._read_reward(request)
+        return {**DONE, "is_amended": self._hub.pending.amend(request.get("step_id"), reward)}
 
     def _update_metrics(self, request: Mapping[str, Any]) -> Reply:
         self._require_authorized()
@@ -285,6 +298,13 @@ class Session:
             raise RlxRequestError(f"{EXECUTED_ACTION} cannot be translated back through the server's action wrappers")
         return self._hub.pool.executed(action)
 
+    def _expect(self, amend_within_s: float | None) -> int:
+        """Return a number for a step whose reward may change in this time; 0: it is final."""
+        if amend_within_s is None:
+            return 0
+        is_recorded = self._hub.pool.records and not self._is_exploiting
+        return self._hub.pending.expect(self._slot, amend_within_s, is_recorded=is_recorded)
+
     def _read_reward(self, request: Mapping[str, Any]) -> tuple[float, float]:
         """Return the reward for the episode's return, and the reward for learning."""
         rewards = self._hub.settings.rewards
@@ -299,5 +319,6 @@ _HANDLERS: dict[str, Callable[[Session, Mapping[str, Any]], Reply | None]] = {
     "init": Session._init,
     "update": Session._update,
     "reset": Session._reset,
+    "amend": Session._amend,
     "update_metrics": Session._update_metrics,
 }

@@ -58,6 +58,9 @@ class ServerSettings:
     admission: Admission = field(default_factory=Admission)  #: decides which sessions may be opened
     rewards: RewardReader = field(default_factory=RewardReader)  #: makes scalars of rewards
     is_exploiting: bool = False  #: whether all sessions exploit, whatever they ask for
+    #: longest time for which clients may hold back a step until its reward is known, s; 0: none. Experience then has to
+    #: go through `HeldSteps`.
+    max_amend_s: float = 0.0
     tls: ssl.SSLContext | None = None  #: certificate and key; None: no TLS
     static_dir: Path | None = None  #: folder whose files are served over HTTP; None: none
     pages_dir: Path | None = None  #: another folder, served under `/app/`

@@ -84,6 +84,7 @@ def build_server_settings(
         max_connection_sessions=rlx.max_connection_sessions,
         rewards=RewardReader(rlx.reward_weights, rlx.largest_reward),
         is_exploiting=options.is_exploiting,
+        max_amend_s=rlx.max_amend_s,
         tls=_load_tls(config),
         static_dir=demo_folder() if rlx.demo or rlx.pages else None,
         pages_dir=pages_folder(config),

@@ -23,12 +23,14 @@ from typing import Annotated, Any
 import numpy as np
 
 from surreal.agent import Agent, AgentLoop
+from surreal.base.contracts import StepSender
 from surreal.base.errors import ConfigError, StoppedError, SurrealError
 from surreal.base.system.logs import setup_logging
 from surreal.base.system.process import keep_freed_memory
 from surreal.config import Config, add_python_path
 from surreal.config.loading import from_plain
 from surreal.rlx.client.transport import parse_address
+from surreal.rlx.pool.held_steps import HeldSteps
 from surreal.rlx.pool.pool import RlxEnvPool
 from surreal.rlx.server.server import RlxServer
 from surreal.rlx.server.settings import MetricSink, StatusSource, is_loopback
@@ -62,12 +64,21 @@ def body(process: RoleProcess, options: ServerOptions) -> None:
         # The number of sessions is unknown: a round is a whole batch from any sessions.
         can_wait = config.rlx.on_full == "wait" and not is_greedy
         rounds = build_rounds(config, process.should_stop, sessions=config.learner.batch_size) if can_wait else None
+        held: list[HeldSteps] = []
+
+        def hold(sender: StepSender) -> StepSender:
+            held.append(HeldSteps(sender, pool.take_final))
+            return held[0]
+
         session = ActingSession(
-            process, stack, pool, spaces, is_greedy=is_greedy, on_full=config.rlx.on_full, rounds=rounds
-        )
+            process, stack, pool, spaces, is_greedy=is_greedy, on_full=config.rlx.on_full, rounds=rounds,
+            around_sender=hold if config.rlx.max_amend_s else None,
+        )  # fmt: skip
         server = _listen(process, stack, pool, options, session.status)
         session.run(server.check)
         end_server(server, session.loop)
+        for steps in held:
+            steps.release()
         # Also steps that are not recorded: those of raw states, and of sessions that exploit.
         counts = pool.metrics()
         logger.info("acted for %d env steps and %d episodes", counts["env/steps_total"], counts["env/episodes_total"])

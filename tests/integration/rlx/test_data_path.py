@@ -17,7 +17,9 @@ from surreal.config import Config
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.sender import ExpSender
 from surreal.replay import UniformReplay
+from surreal.rlx import AgentProxy
 from surreal.rlx.client.gym_driver import DriverOptions, run_envs
+from surreal.rlx.pool.held_steps import HeldSteps
 from surreal.rlx.pool.pool import RlxEnvPool
 from surreal.rlx.server.admission import Admission
 from surreal.rlx.server.server import RlxServer
@@ -46,8 +48,9 @@ class Path:
         self.client = RedisClient(redis_address, run=run)
         self.pool = pool or RlxEnvPool(spaces.Discrete(2), SPACE)
         self.sender = ExpSender(self.client, chunk_steps=1, max_delay_s=0.01)
-        loop: Any = AgentLoop(self.pool, Zero(), self.sender)  # type: ignore[arg-type]
-        self.server = RlxServer(self.pool, ServerSettings(port=0, admission=Admission(None, 0)))
+        self.held = HeldSteps(self.sender, self.pool.take_final)
+        loop: Any = AgentLoop(self.pool, Zero(), self.held)  # type: ignore[arg-type]
+        self.server = RlxServer(self.pool, ServerSettings(port=0, admission=Admission(None, 0), max_amend_s=1000.0))
         self.server.start()
         self._loop = loop
         self._stop = threading.Event()
@@ -65,6 +68,7 @@ class Path:
         self._thread.join(60)
         for _ in range(3):
             self._loop.step(0.01)
+        self.held.release()
         assert self.sender.close()
         replay = UniformReplay(self.client, batch_size=64, start_size=1, gamma=0.5)
         replay.start_threads()
@@ -125,6 +129,34 @@ def test_exploiting_session_sends_nothing(path: Path, wire: Any) -> None:
         exploiting.update([1000 + value, 0], reward)
         training.update([value, 0], reward)
     assert path.finish() == [(1, 1.0, 0.5, 2), (2, 1.0, 0.5, 3)]
+
+
+def test_amended_rewards_are_in_the_replay_and_an_episode_may_be_judged_after_its_end(path: Path, wire: Any) -> None:
+    other = wire(path)
+    other.init()
+    with AgentProxy(("127.0.0.1", path.port)) as agent:
+        agent.connect()
+        agent.init()
+        agent.update(None, [1, 0])
+        agent.update(0.0, [2, 0], amend_within_s=500)
+        step, _ = agent.step_id, agent.update(0.25, [3, 0])
+        assert agent.step_id is None
+        agent.update(0.0, [4, 0], terminal=True, amend_within_s=500)
+        end, _ = agent.step_id, agent.update(None, [5, 0])
+        agent.update(0.0, [6, 0], terminal=True, amend_within_s=500)  # never judged
+    for value in (101, 102):
+        other.update([value, 0], None if value == 101 else 0.5)
+    with AgentProxy(("127.0.0.1", path.port)) as agent:  # after a lost connection
+        agent.connect()
+        agent.init()
+        assert agent.amend(end, reward=7.0)
+        assert not agent.amend(end, reward=8.0)  # what was accepted is final
+        assert agent.amend(step, reward=[2.0, 3.0])
+    metrics = path.server.metrics()
+    assert metrics["rlx/amended_rewards_total"] == 2
+    assert metrics["rlx/refused_amendments_total"] == 1
+    expected = [(1, 5.0, 0.5, 2), (2, 0.25, 0.5, 3), (3, 7.0, 0.0, 4), (5, 0.0, 0.0, 6), (101, 0.5, 0.5, 102)]
+    assert path.finish() == expected
 
 
 class Tenfold(gymnasium.ObservationWrapper[Any, Any, Any]):

@@ -116,6 +116,7 @@ RAW = ("env.observation_space=raw", "env.action_space={type: discrete, n: 2}")
         (["env.rate_hz=50", "agent.count=0", "rlx.servers=1"], "env.rate_hz", "clients of RLX servers keep their own"),
         (["env.rate_hz=50", "run.deterministic=true"], "env.rate_hz", "goes by counts, not by the clock"),
         (["env.rate_hz=50", "learner.gradients=agents"], "env.rate_hz", "set it to learner"),
+        (["rlx.max_amend_s=5", "learner.gradients=agents"], "rlx.max_amend_s", "servers learn at once"),
         ([*GAME, "env.rate_hz=50"], "env.rate_hz", "is a game of several players; leave it out"),
         (
             ["agent.round_steps=5", "broadcast.interval_updates=1", "learner.batch_size=16", "env.rate_hz=50"],

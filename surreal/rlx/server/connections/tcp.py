@@ -138,17 +138,19 @@ class TcpConnection(BaseConnection):
         if self._is_closing:
             return
         self.heard_s = time.monotonic()  # it was our turn until now
-        known = _INT_FRAMES.get(action) if type(action) is int and not self._session.outputs else None
+        session = self._session
+        is_plain = type(action) is int and not session.outputs and not session.step_id
+        known = _INT_FRAMES.get(action) if is_plain else None
         if known is not None:
             self.transport.write(known)
         else:
             try:
-                self._send(action_reply(action, self._session.outputs))
+                self._send(action_reply(action, session.outputs, session.step_id))
             except RlxError as error:
                 self._send(error_reply(error))
-        if self._session.is_refused:
+        if session.is_refused:
             self.close()
-        elif self._session.has_ended:  # an episode may end with the beginning of the next one
+        elif session.has_ended:  # an episode may end with the beginning of the next one
             self._close_if_due()
         if self._backlog or self._has_eof:
             self.attend()

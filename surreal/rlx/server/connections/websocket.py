@@ -263,7 +263,7 @@ class WebSocketConnection(BaseConnection):
             self.attend()
 
     def _send_action(self, client: _Client, action: Any) -> None:
-        self._reply(client, action_reply(action, client.session.outputs))
+        self._reply(client, action_reply(action, client.session.outputs, client.session.step_id))
         if client.session.is_refused:
             self._end(client)
             if not self._clients:

@@ -30,7 +30,7 @@ _NO_IDS: NDArray[np.int64] = np.zeros(0, np.int64)
 
 
 @dataclass
-class _Row:
+class _HeldRow:
     """One row, or the end of an environment without one."""
 
     batch: StepBatch
@@ -49,8 +49,8 @@ class HeldSteps:
     def __init__(self, sender: StepSender, take_final: Callable[[], FinalRewards]) -> None:
         self._sender = sender
         self._take_final = take_final
-        self._rows: dict[int, deque[_Row]] = {}  # by env slot, the oldest first
-        self._pending: dict[int, _Row] = {}  # by number of the step
+        self._rows: dict[int, deque[_HeldRow]] = {}  # by env slot, the oldest first
+        self._pending: dict[int, _HeldRow] = {}  # by number of the step
 
     @property
     def global_step(self) -> int:
@@ -95,7 +95,7 @@ class HeldSteps:
         keeps_none = np.zeros(len(batch.kind), np.bool_)
         for env_id in batch.closed_ids[is_closed].tolist():
             closing = take_rows(batch, keeps_none)._replace(closed_ids=np.array([env_id], np.int64))
-            self._rows[env_id].append(_Row(closing, take_actions(action, keeps_none[batch.num_last :]), 0))
+            self._rows[env_id].append(_HeldRow(closing, take_actions(action, keeps_none[batch.num_last :]), 0))
         step_ids = np.where(batch.record, batch.info.get(PENDING_STEP, 0), 0).tolist()
         passes = ~keeps_none
         for row, env_id in enumerate(batch.env_ids.tolist()):
@@ -105,7 +105,7 @@ class HeldSteps:
             is_row = keeps_none.copy()
             is_row[row] = True
             alone = take_rows(batch, is_row)._replace(closed_ids=_NO_IDS)
-            held = _Row(alone, take_actions(action, is_row[batch.num_last :]), step_ids[row])
+            held = _HeldRow(alone, take_actions(action, is_row[batch.num_last :]), step_ids[row])
             self._rows.setdefault(env_id, deque()).append(held)
             if held.step_id:
                 self._pending[held.step_id] = held

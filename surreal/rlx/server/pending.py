@@ -27,7 +27,7 @@ _ID_BITS = 53  # JSON's numbers are exact up to here
 
 
 @dataclass
-class _Slot:
+class _PendingSlot:
     """An env slot with pending steps."""
 
     rows: int = 0  #: that came since its first pending step
@@ -54,7 +54,7 @@ class PendingSteps:
         put: Callable[[FinalEvent], object],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.slots: dict[int, _Slot] = {}
+        self.slots: dict[int, _PendingSlot] = {}
         self._longest_s = longest_s
         self._max_rows = max(1, _MAX_SLOT_BYTES // (obs_bytes + _ROW_BYTES))
         self._put, self._clock = put, clock
@@ -86,7 +86,7 @@ class PendingSteps:
         step_id = 1 + self._random.getrandbits(_ID_BITS)
         if is_recorded:
             self._due_s[step_id] = self._clock() + within_s
-            found = self.slots.setdefault(slot, _Slot())
+            found = self.slots.setdefault(slot, _PendingSlot())
             found.steps.append((step_id, found.rows))
         return step_id
 

@@ -104,12 +104,22 @@ def test_certificates_are_made_once_and_for_their_owner(tmp_path: Path, require_
         ({"certificate": Path("/nowhere.crt")}, "--tls-cert is /nowhere.crt, which is not a file"),
         ({"certificate": Path(__file__), "needs_clients": True}, "--client-certificates needs the authority"),
         ({"acl_file": Path("x.acl"), "runs": ("a b",)}, "run id 'a b' must be"),
-        ({"password_file": Path("/nowhere")}, "--password-file: /nowhere cannot be read"),
+        ({"password_file": Path("/")}, "--password-file: / cannot be read"),
     ],
 )
 def test_what_does_not_go_together_is_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         prepare_access(AccessOptions(**options), "127.0.0.1", lambda _: None)
+
+
+def test_a_missing_password_file_is_made_once_and_only_its_owner_can_read_it(tmp_path: Path) -> None:
+    options, said = AccessOptions(password_file=tmp_path / "secret"), list[str]()
+    first = prepare_access(options, "0.0.0.0", said.append)
+    assert first.password is not None and len(first.password) >= 32
+    assert prepare_access(options, "0.0.0.0", said.append) == first
+    assert (tmp_path / "secret").stat().st_mode & 0o077 == 0
+    (words,) = said
+    assert "secret; other machines need a copy of this file" in words and first.password not in words
 
 
 def test_without_openssl_the_remedy_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

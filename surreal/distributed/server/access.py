@@ -172,14 +172,14 @@ def write_users(path: Path, folder: Path, runs: Sequence[str], version: Sequence
             lines[number] = DEFAULT_USER
             added.append("default")
     add("default", DEFAULT_USER)
-    admin = _head(ADMINISTRATOR, _password(folder / ADMINISTRATOR)) if ADMINISTRATOR not in known else ""
+    admin = _head(ADMINISTRATOR, password_in(folder / ADMINISTRATOR)) if ADMINISTRATOR not in known else ""
     add(ADMINISTRATOR, f"{admin} allchannels allkeys +@all")
     wanted: Sequence[str | None] = runs or (None,)
     for run in wanted:
         for user in USERS:
             name = user_name(user.name, run)
             if name not in known:
-                add(name, render_user(user, run, _password(folder / name), version))
+                add(name, render_user(user, run, password_in(folder / name), version))
     if added:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, "\n".join(lines) + "\n", mode=0o600)
@@ -213,9 +213,10 @@ def _allow(commands: Sequence[str] | set[str]) -> list[str]:
     return [f"+{command}" for command in sorted(commands)]
 
 
-def _password(path: Path) -> str:
+def password_in(path: Path, option: str = "--secrets") -> str:
+    """Return the password in a file; a missing file gets a new one, which only its owner can read."""
     if path.exists():
-        return read_secret(path, "--secrets")
+        return read_secret(path, option)
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     password = secrets.token_urlsafe(_PASSWORD_BYTES)
     write_whole(path, f"{password}\n", mode=0o600)

@@ -95,7 +95,8 @@ def _wire_list(app: Dash, runs: Runs) -> None:
         prevent_initial_call=True,
     )
     def choose(_: Any, __: Any, contains: str | None, chosen: list[str] | None) -> list[str]:
-        found = [option["value"] for option in run_options(runs.listed(), contains or "")]
+        options = run_options(runs.listed(), contains or "")
+        found = [option["value"] for option in options if not option.get("disabled")]
         if ctx.triggered_id == "choose-all":
             return list(dict.fromkeys([*(chosen or ()), *found]))
         return [key for key in chosen or () if key not in found]

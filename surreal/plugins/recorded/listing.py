@@ -10,9 +10,11 @@ from __future__ import annotations
 import difflib
 import glob
 import math
+import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -20,7 +22,15 @@ from surreal.base.errors import ConfigError
 from surreal.base.system.files import parse_json
 from surreal.run.build.checkpoints import read_best, round_lines
 from surreal.run.process.finding import is_run_folder, is_written_to, named_folder, open_client
-from surreal.run.process.run_folder import METRICS_NAME, RESULT_NAME, RUNS_FOLDER, RunFolder, read_result, tail
+from surreal.run.process.run_folder import (
+    CONFIG_NAME,
+    METRICS_NAME,
+    RESULT_NAME,
+    RUNS_FOLDER,
+    RunFolder,
+    read_result,
+    tail,
+)
 
 #: `killed`: it was running, and no process of it is alive; `over`: only Redis knows it, and no process is alive;
 #: `unreadable`: a run's folder whose state cannot be read.
@@ -29,6 +39,9 @@ STATUSES: tuple[Status, ...] = get_args(Status)
 #: How much of the end of the metrics is read to learn how far a run is, bytes.
 _TAIL_BYTES = 16 << 10
 _TIMEOUT_S = 5.0
+#: How much of the beginning of a configuration is read, bytes; and the id of its environment there.
+_HEAD_BYTES = 16 << 10
+_ENVIRONMENT = re.compile(rb"^env:\n(?:[ -].*\n)*?  id: +(.+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -47,6 +60,7 @@ class ListedRun:
     updates: int = 0
     best_return: float | None = None  #: mean return of the best evaluation round
     is_in_redis: bool = False  #: whether the Redis that was asked knows it
+    environment: str = ""  #: id of its environment; "": unknown
 
     @property
     def is_alive(self) -> bool:
@@ -133,6 +147,7 @@ def runs_in_redis(address: str) -> list[ListedRun]:
             run=view.run,
             status="running" if view.alive else "over",
             name=view.title,
+            environment=view.environment,
             seed=view.seed,
             reason=view.stop_reason,
             started=view.created,
@@ -150,7 +165,7 @@ def read_run(folder: Path) -> ListedRun:
     """Read the folder of a run. Errors do not raise, but mark it as unreadable."""
     run = RunFolder(folder).read_run() or folder.name
     try:
-        listed = _from_result(read_result(folder), run, folder)
+        listed = replace(_from_result(read_result(folder), run, folder), environment=_environment(folder))
     except FileNotFoundError:
         return ListedRun(run, "unreadable", folder, reason=f"it has no {RESULT_NAME}")
     except (OSError, ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
@@ -202,6 +217,22 @@ def _from_result(result: dict[str, Any], run: str, folder: Path) -> ListedRun:
         updates=int(result.get("updates") or 0),
         best_return=_finite(best_return) if isinstance(best_return, int | float) else None,
     )
+
+
+def _environment(folder: Path) -> str:
+    path = folder / CONFIG_NAME
+    try:
+        return _environment_in(path, path.stat().st_mtime_ns)
+    except OSError:
+        return ""
+
+
+@lru_cache(maxsize=1024)
+def _environment_in(path: Path, changed_ns: int) -> str:  # noqa: ARG001 - another time is another file
+    """Find the id in a configuration as Surreal writes it, which takes much less time than reading all of it."""
+    with path.open("rb") as file:
+        found = _ENVIRONMENT.search(file.read(_HEAD_BYTES))
+    return "" if found is None else found[1].decode(errors="replace").strip().strip("'\"")
 
 
 def _progress(run: ListedRun, folder: Path, *, is_alive: bool) -> dict[str, Any]:

@@ -10,12 +10,14 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
 
 from surreal.base.errors import ConfigError
+from surreal.config import Config
 from surreal.config.yaml_tree import join
 from surreal.run.process.run_folder import CONFIG_NAME
 
@@ -115,7 +117,8 @@ def group_runs(
 
     Args:
         names: name of each run's configuration.
-        settings: settings of each run, from `read_settings`; a run without settings is alone.
+        settings: settings of each run, from `read_settings`; a run without settings is alone. A run that was recorded
+            before a setting existed has its default.
         by: settings that separate groups; None: all that make another experiment; empty: one group. A group may contain
             runs of several environments, each a stratum.
 
@@ -125,6 +128,7 @@ def group_runs(
     for key in by or ():
         if not any(key in each for each in settings):
             raise ConfigError(f"{key} is a setting of none of these runs", key="--by")
+    settings = _with_defaults(settings)
     keys = [row.key for row in compare_settings(settings) if _is_compared(row.key)] if by is None else list(by)
     places: dict[tuple[Any, ...], list[int]] = {}
     for place, each in enumerate(settings):
@@ -136,6 +140,34 @@ def group_runs(
         Group(label, tuple(members), tuple(str(settings[i].get("env.id", "")) for i in members))
         for label, members in zip(labels, places.values(), strict=True)
     ]
+
+
+def _with_defaults(settings: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Add to each run the settings that only others have, where these have a default."""
+    defaults = {key: value for key, value in _defaults().items() if any(key in each for each in settings)}
+    return [_completed(each, defaults) if each else each for each in settings]
+
+
+def _completed(run: Mapping[str, Any], defaults: Mapping[str, Any]) -> Mapping[str, Any]:
+    # No default for a value where the run has a section, nor for parts of a section where the run has a value.
+    given = {parent for key in run for parent in _parents(key)}
+    missing = {
+        key: value
+        for key, value in defaults.items()
+        if key not in run and key not in given and not any(parent in run for parent in _parents(key))
+    }
+    return {**run, **missing}
+
+
+def _parents(key: str) -> list[str]:
+    parts = key.split(".")
+    return [".".join(parts[:i]) for i in range(1, len(parts))]
+
+
+@cache
+def _defaults() -> Mapping[str, Any]:
+    plain = Config.model_validate({"version": 1, "env": {"id": "any"}}).model_dump(mode="json", by_alias=True)
+    return {key: value for key, value in flat_settings(plain).items() if key != "env.id"}
 
 
 def _is_compared(key: str) -> bool:

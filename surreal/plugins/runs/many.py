@@ -41,6 +41,8 @@ Statuses = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+#: Default folder of sweeps.
+_SWEEPS_FOLDER = Path("sweeps")
 #: Width of a terminal that shows all columns.
 _WIDE = 100
 Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="Runs, by folder or id; patterns in quotes.")]
@@ -64,6 +66,7 @@ def list_(
         return
     from surreal.plugins.recorded.listing import STATUSES
     from surreal.plugins.runs.choosing import SortKey, in_order, matching
+    from surreal.run.process.run_folder import RUNS_FOLDER
 
     keys: Any = get_args(SortKey)
     found = matching(_all(folders, redis), names or [], _checked("--status", statuses or (), STATUSES))
@@ -73,7 +76,9 @@ def list_(
     elif found:
         _print_runs(found)
     else:
-        typer.echo("no run")
+        sweeps = [] if folders else sorted(_SWEEPS_FOLDER.glob(f"*/{RUNS_FOLDER.name}"))
+        hint = f"; those of a sweep: surreal runs --folder {sweeps[-1].parent}" if sweeps else ""
+        typer.echo(f"no run{hint}")
 
 
 @runs_app.command()

@@ -58,6 +58,7 @@ class SweepOutcome:
             where = f"; to train it again: surreal run {_short(best[0])}" if best else ""
             words.append(f"the best is trial {ranked[0].number}{where}")
         words.append(f"results in {self.folder}: trials.jsonl, and a folder for each run in runs")
+        words.append(f"curves and scores on a page: surreal dashboard {_short(self.folder)}")
         if self.ending.exit_code:
             words.append(f"to continue: {self.resume_command}")
         return words

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from copy import deepcopy
@@ -15,6 +16,7 @@ from typing import Any
 import torch
 from torch import nn
 
+import surreal.replay
 from surreal.base.checkpoint import Checkpoint, open_checkpoint
 from surreal.base.errors import CheckpointError, ContractError, SurrealError
 from surreal.base.pytorch import tensors_of
@@ -99,6 +101,10 @@ def try_update(config: Config, spaces: EnvSpaces | None = None) -> None:
 def _try_rows(config: Config, env: RandomEnv) -> None:
     pool = LocalEnvPool([partial(deepcopy, env)] * config.env.num_envs, seed=config.seed)
     with ExitStack() as stack:
+        # What its replay reports is not about the run.
+        replay_logger = logging.getLogger(surreal.replay.__name__)
+        stack.callback(replay_logger.setLevel, replay_logger.level)
+        replay_logger.setLevel(logging.WARNING)
         rehearsal = Rehearsal(config, stack, pool)
         calls = _Calls(rehearsal.model)
         batch = None

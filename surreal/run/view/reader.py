@@ -129,6 +129,7 @@ class RunReader:
         best_return = _mean_return(score)
         return replace(
             view,
+            environment="" if config is None else config.env.id,
             seed=None if config is None else config.seed,
             env_steps=max(view.env_steps, steps),
             version=max(view.version, _to_int(versions[0])),

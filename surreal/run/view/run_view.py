@@ -62,6 +62,7 @@ class RunView:
     intervention_ratio: float | None = None  #: share of the steps of these episodes whose actions were replaced
     run: str = ""  #: id
     title: str = ""  #: name of the configuration
+    environment: str = ""  #: id of its environment; "": unknown
     created: float = 0.0  #: when the run was first listed, s since 1970; 0: unknown
     seed: int | None = None
     stop_reason: str = ""  #: why the run ends; "" while it continues

@@ -273,6 +273,15 @@ def test_a_sweep_shows_its_trials_and_scores_the_best_first(tmp_path: Path) -> N
     json.dumps(by_lr.children[1].figure, allow_nan=False)
 
 
+def test_runs_are_listed_by_their_environments() -> None:
+    environments = ["Ant-v5", "CartPole-v1", "Ant-v5", ""]
+    runs = {f"{i}": replace(LISTED, environment=environment) for i, environment in enumerate(environments)}
+    options = run_options(runs)
+    values = [option["label"].children if "disabled" in option else option["value"] for option in options]
+    assert values == ["Ant-v5", "0", "2", "CartPole-v1", "1", "environment unknown", "3"]
+    assert [option["value"] for option in run_options(runs, "cartpole-v demo") if "disabled" not in option] == ["1"]
+
+
 def test_runs_are_filtered_by_all_words() -> None:
     runs = {key_of(each): each for each in (LISTED, replace(LISTED, run="other", status="failed"))}
     assert len(run_options(runs)) == 2

@@ -41,3 +41,18 @@ def test_settings_that_are_named_tell_groups_apart() -> None:
 
 def test_runs_without_settings_are_alone() -> None:
     assert [group.members for group in group_runs(["a", "a"], [{}, {}])] == [(0,), (1,)]
+
+
+def test_a_run_from_before_a_setting_existed_has_its_default(tmp_path: Path) -> None:
+    new = read_settings(record_run(tmp_path / "new", seed=1))
+    for missing in (["env.rate_hz"], [key for key in new if key.startswith("rlx.")]):
+        old = {key: value for key, value in new.items() if key not in missing} | {"seed": 2}
+        assert [group.members for group in group_runs(["x"] * 2, [old, new])] == [(0, 1)]
+        changed = read_settings(record_run(tmp_path / f"changed-{len(missing)}", overrides=[f"{missing[0]}=7"]))
+        groups = group_runs(["x"] * 3, [old, changed, new])
+        assert [group.members for group in groups] == [(0, 2), (1,)]
+
+
+def test_the_default_of_a_section_is_none_where_a_run_switched_it_off() -> None:
+    by_default = {"env.id": "A", "agent.exploration.type": "linear"}
+    assert len(group_runs(["x"] * 2, [by_default, {"env.id": "A", "agent.exploration": None}])) == 2

@@ -35,7 +35,21 @@ def test_run_that_is_over_says_how_it_went(tmp_path: Path) -> None:
     path = tmp_path / "runs" / "a"
     end(begin(path), Ending("max_env_steps"), time_s=12.5, counts=Counts(300, 20), best={"mean_return": 0.5})
     assert list_runs([tmp_path / "runs"]) == [
-        ListedRun("run-1", "finished", path, "bandit-pg", 7, "max_env_steps", 1000.0, 12.5, 300, 20, 0.5)
+        ListedRun(
+            "run-1",
+            "finished",
+            path,
+            "bandit-pg",
+            7,
+            "max_env_steps",
+            1000.0,
+            12.5,
+            300,
+            20,
+            0.5,
+            False,
+            "surreal/Bandit-v0",
+        )
     ]
 
 

@@ -80,6 +80,9 @@ def test_json_has_everything_and_filters_and_order_apply(capsys: pytest.CaptureF
 def test_nothing_to_list_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["runs"]) == 0
     assert capsys.readouterr().out == "no run\n"
+    Path("sweeps/mine/runs").mkdir(parents=True)
+    assert main(["runs"]) == 0
+    assert capsys.readouterr().out == "no run; those of a sweep: surreal runs --folder sweeps/mine\n"
 
 
 @pytest.mark.parametrize(

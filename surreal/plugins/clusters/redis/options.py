@@ -22,7 +22,7 @@ class AccessOptions:
         typer.Option(
             metavar="FILE",
             envvar="SURREAL_REDIS_PASSWORD_FILE",
-            help="File with the password; default: $SURREAL_REDIS_PASSWORD_FILE.",
+            help="File with the password, made if missing; default: $SURREAL_REDIS_PASSWORD_FILE.",
         ),
     ] = None
     acl_file: Annotated[

@@ -29,7 +29,7 @@ from surreal.config.schema.fields import parse_size
 from surreal.distributed.connection.address import parse_address
 from surreal.distributed.connection.client import RedisClient, check_name
 from surreal.distributed.connection.rights import ADMINISTRATOR
-from surreal.distributed.server.access import SELECTORS_VERSION, ServerAccess, ServerTls, write_users
+from surreal.distributed.server.access import SELECTORS_VERSION, ServerAccess, ServerTls, password_in, write_users
 from surreal.distributed.server.certificates import make_certificates
 from surreal.distributed.server.embedded import EmbeddedRedis
 from surreal.distributed.server.files import server_version
@@ -116,7 +116,10 @@ def prepare_access(options: AccessOptions, bind: str, say: Callable[[str], objec
 def _prepare_users(options: AccessOptions, say: Callable[[str], object]) -> ServerAccess:
     password = options.password
     if options.password_file is not None:
-        password = read_secret(options.password_file, "--password-file")
+        is_new = not options.password_file.exists()
+        password = password_in(options.password_file, "--password-file")
+        if is_new:
+            say(f"wrote a new password to {options.password_file}; other machines need a copy of this file")
     if options.acl_file is None:
         if options.runs:
             raise ConfigError("--run is for the users of --acl; name a file for them", key="--run")

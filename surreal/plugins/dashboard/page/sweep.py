@@ -92,7 +92,7 @@ def score_charts(sweep: Path, trials: Sequence[Trial], theme: str) -> list[Shown
         numbers = [value for value in values if type(value) in (int, float) and abs(value) <= LARGEST]
         is_numeric = len(numbers) == len(values)
         if is_numeric and min(numbers) > 0 and max(numbers) / min(numbers) >= _WIDE:
-            made["layout"]["xaxis"]["type"] = "log"
+            made["layout"]["xaxis"] |= {"type": "log", "dtick": "D2", "exponentformat": "e"}
         points = {
             "x": values if is_numeric else [escape(_text(value), quote=False) for value in values],
             "y": [trial.score for trial in scored],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import logging
 import re
 from pathlib import Path
 from typing import Any
@@ -161,12 +162,16 @@ def test_an_update_that_raises_is_refused_with_the_users_own_line() -> None:
         "catch-rlx",
     ],
 )
-def test_each_kind_of_run_does_an_update(preset: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_kind_of_run_does_an_update(
+    preset: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
     batches = []
     learn = Rehearsal.learn
     monkeypatch.setattr(Rehearsal, "learn", lambda self, batch: batches.append(batch) or learn(self, batch))
     check_run(load_config(preset))
     assert len(batches) == 1
+    assert caplog.text == ""  # a learner checks its run, and the log is about this run
 
 
 def test_a_run_may_begin_with_the_folder_of_another(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def test_videos_come_in_parts_and_nothing_else_comes(client: FlaskClient, folder
     with client.get(f"/videos/{key}/round-0.mp4", headers={"Range": "bytes=10-19"}) as part:
         assert (part.status_code, part.data) == (206, bytes(range(10, 20)))
     for path in (f"/videos/{key}/app.yaml", f"/videos/{key}/..%2f..%2fapp.yaml", "/videos/other/round-0.mp4"):
-        assert "max_env_steps" not in client.get(path).text
+        assert "batch_size" not in client.get(path).text
 
 
 def test_profiles_come_and_nothing_else_comes(client: FlaskClient, folder: Path) -> None:
@@ -92,7 +92,7 @@ def test_profiles_come_and_nothing_else_comes(client: FlaskClient, folder: Path)
     with client.get(f"/profiles/{key}/profile.json.gz") as answer:
         assert answer.data == b"timeline"
     for name in ("app.yaml", "profile-of-another.json.gz", "..%2fdemo%2fapp.yaml"):
-        assert "max_env_steps" not in client.get(f"/profiles/{key}/{name}").text
+        assert "batch_size" not in client.get(f"/profiles/{key}/{name}").text
 
 
 def test_wrong_use_is_refused_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

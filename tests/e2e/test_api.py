@@ -115,7 +115,7 @@ surreal.train = train
 
 
 def test_a_program_trains_loads_and_evaluates(workplace: Workplace) -> None:
-    command = workplace.spawn("-c", PROGRAM)
+    command = workplace.start_python("-c", PROGRAM)
     assert command.wait() == 0, command.output
     assert "refused: " in command.output
     assert command.output.endswith("done\n")
@@ -125,7 +125,7 @@ def test_a_program_trains_loads_and_evaluates(workplace: Workplace) -> None:
 
 
 def test_ctrl_c_ends_the_run_and_the_loop_around_it(workplace: Workplace) -> None:
-    command = workplace.spawn("-c", SEEDS)
+    command = workplace.start_python("-c", SEEDS)
     workplace.wait_for((workplace.folder / "runs/0/eval/scores.jsonl").exists, "a first evaluation")
     command.interrupt()
     assert command.wait() in (130, -2), command.output  # Python ends itself by the signal
@@ -153,7 +153,7 @@ def test_an_environment_whose_class_is_in_no_file_is_trained_on(
 
 
 def test_inline_training_raises_in_the_program_and_repeats(workplace: Workplace) -> None:
-    command = workplace.spawn("-c", INLINE)
+    command = workplace.start_python("-c", INLINE)
     assert command.wait() == 0, command.output
     stopped, done = (line.rpartition(" ")[2] for line in command.output.splitlines() if " in " in line)
     assert stopped == done

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import gymnasium
@@ -68,7 +69,10 @@ def run(pool: EnvPool, **options: Any) -> tuple[AgentLoop, list[Any]]:
     return loop, list(iter(queue.dequeue, None))
 
 
-@pytest.mark.parametrize(("kind", "lookahead"), [(LocalEnvPool, 0), (LocalEnvPool, 2), (SubprocEnvPool, 0)])
+ONE_PROCESS = functools.partial(SubprocEnvPool, num_workers=1)
+
+
+@pytest.mark.parametrize(("kind", "lookahead"), [(LocalEnvPool, 0), (LocalEnvPool, 2), (ONE_PROCESS, 0)])
 def test_experience_keeps_what_was_executed(kind: Any, lookahead: int) -> None:
     loop, chunks = run(kind([Guarded] * 2, seed=0, interventions=True), lookahead=lookahead)
     assert sum(chunk.own_steps for chunk in chunks) >= 20

@@ -1,4 +1,4 @@
-"""Rows as bytes: named columns of numbers, of one shape or of sequences whose lengths differ; and `Mirror`, their copy."""
+"""Rows as bytes: named columns, of one shape or of sequences of different lengths; and `Mirror`, their copy."""
 
 from __future__ import annotations
 

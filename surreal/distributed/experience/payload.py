@@ -90,8 +90,10 @@ def to_arrow(spec: ArraySpec, array: NDArray[Any]) -> pa.Array:
     return pa.FixedSizeListArray.from_arrays(flat, type=arrow)
 
 
-def to_numpy(spec: ArraySpec, column: pa.Array | None, num_rows: int) -> NDArray[Any]:
+def to_numpy(spec: ArraySpec, column: pa.Array | None, num_rows: int, first_row: int = 0) -> NDArray[Any]:
     """Convert one column to a view [num_rows, ...]; None: a column with empty rows.
+
+    Messages count rows from `first_row`.
 
     Raises:
         CodecError: it has nulls, missing values, or booleans other than 0 and 1.
@@ -107,7 +109,8 @@ def to_numpy(spec: ArraySpec, column: pa.Array | None, num_rows: int) -> NDArray
     array: NDArray[Any] = column.to_numpy(zero_copy_only=True)
     if spec.dtype == np.bool_:
         if array.size and array.max() > 1:
-            raise CodecError(f"column {spec.name} must be 0 or 1")
+            row = first_row + int((array > 1).argmax()) // math.prod(spec.shape)
+            raise CodecError(f"column {spec.name} must be 0 or 1, and in row {row}, it is not")
         array = array.view(np.bool_)
     return array.reshape(num_rows, *spec.shape)
 

@@ -31,8 +31,9 @@ from numpy.typing import NDArray
 
 from surreal.base.errors import CodecError
 from surreal.base.specs import ArraySpec
+from surreal.base.values import MAX_VERSION, describe_unsound, unsound_rows
 from surreal.distributed.experience.codec import Chunk
-from surreal.distributed.experience.data_contract import EXTRA_PREFIX, Contract
+from surreal.distributed.experience.data_contract import EXTRA_PREFIX, PRIORITY_COLUMN, Contract
 from surreal.distributed.experience.payload import schema_of, to_arrow, to_numpy
 
 HISTORY, STEP, LOOKAHEAD, END = range(4)
@@ -130,22 +131,27 @@ def to_record_batch(contract: Contract, schema: pa.Schema, parts: Sequence[Colum
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def chunks_of(contract: Contract, batch: pa.RecordBatch) -> Iterator[ArchivedChunk]:
+def chunks_of(contract: Contract, batch: pa.RecordBatch, first_row: int = 0) -> Iterator[ArchivedChunk]:
     """The chunks of a record batch of `archive_schema(contract)`, in order.
 
+    Args:
+        contract: the archive's.
+        batch: rows of whole chunks.
+        first_row: number of its first row in the file, for messages.
+
     Raises:
-        CodecError: the rows are not those of whole chunks.
+        CodecError: the rows are not those of whole chunks, or hold what cannot be learned from; names the row.
     """
     try:
         batch.validate(full=True)
     except pa.ArrowInvalid as error:
         raise CodecError(f"its rows are not valid: {error}") from error
-    rows = _read_columns(contract, batch)
+    rows = _read_columns(contract, batch, first_row)
     numbers = rows["chunk"]
     starts = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
     for begin, end in pairwise(starts):
         if end > begin:
-            yield _chunk_of(contract, {name: column[begin:end] for name, column in rows.items()})
+            yield _chunk_of(contract, {name: column[begin:end] for name, column in rows.items()}, first_row + begin)
 
 
 def _array_columns(contract: Contract) -> list[tuple[str, ArraySpec]]:
@@ -173,24 +179,35 @@ def _step_values(chunk: Chunk, name: str) -> NDArray[Any]:
     return chunk.columns[name]
 
 
-def _read_columns(contract: Contract, batch: pa.RecordBatch) -> dict[str, NDArray[Any]]:
-    if any(column.null_count for column in batch.columns):
-        raise CodecError("a column has missing values")
+def _read_columns(contract: Contract, batch: pa.RecordBatch, first_row: int) -> dict[str, NDArray[Any]]:
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        if column.null_count:
+            raise CodecError(f"row {first_row + pc.index(column.is_null(), True).as_py()}: {name} is missing")
     size = batch.num_rows
     rows: dict[str, NDArray[Any]] = {name: batch.column(name).to_numpy() for name, _ in _PLACE}
     kinds = pc.index_in(batch.column("kind"), value_set=pa.array(KIND_NAMES))
     if kinds.null_count:
-        raise CodecError(f"a row has a kind other than {', '.join(KIND_NAMES)}")
+        row = pc.index(kinds.is_null(), True).as_py()
+        kind = batch.column("kind")[row].as_py()
+        raise CodecError(f"row {first_row + row}: kind is {kind[:20]!r}; it must be {', '.join(KIND_NAMES)}")
     rows["kind"] = kinds.to_numpy().astype(np.int8)
     for name, spec in _array_columns(contract):
         if name in _FLAGS:
             rows[name] = batch.column(name).to_numpy(zero_copy_only=False)
         else:
-            rows[name] = to_numpy(spec, batch.column(name) if spec.nbytes else None, size)
+            rows[name] = to_numpy(spec, batch.column(name) if spec.nbytes else None, size, first_row)
+        if name != EXTRA_PREFIX + PRIORITY_COLUMN and (bad := unsound_rows(rows[name])).any():
+            row = int(bad.argmax())
+            problem = describe_unsound({name: rows[name][row : row + 1]})
+            raise CodecError(f"row {first_row + row} cannot be learned from: {problem}")
+    bad = (rows["version"] < -1) | (rows["version"] > MAX_VERSION)
+    if bad.any():
+        row = int(bad.argmax())
+        raise CodecError(f"row {first_row + row}: version is {rows['version'][row]}; it must be -1 .. {MAX_VERSION}")
     return rows
 
 
-def _chunk_of(contract: Contract, rows: Columns) -> ArchivedChunk:
+def _chunk_of(contract: Contract, rows: Columns, first_row: int) -> ArchivedChunk:
     segment, kind = rows["segment"], rows["kind"]
     number = int(rows["chunk"][0])
     starts = np.flatnonzero(np.diff(segment, prepend=-1))
@@ -203,7 +220,8 @@ def _chunk_of(contract: Contract, rows: Columns) -> ArchivedChunk:
     ).astype(np.int32)
     is_possible = (lengths >= counts[1] + 2).all() and segments.min() >= 0
     if not is_possible or not _is_laid_out(rows, segments) or segments[:, 4].max() >= contract.stack:
-        raise CodecError(f"the rows of chunk {number} do not form segments")
+        last_row = first_row + len(segment) - 1
+        raise CodecError(f"rows {first_row} to {last_row}, of chunk {number}, do not form segments")
     is_step = (kind == STEP) | (kind == LOOKAHEAD)
     columns = {name: rows[name][is_step] for name, _ in step_columns(contract)}
     terminated, truncated = (columns.pop(flag).astype(np.uint8) for flag in _FLAGS)

@@ -189,10 +189,10 @@ class ReplayArchive:
         self.contract = self.manifest.contract
 
     def verify(self) -> None:
-        """Read every file once and compare its size and SHA-256 with the manifest.
+        """Read all of it: compare sizes and SHA-256 with the manifest, then the rows with what they must be.
 
         Raises:
-            CodecError: a file is missing, cut off or changed.
+            CodecError: a file is missing, cut off or changed, or holds what cannot be learned from; names the row.
         """
         for file in self.manifest.files:
             path = self.path / file.name
@@ -204,6 +204,8 @@ class ReplayArchive:
                     raise self._broken(f"{file.name} was changed: its SHA-256 differs")
             except OSError as error:
                 raise self._broken(f"{file.name} cannot be read ({error.strerror})") from error
+        for _ in self.chunks():
+            pass
 
     def chunks(self) -> Iterator[ArchivedChunk]:
         """All chunks in order, a few MB in memory at a time; call `verify` first.
@@ -213,16 +215,17 @@ class ReplayArchive:
         """
         number = 0
         for file in self.manifest.files:
-            counts = [0, 0, 0]
+            counts, row = [0, 0, 0], 0
             try:
                 for batch in self._batches(file):
-                    for chunk in chunks_of(self.contract, batch):
+                    for chunk in chunks_of(self.contract, batch, row):
                         if chunk.number != number or not 0 <= chunk.sender < len(self.manifest.senders):
                             raise CodecError(f"chunk {chunk.number} stands where chunk {number} belongs")
                         number += 1
                         size = (1, int(chunk.segments[:, 1].sum()), int(chunk.segments[:, 0].sum()))
                         counts = [before + more for before, more in zip(counts, size, strict=True)]
                         yield chunk
+                    row += batch.num_rows
             except (pa.ArrowException, OSError) as error:
                 raise self._broken(f"{file.name} cannot be read: {error}") from error
             except CodecError as error:

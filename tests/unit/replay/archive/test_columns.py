@@ -16,6 +16,7 @@ from surreal.distributed.experience.codec import Chunk, decode, encode
 from surreal.distributed.experience.data_contract import Contract
 from surreal.replay.archive.columns import archive_schema, chunks_of, rows_of, to_record_batch
 
+SEGMENTS_OF_CHUNK = "rows 100 to 105, of chunk 0, do not form segments"
 LEAVES = (
     ArraySpec("b", (2, 2), np.dtype(np.uint8)),
     ArraySpec("empty", (0,), np.dtype(np.float32)),
@@ -93,29 +94,43 @@ def test_kinds_say_what_a_row_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("column", "row", "value"),
+    ("column", "row", "value", "message"),
     [
-        ("kind", 1, "end"),
-        ("kind", 5, "step"),
-        ("kind", 0, "other"),
-        ("kind", 4, "history"),
-        ("step", 2, 99),
-        ("step", 0, -5),
-        ("slot", 3, 1),
-        ("segment", 3, 4),
-        ("sequence", 2, 9),
-        ("sender", 5, 2),
-        ("chunk", 1, 8),
-        ("obs.flag", 0, 7),
-        ("extra.mask", 0, [2, 0, 0]),
+        ("kind", 1, "end", SEGMENTS_OF_CHUNK),
+        ("kind", 5, "step", SEGMENTS_OF_CHUNK),
+        ("kind", 0, "other", "row 100: kind is 'other'; it must be history, step"),
+        ("kind", 4, "history", SEGMENTS_OF_CHUNK),
+        ("step", 2, 99, SEGMENTS_OF_CHUNK),
+        ("step", 0, -5, SEGMENTS_OF_CHUNK),
+        ("slot", 3, 1, SEGMENTS_OF_CHUNK),
+        ("segment", 3, 4, SEGMENTS_OF_CHUNK),
+        ("sequence", 2, 9, SEGMENTS_OF_CHUNK),
+        ("sender", 5, 2, SEGMENTS_OF_CHUNK),
+        ("chunk", 1, 8, "rows 100 to 100, of chunk 0, do not form segments"),
+        ("obs.flag", 0, 7, "column flag must be 0 or 1, and in row 100, it is not"),
+        ("extra.mask", 3, [2, 0, 0], "column mask must be 0 or 1, and in row 103, it is not"),
+        ("reward", 2, float("nan"), "row 102 cannot be learned from: reward is nan; numbers must be finite"),
+        ("action", 3, [0.0, 1e30], "row 103 cannot be learned from: action is 1e.30"),
+        ("obs.half", 5, [0.0, float("inf"), 0.0], "row 105 cannot be learned from: obs.half is inf"),
+        ("extra.value", 4, float("-inf"), "row 104 cannot be learned from: extra.value is -inf"),
+        ("version", 2, -2, "row 102: version is -2; it must be -1 .. "),
     ],
 )
-def test_rows_that_do_not_fit_together_are_refused(column: str, row: int, value: Any) -> None:
+def test_rows_that_do_not_fit_are_named(column: str, row: int, value: Any, message: str) -> None:
     batch = to_batch(make_chunk([(2, 1, 0, 7, 2)]))
     rows = batch.to_pydict()
     rows[column][row] = value
-    with pytest.raises(CodecError):
-        list(chunks_of(CONTRACT, pa.RecordBatch.from_pydict(rows, schema=batch.schema)))
+    with pytest.raises(CodecError, match=message):
+        list(chunks_of(CONTRACT, pa.RecordBatch.from_pydict(rows, schema=batch.schema), 100))
+
+
+def test_a_missing_value_is_named() -> None:
+    batch = to_batch(make_chunk([(2, 1, 0, 7, 2)]))
+    rewards = pa.array([0.0, 0.0, 0.0, None, 0.0, 0.0], batch.schema.field("reward").type)
+    columns = [rewards if name == "reward" else batch.column(name) for name in batch.schema.names]
+    schema = pa.schema([field.with_nullable(True) for field in batch.schema])  # a schema without nulls allows none
+    with pytest.raises(CodecError, match="row 3: reward is missing"):
+        list(chunks_of(CONTRACT, pa.RecordBatch.from_arrays(columns, schema=schema)))
 
 
 def test_more_history_than_a_stack_has_is_refused() -> None:

@@ -14,10 +14,14 @@ With `interventions`, a step whose action was late is an intervention: experienc
 Otherwise it is not experience, because the agent did not choose what happened: its episode's experience ends before it,
 and continues with the next observation that the agent gets, as a new segment. The same applies to observations that the
 agent had no time for, which are dropped.
+
+In a pause, the safe action is taken once, and nothing after it. The first action after a pause is the safe one too:
+the agent's was chosen for what was observed before.
 """
 
 from __future__ import annotations
 
+import logging
 import sys
 import threading
 import time
@@ -36,6 +40,8 @@ from surreal.base.tree import map_leaves, take_rows
 from surreal.base.types import EXECUTED_ACTION, IS_INTERVENTION, StepBatch, StepKind
 from surreal.envs.actions import ActionAdapter
 from surreal.envs.pools.base import checked_actions, empty_batch
+
+logger = logging.getLogger(__name__)
 
 #: Longest wait of the thread before it looks whether it must end, s.
 _MAX_WAIT_S = 0.5
@@ -76,8 +82,10 @@ class RatePool(EnvPool):
         self._supervisor = Supervisor("rate")
         self._is_started = False
         self._in_flight = pool.num_envs  # environments whose next row is still to come
+        self._is_paused = self._rests = False  # whether a pause was asked for, and has begun
         self._changed = threading.Condition()  # guards everything below
-        self._actions = np.repeat(self._adapter.default()[None], pool.num_envs, axis=0)  # taken next, or last
+        self._actions = np.repeat(self._adapter.default()[None], pool.num_envs, axis=0)  # taken last
+        self._chosen = self._actions.copy()  # by the agent, for the next deadline
         flags = np.zeros((5, pool.num_envs), np.bool_)
         self._waits, self._has_action, self._is_asked, self._is_cut, self._is_replaced = flags
         self._ready: deque[tuple[StepBatch, float]] = deque(maxlen=_MAX_READY)  # with the time of observation
@@ -101,19 +109,29 @@ class RatePool(EnvPool):
         with self._changed:
             is_on_time = self._is_asked[ids]
             on_time = ids[is_on_time]
-            self._actions[on_time] = actions[is_on_time]
+            self._chosen[on_time] = actions[is_on_time]
             self._has_action[on_time] = True
             self._is_asked[on_time] = False
         self.deadlines.add_latency(self._clock() - self._observed_s)
 
+    def pause(self) -> None:
+        """Take the safe action at the next deadline, and then no action until `resume`; from any thread or signal."""
+        self._is_paused = True
+
+    def resume(self) -> None:
+        """End a pause; from any thread or signal."""
+        self._is_paused = False
+
     def step(self) -> None:
         """Wait for the deadline, or act and observe if it has come; the thread's body."""
-        left_s = self.deadlines.left_s()
-        if left_s > 0:
-            self._supervisor.stop_event.wait(min(left_s, _MAX_WAIT_S))
+        left_s, pauses = self.deadlines.left_s(), self._is_paused
+        if left_s > 0 or (pauses and self._rests):
+            self._supervisor.stop_event.wait(min(left_s if left_s > 0 else self.deadlines.period_s, _MAX_WAIT_S))
             return
-        self._act()
-        is_reset = False
+        if pauses or self._rests:
+            logger.info("%s", "paused" if pauses else "resumed")
+        self._act(is_safe=pauses or self._rests)
+        is_reset, self._rests = self._rests, pauses  # a pause is like a reset: no deadline is missed by it
         while self._in_flight and not self._supervisor.stop_event.is_set():
             is_reset |= self._offer(self._pool.recv(_MAX_WAIT_S))
         if is_reset and self.deadlines.left_s() < -self.deadlines.period_s:
@@ -127,22 +145,27 @@ class RatePool(EnvPool):
         self._pool.close()
 
     def awaited(self) -> str:
-        return self._pool.awaited()
+        return "paused" if self._is_paused else self._pool.awaited()
 
     def metrics(self) -> dict[str, float]:
         """Return the pool's own metrics, latencies, and the deadlines that were missed."""
         return {**self._pool.metrics(), **self.deadlines.metrics("agent")}
 
-    def _act(self) -> None:
-        """Hand the environments their actions."""
+    def _act(self, *, is_safe: bool) -> None:
+        """Hand the environments their actions; the safe one to all if `is_safe`."""
         with self._changed:
             ids = np.flatnonzero(self._waits)
-            late = ids[~self._has_action[ids]]
+            in_time = self._has_action[ids] & (not is_safe)
+            late, on_time = ids[~in_time], ids[in_time]
+            self._actions[on_time] = self._chosen[on_time]
             if len(late):
-                self.deadlines.miss()
+                if not is_safe:
+                    self.deadlines.miss()
                 if self._safe is not None:
                     self._actions[late] = self._safe
-                self._is_replaced[late] = self._is_asked[late] & self._has_interventions
+                # After a pause, the outcome is not that of the last observation.
+                is_seen = (self._is_asked[late] | self._has_action[late]) & (not self._rests)
+                self._is_replaced[late] = is_seen & self._has_interventions
                 self._is_cut[late] = ~self._is_replaced[late]
                 self._is_asked[late] = False
                 # What the agent has not seen yet is outdated, except the ends of episodes.

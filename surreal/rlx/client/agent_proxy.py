@@ -234,6 +234,16 @@ class AgentProxy:
         """Send values for the run's metrics, each `{method: "scalar" or "histogram", name, y, x}`."""
         self._exchange({"command": "update_metrics", "data": [dict(record) for record in records]})
 
+    def pause(self) -> None:
+        """Pause a proxy with `rate_hz`, from any thread: the next update returns the safe action, and the one after it
+        waits for `resume`, and returns the safe action again, because its state is old.
+        """
+        self._timed().pause()
+
+    def resume(self) -> None:
+        """End a pause, from any thread; the next update begins an episode for the agent."""
+        self._timed().resume()
+
     def disconnect(self) -> None:
         if self.timing is not None:
             self.timing.stop()
@@ -250,6 +260,11 @@ class AgentProxy:
 
     def __exit__(self, *_: object) -> None:
         self.disconnect()
+
+    def _timed(self) -> TimedUpdates:
+        if self.timing is None:
+            raise AgentProxyException("only a proxy with rate_hz can be paused; without it, pause your own loop")
+        return self.timing
 
     def begin_again(self) -> None:
         """Connect, in one attempt, and begin a session as `init` did; raises as these do."""

@@ -6,6 +6,7 @@ A background thread exchanges messages. `update` returns at the deadline, whatev
     it is late                   the safe action, and `failure` tells why; the next request begins a new episode,
                                  because the agent did not choose what happened in between
     the connection is lost       the same until the thread has connected again
+    it is paused                 the safe action, once, and again when it is resumed
 
 Needs neither torch nor Redis.
 """
@@ -80,6 +81,9 @@ class TimedUpdates:
         self._connection, self._late, self._wait = connection, late, wait
         self._safe_action, self._last = safe_action, None if safe_action == "last" else safe_action
         self._stop = threading.Event()
+        self._is_running = threading.Event()  # whether it is not paused
+        self._is_running.set()
+        self._rests = False  # whether the safe action of a pause was returned
         self._thread: threading.Thread | None = None
         self._changed = threading.Condition()  # guards everything below
         self._payload: bytes | None = None  # the request that the thread works on
@@ -94,6 +98,9 @@ class TimedUpdates:
             RlxError: the server refused this request or the one before; or the action is late, without a safe one.
         """
         self._start()
+        if not self._is_running.is_set():
+            return self._rest(is_over=request["terminal"])
+        self._rests = False
         if request["reward"] is None:
             self.deadlines.restart()
         elif self._is_behind:
@@ -123,6 +130,14 @@ class TimedUpdates:
         self.deadlines.advance()
         return self._choose(reply, lost, is_over=request["terminal"])
 
+    def pause(self) -> None:
+        """Wait for `resume` after one safe action; from any thread."""
+        self._is_running.clear()
+
+    def resume(self) -> None:
+        """End a pause; from any thread."""
+        self._is_running.set()
+
     def stop(self) -> None:
         """End the thread and close the connection; the next update begins again."""
         self._stop.set()
@@ -139,6 +154,21 @@ class TimedUpdates:
         reply, self._reply = self._reply, {}
         return reply
 
+    def _rest(self, *, is_over: bool) -> dict[str, Any]:
+        """Return the safe action at the next deadline, or when the pause is over if it was returned already."""
+        if self._rests:
+            while not self._is_running.wait(_MAX_WAIT_S) and not self._stop.is_set():
+                pass
+            self.deadlines.restart()
+        else:
+            if not is_over:
+                self._wait(max(0.0, self.deadlines.left_s()))
+            self.deadlines.advance()
+        self._rests = not self._is_running.is_set()
+        with self._changed:
+            self._is_behind = True
+        return self._take_safe(self._late("paused"), is_over=is_over)
+
     def _choose(self, reply: dict[str, Any] | None, lost: RlxError | None, *, is_over: bool) -> dict[str, Any]:
         if reply is not None:
             self.failure = None
@@ -146,7 +176,11 @@ class TimedUpdates:
                 self._last = reply.get("data")
             return reply
         self.deadlines.miss()
-        self.failure = lost or self._late(f"no action came within {1e3 * self.deadlines.period_s:g} ms")
+        late = lost or self._late(f"no action came within {1e3 * self.deadlines.period_s:g} ms")
+        return self._take_safe(late, is_over=is_over)
+
+    def _take_safe(self, failure: RlxError, *, is_over: bool) -> dict[str, Any]:
+        self.failure = failure
         if self._last is None and not is_over:
             raise self.failure
         return {"data": None if is_over else self._last}

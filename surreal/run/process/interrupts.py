@@ -77,6 +77,18 @@ def release_checkpoint_signal() -> set[int]:
 
 
 @contextmanager
+def paused_by_signals(pause: Callable[[], object], resume: Callable[[], object]) -> Iterator[None]:
+    """Inside, call a function at SIGTSTP, which stops other processes, and another at SIGCONT."""
+    numbers = {signal.SIGTSTP: pause, signal.SIGCONT: resume}
+    before = {number: signal.signal(number, lambda *_, call=call: call()) for number, call in numbers.items()}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
 def checkpoint_signal_held() -> Iterator[None]:
     """Start processes inside with the checkpoint signal blocked; they must release it."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {CHECKPOINT_SIGNAL})

@@ -16,10 +16,12 @@ from contextlib import ExitStack, suppress
 from typing import Literal
 
 from surreal.base.errors import StoppedError
+from surreal.envs.pools.rate_pool import RatePool
 from surreal.run.build.acting import build_opponents, build_rounds
 from surreal.run.build.environments import Spaces, build_pool
 from surreal.run.lockstep.gradient_agent import GradientSession
 from surreal.run.process.arguments import parse
+from surreal.run.process.interrupts import paused_by_signals
 from surreal.run.process.role import RoleProcess, run_role
 from surreal.run.process.roles import AGENT
 from surreal.run.session.acting import ActingSession
@@ -43,6 +45,8 @@ def body(process: RoleProcess) -> None:
         attributes = process.attributes.follow(stack)
         pool = build_pool(process.config, index=process.index, opponents=opponents, attributes=attributes)
         stack.callback(pool.close)
+        if isinstance(pool, RatePool):
+            stack.enter_context(paused_by_signals(pool.pause, pool.resume))
         spaces = Spaces(pool.obs_spec, pool.action_space)
         rounds = build_rounds(process.config, process.should_stop)
         # A full replay must not stop an agent that keeps time.

@@ -160,6 +160,43 @@ def test_where_interventions_are_recorded_a_late_action_is_one(monkeypatch: pyte
     assert driven.steps() == [(0.0, -0.5, 1.0)]
 
 
+@pytest.mark.parametrize("marks", [False, True])
+@pytest.mark.parametrize("safe", [None, np.array([-0.5, -0.5], np.float32)])
+def test_in_a_pause_no_action_leaves_and_no_step_across_it_is_experience(
+    monkeypatch: pytest.MonkeyPatch, safe: NDArray[Any] | None, marks: bool
+) -> None:
+    robot = Robot()
+    driven = Driven(monkeypatch, robot, safe=safe, marks=marks)
+    monkeypatch.setattr(driven.pool._supervisor, "stop_event", threading.Event())
+    driven.observe()
+    driven.period()
+    for command in (0.1, 0.2):
+        driven.answer(driven.observe(), command)
+        driven.period()
+    driven.answer(driven.observe(), 0.3)
+    driven.pool.pause()
+    driven.period()  # the safe action
+    driven.answer(driven.observe(), 0.4)
+    for _ in range(5):
+        driven.now += 2.5 * PERIOD_S
+        driven.pool.step()
+    still = 0.2 if safe is None else -0.5
+    assert robot.commands == [0.1, 0.2, still]
+    assert driven.pool.awaited() == "paused"
+    driven.pool.resume()
+    driven.period()  # the safe action, for a new observation
+    assert driven.pool.deadlines.left_s() == pytest.approx(PERIOD_S, rel=1e-3)
+    after = driven.observe()
+    assert after.kind.tolist() == [FIRST] and after.closed_ids.tolist() == [0]
+    driven.answer(after, 0.5)
+    driven.period()
+    driven.answer(driven.observe(), 0.6)
+    assert robot.commands == [0.1, 0.2, still, still, 0.5]
+    stopping = [(2.0, pytest.approx(still), 3.0)] if marks else []  # an intervention
+    assert driven.steps() == [(0.0, 0.1, 1.0), (1.0, 0.2, 2.0), *stopping, (4.0, 0.5, 5.0)]
+    assert driven.pool.metrics()["agent/missed_deadlines_total"] == 0
+
+
 def test_the_last_action_of_an_episode_is_not_taken_in_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     robot = Robot(length=2)
     driven = Driven(monkeypatch, robot)

@@ -136,6 +136,48 @@ def test_after_a_cut_the_proxy_connects_again_in_the_background(connect: Any, se
     assert server.requests[-1]["reward"] is None
 
 
+def test_a_pause_returns_the_safe_action_once_and_again_when_it_is_over(
+    connect: Any, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = connect(SLOW_HZ)
+    assert [agent.update(state=[0.0]), agent.update(1.0, [1.0])] == [1, 2]
+    agent.pause()
+    assert agent.update(1.0, [2.0]) == -1
+    assert str(agent.timing.failure) == "paused"
+    waits, actions, wait = threading.Event(), list[Any](), agent.timing._is_running.wait
+
+    def note(timeout_s: float) -> bool:
+        waits.set()
+        return wait(timeout_s)
+
+    monkeypatch.setattr(agent.timing._is_running, "wait", note)
+    thread = threading.Thread(target=lambda: actions.append(agent.update(1.0, [3.0])))
+    thread.start()
+    assert waits.wait(DEADLINE_S) and not actions
+    agent.resume()
+    thread.join(DEADLINE_S)
+    assert actions == [-1]
+    assert agent.update(1.0, [4.0]) == 3
+    assert agent.timing.failure is None
+    sent = [(request["reward"], request["state"][0]) for request in server.requests[1:]]
+    assert sent == [(None, 0.0), (1.0, 1.0), (None, 4.0)]
+    assert agent.timing.deadlines.missed == 0
+
+
+def test_a_pause_may_end_between_two_updates_or_with_the_connection(connect: Any, server: Server) -> None:
+    agent = connect(SLOW_HZ)
+    agent.update(state=[0.0])
+    agent.pause()
+    assert agent.update(1.0, [1.0], terminal=True) is None
+    agent.resume()
+    assert agent.update(None, [2.0]) == 2
+    agent.pause()
+    agent.update(1.0, [3.0])
+    agent.disconnect()
+    with pytest.raises(AgentProxyException, match="only a proxy with rate_hz"):
+        AgentProxy("nowhere:1").pause()
+
+
 def test_an_environment_that_is_late_itself_gets_the_agents_action_at_the_next_deadline(connect: Any) -> None:
     agent = connect(SLOW_HZ)
     assert agent.update(state=[0.0]) == 1

@@ -15,6 +15,7 @@ from surreal.run.process.interrupts import (
     CheckpointRequest,
     Interrupts,
     checkpoint_signal_held,
+    paused_by_signals,
     set_at_signals,
 )
 
@@ -131,3 +132,14 @@ def test_a_launcher_notes_the_wish_for_a_checkpoint_and_does_not_end() -> None:
         os.kill(os.getpid(), CHECKPOINT_SIGNAL)
     assert interrupts.checkpoint_request.take()
     assert interrupts.ending is None
+
+
+def test_sigtstp_pauses_and_sigcont_resumes() -> None:
+    calls: list[str] = []
+    numbers = (signal.SIGTSTP, signal.SIGCONT)
+    before = [signal.getsignal(number) for number in numbers]
+    with paused_by_signals(lambda: calls.append("pause"), lambda: calls.append("resume")):
+        for number in (*numbers, signal.SIGTSTP):
+            signal.raise_signal(number)
+    assert calls == ["pause", "resume", "pause"]
+    assert [signal.getsignal(number) for number in numbers] == before

@@ -10,15 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from surreal.config.schema.fields import (
-    Address,
-    ClassSection,
-    Device,
-    Exploration,
-    Section,
-    Size,
-    short_exploration,
-)
+from surreal.config.schema.fields import Address, ClassSection, Device, Exploration, Section, Size, short_exploration
 
 
 class ModelConfig(ClassSection):

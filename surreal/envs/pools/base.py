@@ -31,16 +31,12 @@ _LOG_INTERVAL_S = 10.0
 
 
 class EpisodeCounter:
-    """Counts episodes and averages the last ones, for `EnvPool.metrics`.
+    """Counts episodes and averages the last 100, for `EnvPool.metrics`."""
 
-    Args:
-        window: episodes in the means; raising it smooths and delays them.
-    """
-
-    def __init__(self, window: int = 100) -> None:
+    def __init__(self) -> None:
         self.episodes = 0
-        self._returns: deque[float] = deque(maxlen=window)
-        self._lengths: deque[int] = deque(maxlen=window)
+        self._returns: deque[float] = deque(maxlen=100)
+        self._lengths: deque[int] = deque(maxlen=100)
 
     def add(self, returns: NDArray[np.float64], lengths: NDArray[np.int64]) -> None:
         """Count the episodes whose return is not nan."""

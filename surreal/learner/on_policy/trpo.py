@@ -17,13 +17,7 @@ from surreal.base.contracts import ReplayView
 from surreal.base.ranges import NonNegativeInt, Positive, PositiveInt, Share, checked
 from surreal.base.types import Gradients, TrajectoryBatch
 from surreal.learner.gradients import GradientLearner
-from surreal.learner.on_policy.evaluating import (
-    Targets,
-    evaluate,
-    filtered,
-    make_targets,
-    policy_mask,
-)
+from surreal.learner.on_policy.evaluating import Targets, evaluate, filtered, make_targets, policy_mask
 from surreal.learner.on_policy.minibatches import Minibatch, concatenate, epochs, everything
 from surreal.learner.on_policy.policy_losses import (
     explained_variance,

@@ -18,11 +18,7 @@ from surreal.learner.advantages import vtrace
 from surreal.learner.gradients import one_graph
 from surreal.learner.on_policy.base import ActorCriticLearner
 from surreal.learner.on_policy.evaluating import evaluate, policy_mask, recorded
-from surreal.learner.on_policy.policy_losses import (
-    explained_variance,
-    policy_gradient_loss,
-    value_loss,
-)
+from surreal.learner.on_policy.policy_losses import explained_variance, policy_gradient_loss, value_loss
 from surreal.model.base import Model
 
 

@@ -22,12 +22,7 @@ from surreal.model.off_policy.actor_critics import (
     OffPolicyActorCritic,
     SoftActorCritic,
 )
-from surreal.model.off_policy.q_function import (
-    NoisyQFunction,
-    NoisyQuantileQFunction,
-    QFunction,
-    QuantileQFunction,
-)
+from surreal.model.off_policy.q_function import NoisyQFunction, NoisyQuantileQFunction, QFunction, QuantileQFunction
 
 #: From observations and the state of a model to its output and the state afterwards.
 Forward = Callable[[Obs, Floats | None], tuple[Any, Floats | None]]

@@ -241,12 +241,12 @@ def judge_keys(clients: Sequence[RedisClient]) -> Verdict:
     return Verdict("no key is left behind", f"{len(left)} keys of the run in Redis", complaints.all())
 
 
-def judge_blocks(streams: Sequence[Stream], more: str = "") -> Verdict:
+def judge_blocks(streams: Sequence[Stream]) -> Verdict:
     """Look for blocks without a stream entry, and entries without a block, of a run in progress."""
     blocks, stray, dangling = (sum(column) for column in zip((0, 0, 0), *map(_compare_blocks, streams), strict=True))
     complaints = [f"{stray} blocks are in no stream: no process will remove them"] if stray else []
     complaints += [f"{dangling} chunks of the streams have no block"] if dangling else []
-    return Verdict("no key is left behind", f"{blocks} blocks, each in its stream{more}", tuple(complaints))
+    return Verdict("no key is left behind", f"{blocks} blocks, each in its stream", tuple(complaints))
 
 
 def _compare_blocks(stream: Stream) -> tuple[int, int, int]:

@@ -166,9 +166,9 @@ class PolicyModule(nn.Module):
             inputs[STATE] = np.zeros((count, *self.state_shape), np.float32) if state is None else state
         return inputs
 
-    def example(self, count: int = 2) -> dict[str, Tensor]:
-        """Return inputs of zeros for some rows, to trace a network with."""
-        leaves = [np.zeros((count, *leaf.shape), leaf.dtype) for leaf in self.obs_spec.leaves]
+    def example(self) -> dict[str, Tensor]:
+        """Return inputs of zeros for two rows, to trace a network with."""
+        leaves = [np.zeros((2, *leaf.shape), leaf.dtype) for leaf in self.obs_spec.leaves]
         return {name: torch.from_numpy(each) for name, each in self.feed(self.obs_spec.unflatten(leaves)).items()}
 
 

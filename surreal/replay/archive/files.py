@@ -21,14 +21,7 @@ import pyarrow.parquet as pq
 from surreal.base.errors import CodecError, ConfigError
 from surreal.distributed.experience.codec import Chunk
 from surreal.distributed.experience.data_contract import Contract
-from surreal.replay.archive.columns import (
-    ArchivedChunk,
-    Columns,
-    archive_schema,
-    chunks_of,
-    rows_of,
-    to_record_batch,
-)
+from surreal.replay.archive.columns import ArchivedChunk, Columns, archive_schema, chunks_of, rows_of, to_record_batch
 from surreal.replay.archive.manifest import FILE_FORMATS, MANIFEST_NAME, ArchiveFile, Manifest
 
 #: Uncompressed bytes of a file, after which the next one begins; a chunk is never split.

@@ -22,13 +22,7 @@ from numpy.typing import NDArray
 from surreal.base.specs import ArraySpec
 from surreal.distributed.connection.retry import parse_entry_id
 from surreal.distributed.experience.codec import Chunk, Contract
-from surreal.distributed.experience.range_reader import (
-    RangeReader,
-    RangeReply,
-    RangeRequest,
-    bulk,
-    getrange_prefix,
-)
+from surreal.distributed.experience.range_reader import RangeReader, RangeReply, RangeRequest, bulk, getrange_prefix
 from surreal.distributed.experience.stream import Stream
 from surreal.replay.store.remote_chunks import RemoteChunks
 from surreal.replay.store.rows import Leaves, Observations

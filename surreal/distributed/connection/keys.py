@@ -66,6 +66,13 @@ RUNS = "surreal:runs"
 RUNS_HASH_SLOT = int(key_slot(RUNS.encode()))
 
 
+class _Key(cached_property[str]):
+    """A key of a group: its name, behind the group's `_base`."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(lambda keys: f"{keys._base}:{name}")
+
+
 @dataclass(frozen=True)
 class ShardKeys:
     """Names of one shard of a run's replay."""
@@ -94,37 +101,14 @@ class ShardKeys:
         tags = (f"{tag}.{suffix}" for suffix in count())
         return next(tag for tag in tags if begin <= key_slot(tag.encode()) < end)
 
-    @property
-    def prefix(self) -> str:
-        return f"{self._base}:"
-
-    @cached_property
-    def stream(self) -> str:
-        return f"{self._base}:stream"
-
-    @cached_property
-    def meta(self) -> str:
-        return f"{self._base}:meta"
-
-    @cached_property
-    def lease(self) -> str:
-        return f"{self._base}:lease"
-
-    @cached_property
-    def credit(self) -> str:
-        return f"{self._base}:credit"
-
-    @cached_property
-    def block_prefix(self) -> str:
-        return f"{self._base}:block:"
-
-    @cached_property
-    def staged_prefix(self) -> str:
-        return f"{self._base}:staged:"
-
-    @cached_property
-    def seq_prefix(self) -> str:
-        return f"{self._base}:seq:"
+    prefix = _Key("")
+    stream = _Key("stream")
+    meta = _Key("meta")
+    lease = _Key("lease")
+    credit = _Key("credit")
+    block_prefix = _Key("block:")
+    staged_prefix = _Key("staged:")
+    seq_prefix = _Key("seq:")
 
     def block(self, chunk_id: str) -> str:
         return self.block_prefix + chunk_id
@@ -144,30 +128,25 @@ class ShardKeys:
 class GradientKeys:
     """Names of one policy's gradients, at the first shard of a run's replay."""
 
-    base: str
+    _base: str
 
-    @property
-    def state(self) -> str:
-        return f"{self.base}:state"
-
-    @property
-    def offers(self) -> str:
-        return f"{self.base}:offers"
+    state = _Key("state")
+    offers = _Key("offers")
 
     def queue(self, server: int) -> str:
-        return f"{self.base}:queue:{server}"
+        return f"{self._base}:queue:{server}"
 
     def block(self, gradient: str, server: int, part: int) -> str:
-        return f"{self.base}:block:{gradient}:{server}:{part}"
+        return f"{self._base}:block:{gradient}:{server}:{part}"
 
     def staged(self, gradient: str, server: int, part: int) -> str:
-        return f"{self.base}:staged:{gradient}:{server}:{part}"
+        return f"{self._base}:staged:{gradient}:{server}:{part}"
 
     def last(self, sender: str) -> str:
-        return f"{self.base}:last:{sender}"
+        return f"{self._base}:last:{sender}"
 
     def gather(self, formation: str, number: int) -> str:
-        return f"{self.base}:gather:{formation}:{number}"
+        return f"{self._base}:gather:{formation}:{number}"
 
 
 @dataclass(frozen=True)
@@ -181,40 +160,17 @@ class PolicyKeys:
     def _base(self) -> str:
         return f"surreal:{{{self.run}}}:policy:{self.policy}"
 
-    @property
-    def prefix(self) -> str:
-        return f"{self._base}:"
-
-    @cached_property
-    def params(self) -> str:
-        return f"{self._base}:params"
-
-    @cached_property
-    def lease(self) -> str:
-        return f"{self._base}:lease"
-
-    @cached_property
-    def contract(self) -> str:
-        return f"{self._base}:contract"
-
-    @cached_property
-    def notice(self) -> str:
-        return f"{self._base}:notice"
+    prefix = _Key("")
+    params = _Key("params")
+    lease = _Key("lease")
+    contract = _Key("contract")
+    notice = _Key("notice")
+    league = _Key("league")
+    games = _Key("games")
+    calls = _Key("calls")
 
     def part(self, publication: str, index: int) -> str:
         return f"{self._base}:part:{publication}:{index}"
-
-    @property
-    def league(self) -> str:
-        return f"{self._base}:league"
-
-    @property
-    def games(self) -> str:
-        return f"{self._base}:games"
-
-    @property
-    def calls(self) -> str:
-        return f"{self._base}:calls"
 
     def asked(self, number: str) -> str:
         return f"{self._base}:asked:{number}"
@@ -230,57 +186,35 @@ class RunKeys:
     run: str
 
     @property
+    def _base(self) -> str:
+        return f"surreal:{{{self.run}}}"
+
+    @property
     def hash_slot(self) -> int:
         """Hash slot of these keys, and of the run's policies, in a Redis Cluster."""
         return int(key_slot(self.run.encode()))
 
-    @property
-    def durable_stream(self) -> str:
-        return f"surreal:{{{self.run}}}:durable:stream"
-
-    @property
-    def durable_meta(self) -> str:
-        return f"surreal:{{{self.run}}}:durable:meta"
+    config = _Key("config")
+    processes = _Key("processes")
+    log = _Key("log")
+    stop = _Key("stop")
+    attributes = _Key("attributes")
+    scores = _Key("scores")
+    best = _Key("best")
+    durable_stream = _Key("durable:stream")
+    durable_meta = _Key("durable:meta")
 
     def durable_rows(self, put_id: str) -> str:
-        return f"surreal:{{{self.run}}}:durable:rows:{put_id}"
+        return f"{self._base}:durable:rows:{put_id}"
 
     def durable_staged(self, put_id: str) -> str:
-        return f"surreal:{{{self.run}}}:durable:staged:{put_id}"
-
-    @property
-    def config(self) -> str:
-        return f"surreal:{{{self.run}}}:config"
-
-    @property
-    def processes(self) -> str:
-        return f"surreal:{{{self.run}}}:processes"
-
-    @property
-    def log(self) -> str:
-        return f"surreal:{{{self.run}}}:log"
-
-    @property
-    def stop(self) -> str:
-        return f"surreal:{{{self.run}}}:stop"
-
-    @property
-    def attributes(self) -> str:
-        return f"surreal:{{{self.run}}}:attributes"
-
-    @property
-    def scores(self) -> str:
-        return f"surreal:{{{self.run}}}:scores"
-
-    @property
-    def best(self) -> str:
-        return f"surreal:{{{self.run}}}:best"
+        return f"{self._base}:durable:staged:{put_id}"
 
     def claim(self, name: str) -> str:
-        return f"surreal:{{{self.run}}}:claim:{name}"
+        return f"{self._base}:claim:{name}"
 
     def ballast(self, index: int) -> str:
-        return f"surreal:{{{self.run}}}:ballast:{index}"
+        return f"{self._base}:ballast:{index}"
 
 
 #: The part after the hash tag in each kind of key of a shard, and of a run; "*" for the parts that differ. A test

@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 
 from surreal.cli.completion import run_names
-from surreal.run.process.arguments import OFFLINE, RUN_DIR, SET, warn_of_password
+from surreal.run.process.arguments import OFFLINE, RUN_DIR, SET, option, warn_of_password
 from surreal.run.process.interrupts import Output
 
 
@@ -41,18 +41,16 @@ RunName = Annotated[
 ]
 RedisOption = Annotated[
     str | None,
-    typer.Option(
+    option(
+        "URL",
+        "host:port, redis://, rediss:// or unix://; default: $SURREAL_REDIS, else the run folder's address.",
         "--redis",
-        metavar="URL",
-        help="host:port, redis://, rediss:// or unix://; default: $SURREAL_REDIS, else the run folder's address.",
         callback=warn_of_password,
     ),
 ]
 RunDir = Annotated[Path | None, RUN_DIR]
 Offline = Annotated[str | None, OFFLINE]
-Trust = Annotated[
-    bool, typer.Option("--trust", help="Import the classes and folders that it names; this runs their code.")
-]
+Trust = Annotated[bool, option(None, "Import the classes and folders that it names; this runs their code.", "--trust")]
 #: Help of an argument that names a policy.
 POLICY = (
     "A policy, a learner's checkpoint, an exported policy, a run's folder, name or id, or a pretrained policy: "
@@ -61,9 +59,7 @@ POLICY = (
 
 NoColor = Annotated[
     bool,
-    typer.Option(
-        "--no-color", help="No colors; NO_COLOR in the environment does the same.", rich_help_panel=OUTPUT_OPTIONS
-    ),
+    option(None, "No colors; NO_COLOR in the environment does the same.", "--no-color", rich_help_panel=OUTPUT_OPTIONS),
 ]
 
 

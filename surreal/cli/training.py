@@ -26,7 +26,7 @@ from surreal.cli.options import (
     say,
     stdout_console,
 )
-from surreal.run.process.arguments import Device, LogLevel, Seed, parse, warn_of_password
+from surreal.run.process.arguments import Device, LogLevel, Seed, option, parse, warn_of_password
 from surreal.run.process.ending import Ending, ExitCode, print_error
 from surreal.run.process.roles import (
     AGENT,
@@ -73,73 +73,67 @@ def run(
         ),
     ] = None,
     config: Annotated[
-        Path | None,
-        typer.Option("--config", "-c", metavar="FILE", help="The app's settings.", rich_help_panel=APP_OPTIONS),
+        Path | None, option("FILE", "The app's settings.", "--config", "-c", rich_help_panel=APP_OPTIONS)
     ] = None,
     environments: Annotated[
         int | None,
-        typer.Option(
+        option(
+            "N",
+            "Environment programs of the app; default: 1.",
             "--n-environments",
             "-n",
             min=0,
-            metavar="N",
-            help="Environment programs of the app; default: 1.",
             rich_help_panel=APP_OPTIONS,
         ),
     ] = None,
     exploit: Annotated[
         str | None,
-        typer.Option(
-            metavar="BOOL", help="The first environment acts greedily and does not learn.", rich_help_panel=APP_OPTIONS
-        ),
+        option("BOOL", "The first environment acts greedily and does not learn.", rich_help_panel=APP_OPTIONS),
     ] = None,
     show_ui: Annotated[
-        bool, typer.Option("--show-ui", help="The first environment shows itself.", rich_help_panel=APP_OPTIONS)
+        bool, option(None, "The first environment shows itself.", "--show-ui", rich_help_panel=APP_OPTIONS)
     ] = False,
     overrides: Overrides = None,
     seed: Seed = None,
     device: Device = None,
-    run_name: Annotated[str | None, typer.Option("--run", metavar="NAME", help="The run's id; default: new.")] = None,
+    run_name: Annotated[str | None, option("NAME", "The run's id; default: new.", "--run")] = None,
     run_dir: RunDir = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue the run of --run or --run-dir.")] = False,
+    resume: Annotated[bool, option(None, "Continue the run of --run or --run-dir.", "--resume")] = False,
     deterministic: Annotated[
-        bool,
-        typer.Option("--deterministic", help="One process, in a fixed order: the same seed gives the same parameters."),
+        bool, option(None, "One process, in a fixed order: the same seed gives the same parameters.", "--deterministic")
     ] = False,
     offline: Offline = None,
     redis: Annotated[
         str | None,
-        typer.Option(
+        option(
+            "URL",
+            "host:port, redis://, rediss:// or unix://; default: start a server for this run.",
             "--redis",
-            metavar="URL",
-            help="host:port, redis://, rediss:// or unix://; default: start a server for this run.",
             callback=warn_of_password,
         ),
     ] = None,
     check: Annotated[
         bool,
-        typer.Option(
+        option(
+            None,
+            "Only check whether the run is possible; exit 0 if it is, 2 if not.",
             "--check",
-            help="Only check whether the run is possible; exit 0 if it is, 2 if not.",
             rich_help_panel=CHECK_OPTIONS,
         ),
     ] = False,
     verify: Annotated[
         bool,
-        typer.Option(
-            "--verify", help="Then play new episodes; exit 1 if they miss the goal.", rich_help_panel=CHECK_OPTIONS
+        option(
+            None, "Then play new episodes; exit 1 if they miss the goal.", "--verify", rich_help_panel=CHECK_OPTIONS
         ),
     ] = False,
     verify_episodes: Annotated[
-        int,
-        typer.Option(min=1, metavar="N", help="Number of episodes that --verify plays.", rich_help_panel=CHECK_OPTIONS),
+        int, option("N", "Number of episodes that --verify plays.", min=1, rich_help_panel=CHECK_OPTIONS)
     ] = 100,
     progress: Annotated[
-        bool, typer.Option(help="Show progress, or only warnings and the end.", rich_help_panel=OUTPUT_OPTIONS)
+        bool, option(None, "Show progress, or only warnings and the end.", rich_help_panel=OUTPUT_OPTIONS)
     ] = True,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Show only the end.", rich_help_panel=OUTPUT_OPTIONS)
-    ] = False,
+    quiet: Annotated[bool, option(None, "Show only the end.", "--quiet", "-q", rich_help_panel=OUTPUT_OPTIONS)] = False,
     no_color: NoColor = False,
     log_level: LogLevel = None,
 ) -> None:

@@ -9,6 +9,7 @@ import typer
 
 from surreal.base.errors import ConfigError
 from surreal.cli.options import Overrides, Panel, flag
+from surreal.run.process.arguments import option
 
 if TYPE_CHECKING:
     from surreal.plugins.apps.creating import Change
@@ -17,11 +18,9 @@ config_app = typer.Typer(
     name="config", help="An app's settings: list, explain, show, set and import them.", invoke_without_command=True
 )
 
-ConfigFile = Annotated[Path, typer.Option("--config", "-c", metavar="FILE", help="The app's settings.")]
-AlgorithmOption = Annotated[
-    str | None, typer.Option("--algorithm", "-a", metavar="NAME", help="pg, a2c, ppo, trpo, dqn, sac, ...")
-]
-_OwnFile = Annotated[Path | None, typer.Option("--config", "-c", metavar="FILE", help="The app's settings.")]
+ConfigFile = Annotated[Path, option("FILE", "The app's settings.", "--config", "-c")]
+AlgorithmOption = Annotated[str | None, option("NAME", "pg, a2c, ppo, trpo, dqn, sac, ...", "--algorithm", "-a")]
+_OwnFile = Annotated[Path | None, option("FILE", "The app's settings.", "--config", "-c")]
 _ENVIRONMENT_HELP = "bandit, gymnasium, an id such as CartPole-v1, ..."
 _APP = Path("app.yaml")
 
@@ -37,7 +36,7 @@ def add_to(app: typer.Typer) -> None:
 def new(
     name: Annotated[Path, typer.Argument(metavar="NAME", help="The app's folder; it must not exist.")],
     algorithm: AlgorithmOption = None,
-    environment: Annotated[str, typer.Option("--environment", "-e", metavar="NAME", help=_ENVIRONMENT_HELP)] = "bandit",
+    environment: Annotated[str, option("NAME", _ENVIRONMENT_HELP, "--environment", "-e")] = "bandit",
 ) -> None:
     """Make an app that runs at once: a folder with settings and an environment program."""
     from surreal.plugins.apps.creating import new_app
@@ -50,9 +49,7 @@ def new(
 
 def generate(
     algorithm: AlgorithmOption = None,
-    environment: Annotated[
-        str | None, typer.Option("--environment", "-e", metavar="NAME", help=_ENVIRONMENT_HELP)
-    ] = None,
+    environment: Annotated[str | None, option("NAME", _ENVIRONMENT_HELP, "--environment", "-e")] = None,
     config: ConfigFile = _APP,
 ) -> None:
     """Change an app's environment, or copy its algorithm's files to edit; replaced files are kept."""
@@ -79,15 +76,13 @@ def config(
     context: typer.Context,
     config: ConfigFile = _APP,
     algorithm: Annotated[
-        str | None,
-        typer.Option("--algorithm", "-a", metavar="NAME", help="Use this algorithm, or these listed settings."),
+        str | None, option("NAME", "Use this algorithm, or these listed settings.", "--algorithm", "-a")
     ] = None,
     environment: Annotated[
-        str | None, typer.Option("--environment", "-e", metavar="NAME", help="Use this environment's sections.")
+        str | None, option("NAME", "Use this environment's sections.", "--environment", "-e")
     ] = None,
     local_algorithm: Annotated[
-        str | None,
-        typer.Option("--local-algorithm", "-l", metavar="BOOL", help="Whether to use the files in algorithm/."),
+        str | None, option("BOOL", "Whether to use the files in algorithm/.", "--local-algorithm", "-l")
     ] = None,
 ) -> None:
     """Without options, show the app and list the available settings of algorithms, by environment."""

@@ -13,6 +13,7 @@ import typer
 
 from surreal.cli.completion import presets_and_files
 from surreal.cli.options import Overrides, Panel, RunDir, say, stdout_console
+from surreal.run.process.arguments import option
 
 
 def add_to(app: typer.Typer) -> None:
@@ -29,39 +30,32 @@ def chaos(
             autocompletion=presets_and_files,
         ),
     ] = None,
-    for_s: Annotated[float, typer.Option("--for", metavar="S", min=0.0, help="Duration of the disturbances.")] = 60.0,
+    for_s: Annotated[float, option("S", "Duration of the disturbances.", "--for", min=0.0)] = 60.0,
     kill: Annotated[
-        list[str] | None,
-        typer.Option(metavar="ROLES", help="Kill processes: learner, ps, agent, rlx-server, eval, or all."),
+        list[str] | None, option("ROLES", "Kill processes: learner, ps, agent, rlx-server, eval, or all.")
     ] = None,
-    pause: Annotated[list[str] | None, typer.Option(metavar="ROLES", help="Pause processes for some seconds.")] = None,
-    cut: Annotated[bool, typer.Option("--cut", help="Break all connections to Redis, for some seconds.")] = False,
+    pause: Annotated[list[str] | None, option("ROLES", "Pause processes for some seconds.")] = None,
+    cut: Annotated[bool, option(None, "Break all connections to Redis, for some seconds.", "--cut")] = False,
     redis: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="HOW",
-            help="restart: kill and start Redis; flush: empty it; full: fill it; shrink: lower its memory limit; "
+        option(
+            "HOW",
+            "restart: kill and start Redis; flush: empty it; full: fill it; shrink: lower its memory limit; "
             "failover: a replica takes its place.",
         ),
     ] = None,
     machine: Annotated[
-        list[str] | None, typer.Option(metavar="HOW", help="clock: jump a minute ahead, and back; disk: slow syncs.")
+        list[str] | None, option("HOW", "clock: jump a minute ahead, and back; disk: slow syncs.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of times, kinds and targets.")] = 0,
-    every: Annotated[float, typer.Option(metavar="S", min=0.1, help="Mean time between two disturbances.")] = 6.0,
-    hold: Annotated[float, typer.Option(metavar="S", min=0.1, help="Maximum duration of one disturbance.")] = 3.0,
-    within: Annotated[
-        float, typer.Option(metavar="S", min=1.0, help="Maximum time to recover from a disturbance.")
-    ] = 60.0,
-    most: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="End after N disturbances, before --for.")
-    ] = None,
-    report: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report: .md or .json.")] = None,
-    append: Annotated[Path | None, typer.Option(metavar="FILE", help="Append a row to a table of tests: .csv.")] = None,
+    seed: Annotated[int, option(None, "Seed of times, kinds and targets.", min=0)] = 0,
+    every: Annotated[float, option("S", "Mean time between two disturbances.", min=0.1)] = 6.0,
+    hold: Annotated[float, option("S", "Maximum duration of one disturbance.", min=0.1)] = 3.0,
+    within: Annotated[float, option("S", "Maximum time to recover from a disturbance.", min=1.0)] = 60.0,
+    most: Annotated[int | None, option("N", "End after N disturbances, before --for.", min=1)] = None,
+    report: Annotated[Path | None, option("FILE", "Write the report: .md or .json.")] = None,
+    append: Annotated[Path | None, option("FILE", "Append a row to a table of tests: .csv.")] = None,
     overrides: Overrides = None,
-    address: Annotated[
-        str | None, typer.Option("--address", metavar="URL", help="Redis of a run whose folder is elsewhere.")
-    ] = None,
+    address: Annotated[str | None, option("URL", "Redis of a run whose folder is elsewhere.", "--address")] = None,
     run_dir: RunDir = None,
 ) -> None:
     """Disturb a run at random, and check that nothing is lost or doubled and learning continues; exit 0 if so.

@@ -15,7 +15,7 @@ from surreal.cli.options import Overrides, Panel, RedisOption, RunDir, say, with
 from surreal.plugins.clusters.kubernetes.options import Namespace, Request
 from surreal.plugins.clusters.redis.options import AccessOptions
 from surreal.plugins.clusters.slurm.options import JobOptions
-from surreal.run.process.arguments import SHOWN_BY_PS
+from surreal.run.process.arguments import SHOWN_BY_PS, option
 
 
 def add_to(app: typer.Typer) -> None:
@@ -31,18 +31,14 @@ def add_to(app: typer.Typer) -> None:
 def redis(
     context: typer.Context,
     options: AccessOptions,
-    bind: Annotated[
-        str, typer.Option(help="Address to listen on; other than 127.0.0.1 needs a password.")
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="TCP port; 0: a free one.")] = 6379,
-    no_start: Annotated[bool, typer.Option("--no-start", help="Only make the files of --acl and --tls.")] = False,
-    maxmemory: Annotated[str, typer.Option(metavar="SIZE", help='Bound of its memory, such as "2gb".')] = "1gb",
+    bind: Annotated[str, option(None, "Address to listen on; other than 127.0.0.1 needs a password.")] = "127.0.0.1",
+    port: Annotated[int, option(None, "TCP port; 0: a free one.", min=0, max=65535)] = 6379,
+    no_start: Annotated[bool, option(None, "Only make the files of --acl and --tls.", "--no-start")] = False,
+    maxmemory: Annotated[str, option("SIZE", 'Bound of its memory, such as "2gb".')] = "1gb",
     appendonly: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Keep the data in this folder, so that they survive a restart.")
+        Path | None, option("DIR", "Keep the data in this folder, so that they survive a restart.")
     ] = None,
-    drain: Annotated[
-        float, typer.Option(min=0, metavar="S", help="Longest wait for clients to leave, after SIGTERM.")
-    ] = 0.0,
+    drain: Annotated[float, option("S", "Longest wait for clients to leave, after SIGTERM.", min=0)] = 0.0,
 ) -> None:
     """Serve Redis for the processes of other machines, until Ctrl-C."""
     from surreal.plugins.clusters.redis.server import address_for_others, prepare_access, serve
@@ -80,9 +76,9 @@ def metrics(
     ] = None,
     redis: RedisOption = None,
     run_dir: RunDir = None,
-    host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0: for other machines.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="TCP port; 0: a free one.")] = 8700,
-    once: Annotated[bool, typer.Option("--once", help="Print the metrics once, and exit.")] = False,
+    host: Annotated[str, option(None, "Address to listen on; 0.0.0.0: for other machines.")] = "127.0.0.1",
+    port: Annotated[int, option(None, "TCP port; 0: a free one.", min=0, max=65535)] = 8700,
+    once: Annotated[bool, option(None, "Print the metrics once, and exit.", "--once")] = False,
 ) -> None:
     """Export run metrics to Prometheus until Ctrl-C: waiting times, sessions, steps, scores."""
     from surreal.base.errors import ConfigError
@@ -116,9 +112,7 @@ _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_opti
 @with_fields
 def render_manifests(
     options: Request,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="File to write; default: stdout.")
-    ] = None,
+    output: Annotated[Path | None, option("FILE", "File to write; default: stdout.", "--output", "-o")] = None,
 ) -> None:
     """Write the manifests of a run, for `kubectl apply -f -`."""
     from surreal.base.system.files import write_whole
@@ -139,7 +133,7 @@ def render_manifests(
 def secret(
     run: Annotated[str, typer.Argument(metavar="RUN", help="The run.")],
     namespace: Namespace = None,
-    tls: Annotated[bool, typer.Option("--tls", help="Certificates of the run's Redis as well; needs openssl.")] = False,
+    tls: Annotated[bool, option(None, "Certificates of the run's Redis as well; needs openssl.", "--tls")] = False,
 ) -> None:
     """Write new passwords for a run as Secrets, for `kubectl create -f -`; they are stored nowhere else."""
     from surreal.plugins.clusters.kubernetes.manifest import write_manifests
@@ -176,14 +170,10 @@ def render_job(
         str, typer.Argument(metavar="PRESET_OR_FILE", help="Configuration to train.", autocompletion=presets_and_files)
     ],
     options: JobOptions,
-    agents: Annotated[
-        int | None, typer.Option("--agents", metavar="N", help="Number of agents; default: agent.count.")
-    ] = None,
+    agents: Annotated[int | None, option("N", "Number of agents; default: agent.count.", "--agents")] = None,
     overrides: Overrides = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="File to write; default: stdout.")
-    ] = None,
-    check: Annotated[bool, typer.Option(help="Check classes and environment now, before the job waits.")] = True,
+    output: Annotated[Path | None, option("FILE", "File to write; default: stdout.", "--output", "-o")] = None,
+    check: Annotated[bool, option(None, "Check classes and environment now, before the job waits.")] = True,
 ) -> None:
     """Write the batch script of a run, for sbatch: Redis and learner on one node, agents on others."""
     from surreal.plugins.clusters.slurm.script import render
@@ -201,16 +191,12 @@ def render_job(
 
 @slurm_app.command(name="redis")
 def redis_of_job(
-    run: Annotated[str, typer.Option("--run", metavar="NAME", help="The run's id.")],
-    run_dir: Annotated[Path, typer.Option("--run-dir", metavar="DIR", help="The run's folder, which all nodes see.")],
-    maxmemory: Annotated[str, typer.Option(metavar="SIZE", help='Maximum memory, such as "2gb".')] = "1gb",
-    appendonly: Annotated[bool, typer.Option(help="Keep the data in the run's folder, and load it.")] = False,
-    interface: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Network interface to listen on; default: all.")
-    ] = None,
-    local_disk: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder on the node for the data while the server runs.")
-    ] = None,
+    run: Annotated[str, option("NAME", "The run's id.", "--run")],
+    run_dir: Annotated[Path, option("DIR", "The run's folder, which all nodes see.", "--run-dir")],
+    maxmemory: Annotated[str, option("SIZE", 'Maximum memory, such as "2gb".')] = "1gb",
+    appendonly: Annotated[bool, option(None, "Keep the data in the run's folder, and load it.")] = False,
+    interface: Annotated[str | None, option("NAME", "Network interface to listen on; default: all.")] = None,
+    local_disk: Annotated[Path | None, option("DIR", "Folder on the node for the data while the server runs.")] = None,
 ) -> None:
     """Serve Redis for a job, as the batch script does; address and password are in the run's folder."""
     from surreal.base.system.logs import setup_logging

@@ -9,6 +9,7 @@ import typer
 
 from surreal.cli.completion import policies
 from surreal.cli.options import POLICY, Panel, Trust
+from surreal.run.process.arguments import option
 
 
 def add_to(app: typer.Typer) -> None:
@@ -19,12 +20,10 @@ def add_to(app: typer.Typer) -> None:
 def export(
     checkpoint: Annotated[str, typer.Argument(metavar="CHECKPOINT", help=POLICY, autocompletion=policies)],
     output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="A .pt or .onnx file; default: next to CHECKPOINT."),
+        Path | None, option("FILE", "A .pt or .onnx file; default: next to CHECKPOINT.", "--output", "-o")
     ] = None,
     file_format: Annotated[
-        str | None,
-        typer.Option("--format", metavar="FORMAT", help="Format: torchscript or onnx; default: from the ending of -o."),
+        str | None, option("FORMAT", "Format: torchscript or onnx; default: from the ending of -o.", "--format")
     ] = None,
     trust: Trust = False,
 ) -> None:

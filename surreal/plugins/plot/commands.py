@@ -9,6 +9,7 @@ import typer
 
 from surreal.cli.options import Panel, with_fields
 from surreal.plugins.plot.options import PlotOptions
+from surreal.run.process.arguments import option
 
 
 def add_to(app: typer.Typer) -> None:
@@ -23,10 +24,8 @@ def plot(
         typer.Argument(metavar="RUN...", help="Folders (of one run or of many), patterns, or names below runs."),
     ],
     options: PlotOptions,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="The picture: .png, .svg or .pdf.")
-    ] = Path("curves.png"),
-    list_metrics: Annotated[bool, typer.Option("--list", help="Only list the metrics of these runs.")] = False,
+    output: Annotated[Path, option("FILE", "The picture: .png, .svg or .pdf.", "--output", "-o")] = Path("curves.png"),
+    list_metrics: Annotated[bool, option(None, "Only list the metrics of these runs.", "--list")] = False,
 ) -> None:
     """Draw learning curves: the interquartile mean over seeds, with its confidence band."""
     import numpy as np

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-import typer
+from surreal.run.process.arguments import option
 
 
 @dataclass(frozen=True)
@@ -13,20 +13,17 @@ class PlotOptions:
     """Metrics to draw, and how."""
 
     metrics: Annotated[
-        list[str] | None,
-        typer.Option("--metric", "-m", metavar="NAME", help="Metric to draw, repeatable; default: evaluation return."),
+        list[str] | None, option("NAME", "Metric to draw, repeatable; default: evaluation return.", "--metric", "-m")
     ] = None
-    axis: Annotated[str, typer.Option("--x", metavar="AXIS", help="x axis: steps, updates or seconds.")] = "steps"
+    axis: Annotated[str, option("AXIS", "x axis: steps, updates or seconds.", "--x")] = "steps"
     smoothing: Annotated[
-        float, typer.Option("--smooth", min=0.0, max=0.999, help="Smooth each run: 0 not at all, 0.9 strongly.")
+        float, option(None, "Smooth each run: 0 not at all, 0.9 strongly.", "--smooth", min=0.0, max=0.999)
     ] = 0.0
     by: Annotated[
         list[str] | None,
-        typer.Option(
-            "--by", metavar="SETTING", help="Group runs by this setting only, repeatable; default: by all settings."
-        ),
+        option("SETTING", "Group runs by this setting only, repeatable; default: by all settings.", "--by"),
     ] = None
-    confidence: Annotated[float, typer.Option(min=0.01, max=0.999, help="Confidence level of the bands.")] = 0.95
-    shows_runs: Annotated[bool, typer.Option("--each", help="Also draw each run.")] = False
-    is_log: Annotated[bool, typer.Option("--log", help="Use a logarithmic scale for the values.")] = False
-    title: Annotated[str, typer.Option(help="Title above the picture; default: the environments.")] = ""
+    confidence: Annotated[float, option(None, "Confidence level of the bands.", min=0.01, max=0.999)] = 0.95
+    shows_runs: Annotated[bool, option(None, "Also draw each run.", "--each")] = False
+    is_log: Annotated[bool, option(None, "Use a logarithmic scale for the values.", "--log")] = False
+    title: Annotated[str, option(None, "Title above the picture; default: the environments.")] = ""

@@ -12,6 +12,7 @@ import typer
 
 from surreal.cli.completion import run_names
 from surreal.cli.options import Overrides, Panel, RedisOption, RunDir
+from surreal.run.process.arguments import option
 
 #: Columns that the table needs.
 _WIDTH = 150
@@ -32,13 +33,13 @@ def profile(
         ),
     ] = None,
     overrides: Overrides = None,
-    seconds: Annotated[float, typer.Option(min=1, help="Length of the recording.")] = 20.0,
-    rate: Annotated[int, typer.Option(min=1, max=1000, help="Samples per second of each thread.")] = 100,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="The timeline, for ui.perfetto.dev.")
-    ] = Path("profile.json.gz"),
+    seconds: Annotated[float, option(None, "Length of the recording.", min=1)] = 20.0,
+    rate: Annotated[int, option(None, "Samples per second of each thread.", min=1, max=1000)] = 100,
+    output: Annotated[Path, option("FILE", "The timeline, for ui.perfetto.dev.", "--output", "-o")] = Path(
+        "profile.json.gz"
+    ),
     kernels: Annotated[
-        bool, typer.Option("--kernels", help="Also record operators and kernels of some updates, by torch.profiler.")
+        bool, option(None, "Also record operators and kernels of some updates, by torch.profiler.", "--kernels")
     ] = False,
     redis: RedisOption = None,
     run_dir: RunDir = None,

@@ -9,13 +9,13 @@ from typing import Annotated, Any
 import typer
 
 from surreal.cli.options import Overrides, Panel, RedisOption, RunDir, RunName
+from surreal.run.process.arguments import option
 
 Expert = Annotated[
-    str | None,
-    typer.Option(metavar="MODULE:CLASS", help="The class or function that chooses actions; default: the keyboard."),
+    str | None, option("MODULE:CLASS", "The class or function that chooses actions; default: the keyboard.")
 ]
-SuccessReward = Annotated[float, typer.Option(metavar="R", help="Added to the reward of a step marked as a success.")]
-FailureReward = Annotated[float, typer.Option(metavar="R", help="Added to the reward of a step marked as a failure.")]
+SuccessReward = Annotated[float, option("R", "Added to the reward of a step marked as a success.")]
+FailureReward = Annotated[float, option("R", "Added to the reward of a step marked as a failure.")]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -28,16 +28,16 @@ def record(
     env: Annotated[
         str, typer.Argument(metavar="ENV", help="An environment's id, or a preset or file whose environment is meant.")
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder of the new archive.")],
+    output: Annotated[Path, option("DIR", "Folder of the new archive.", "--output", "-o")],
     expert: Expert = None,
-    episodes: Annotated[int | None, typer.Option(min=1, help="Number of episodes; default: until Ctrl-C.")] = None,
-    steps: Annotated[int | None, typer.Option(min=1, help="Number of steps; the last episode is cut there.")] = None,
+    episodes: Annotated[int | None, option(None, "Number of episodes; default: until Ctrl-C.", min=1)] = None,
+    steps: Annotated[int | None, option(None, "Number of steps; the last episode is cut there.", min=1)] = None,
     successes_only: Annotated[
-        bool, typer.Option("--successes-only", help="Leave out episodes that were not marked as successes.")
+        bool, option(None, "Leave out episodes that were not marked as successes.", "--successes-only")
     ] = False,
     success_reward: SuccessReward = 1.0,
     failure_reward: FailureReward = 0.0,
-    seed: Annotated[int | None, typer.Option(help="Seed of the first episode; default: a new one.")] = None,
+    seed: Annotated[int | None, option(None, "Seed of the first episode; default: a new one.")] = None,
     overrides: Overrides = None,
 ) -> None:
     """Record demonstrations of a person or a script, for --offline and `surreal replay import`."""
@@ -77,7 +77,7 @@ def teach(
     run_name: RunName = None,
     expert: Expert = None,
     episodes: Annotated[
-        int | None, typer.Option(min=1, help="Number of episodes; default: until the run ends, or Ctrl-C.")
+        int | None, option(None, "Number of episodes; default: until the run ends, or Ctrl-C.", min=1)
     ] = None,
     success_reward: SuccessReward = 1.0,
     failure_reward: FailureReward = 0.0,

@@ -32,6 +32,7 @@ from surreal.cli.options import (
 from surreal.plugins.runs import by_hand
 from surreal.plugins.runs.many import runs_app
 from surreal.plugins.runs.replay import replay_app
+from surreal.run.process.arguments import option
 
 if TYPE_CHECKING:
     from surreal.run.view.play import EpisodeDisplay
@@ -52,7 +53,7 @@ def status(
     run_name: RunName = None,
     redis: RedisOption = None,
     run_dir: RunDir = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: Annotated[bool, option(None, "Print one JSON object.", "--json")] = False,
 ) -> None:
     """Show a run: in progress, from any machine that reaches its Redis, or over, from its folder."""
     from surreal.plugins.runs.status import ended_to_json, print_ended, print_status
@@ -79,10 +80,10 @@ def stop(
     redis: RedisOption = None,
     run_dir: RunDir = None,
     delete: Annotated[
-        bool, typer.Option("--delete", help="Also remove the run from Redis; only once its processes have ended.")
+        bool, option(None, "Also remove the run from Redis; only once its processes have ended.", "--delete")
     ] = False,
     undo: Annotated[
-        bool, typer.Option("--undo", help="Let a run that has ended continue, if its processes --stay.")
+        bool, option(None, "Let a run that has ended continue, if its processes --stay.", "--undo")
     ] = False,
 ) -> None:
     """End a run: all of its processes drain."""
@@ -109,7 +110,7 @@ def top(
     run_name: RunName = None,
     redis: RedisOption = None,
     run_dir: RunDir = None,
-    once: Annotated[bool, typer.Option("--once", help="Print it once and exit.")] = False,
+    once: Annotated[bool, option(None, "Print it once and exit.", "--once")] = False,
     no_color: NoColor = False,
 ) -> None:
     """Watch a run, from any machine that reaches its Redis; q leaves, s asks the run to stop."""
@@ -145,21 +146,21 @@ def top(
     say(console, f"run {client.run} has ended: {reason}" if reason else f"run {client.run} continues")
 
 
-Record = Annotated[Path | None, typer.Option(metavar="DIR", help="Write a video of each episode.")]
-Show = Annotated[bool, typer.Option("--show", help="Open a window.")]
-Terminal = Annotated[bool, typer.Option("--terminal", help="Draw on this terminal.")]
-Seed = Annotated[int | None, typer.Option(min=0, help="Seed of repeatable episodes; default: new ones each time.")]
+Record = Annotated[Path | None, option("DIR", "Write a video of each episode.")]
+Show = Annotated[bool, option(None, "Open a window.", "--show")]
+Terminal = Annotated[bool, option(None, "Draw on this terminal.", "--terminal")]
+Seed = Annotated[int | None, option(None, "Seed of repeatable episodes; default: new ones each time.", min=0)]
 
 
 def play(
     checkpoint: Annotated[str, typer.Argument(metavar="CHECKPOINT", help=POLICY, autocompletion=policies)],
-    episodes: Annotated[int, typer.Option(min=1, help="Number of episodes.")] = 5,
+    episodes: Annotated[int, option(None, "Number of episodes.", min=1)] = 5,
     record: Record = None,
     show: Show = False,
     terminal: Terminal = False,
     seed: Seed = None,
-    env_id: Annotated[str | None, typer.Option("--env", metavar="ID", help="Play in another environment.")] = None,
-    stochastic: Annotated[bool, typer.Option("--stochastic", help="Sample actions from the policy.")] = False,
+    env_id: Annotated[str | None, option("ID", "Play in another environment.", "--env")] = None,
+    stochastic: Annotated[bool, option(None, "Sample actions from the policy.", "--stochastic")] = False,
     overrides: Overrides = None,
     trust: Trust = False,
 ) -> None:
@@ -193,7 +194,7 @@ def watch(
     run_dir: RunDir = None,
     overrides: Overrides = None,
     episodes: Annotated[
-        int | None, typer.Option(min=1, help="Number of episodes; default: until the run ends, or Ctrl-C.")
+        int | None, option(None, "Number of episodes; default: until the run ends, or Ctrl-C.", min=1)
     ] = None,
     record: Record = None,
     show: Show = False,

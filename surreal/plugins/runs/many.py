@@ -17,6 +17,7 @@ from rich.text import Text
 
 from surreal.base.errors import ConfigError
 from surreal.cli.options import say
+from surreal.run.process.arguments import option
 
 if TYPE_CHECKING:
     from surreal.plugins.recorded.listing import ListedRun
@@ -24,23 +25,16 @@ if TYPE_CHECKING:
 
 runs_app = typer.Typer(name="runs", help="List, compare and delete runs in folders and in Redis.")
 
-Folders = Annotated[
-    list[Path] | None, typer.Option("--folder", metavar="DIR", help="Folder of runs or of a sweep; may be repeated.")
-]
+Folders = Annotated[list[Path] | None, option("DIR", "Folder of runs or of a sweep; may be repeated.", "--folder")]
 RedisOption = Annotated[
     str | None,
-    typer.Option(
-        "--redis",
-        metavar="URL",
-        envvar="SURREAL_REDIS",
-        help="Also list the runs that this Redis knows; default: $SURREAL_REDIS.",
+    option(
+        "URL", "Also list the runs that this Redis knows; default: $SURREAL_REDIS.", "--redis", envvar="SURREAL_REDIS"
     ),
 ]
-Statuses = Annotated[
-    list[str] | None, typer.Option("--status", metavar="STATUS", help="Only runs with this status; may be repeated.")
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+Statuses = Annotated[list[str] | None, option("STATUS", "Only runs with this status; may be repeated.", "--status")]
+AsJson = Annotated[bool, option(None, "Print JSON.", "--json")]
+Yes = Annotated[bool, option(None, "Do not ask for confirmation.", "--yes", "-y")]
 #: Default folder of sweeps.
 _SWEEPS_FOLDER = Path("sweeps")
 #: Width of a terminal that shows all columns.
@@ -54,11 +48,11 @@ def list_(
     folders: Folders = None,
     redis: RedisOption = None,
     names: Annotated[
-        list[str] | None, typer.Option("--name", metavar="PATTERN", help="Only runs or configurations with this name.")
+        list[str] | None, option("PATTERN", "Only runs or configurations with this name.", "--name")
     ] = None,
     statuses: Statuses = None,
-    sort: Annotated[str, typer.Option(metavar="KEY", help="started, name, status, return, steps or time.")] = "started",
-    reverse: Annotated[bool, typer.Option("--reverse", "-r", help="Reverse the order.")] = False,
+    sort: Annotated[str, option("KEY", "started, name, status, return, steps or time.")] = "started",
+    reverse: Annotated[bool, option(None, "Reverse the order.", "--reverse", "-r")] = False,
     as_json: AsJson = False,
 ) -> None:
     """List the runs below `runs`."""
@@ -99,7 +93,7 @@ def delete(
     names: Names,
     folders: Folders = None,
     redis: RedisOption = None,
-    keep_best: Annotated[int, typer.Option(min=0, metavar="N", help="Keep the N runs with the best returns.")] = 0,
+    keep_best: Annotated[int, option("N", "Keep the N runs with the best returns.", min=0)] = 0,
     yes: Yes = False,
 ) -> None:
     """Delete runs that are over: their folders, and their keys in Redis."""

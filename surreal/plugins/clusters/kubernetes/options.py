@@ -10,10 +10,10 @@ import typer
 
 from surreal.cli.completion import presets_and_files
 from surreal.cli.options import Overrides
+from surreal.run.process.arguments import option
 
 Namespace = Annotated[
-    str | None,
-    typer.Option(metavar="NAME", help="An existing namespace; default: surreal-RUN, which is also rendered."),
+    str | None, option("NAME", "An existing namespace; default: surreal-RUN, which is also rendered.")
 ]
 
 
@@ -24,50 +24,38 @@ class Request:
     source: Annotated[
         str, typer.Argument(metavar="PRESET_OR_FILE", help="Configuration to train.", autocompletion=presets_and_files)
     ]
-    image: Annotated[str, typer.Option(metavar="IMAGE", help="Image of all processes, with its registry and tag.")]
+    image: Annotated[str, option("IMAGE", "Image of all processes, with its registry and tag.")]
     agents: Annotated[
-        int | None,
-        typer.Option(min=0, metavar="N", help="Number of agents, or their maximum when scaled; default: agent.count."),
+        int | None, option("N", "Number of agents, or their maximum when scaled; default: agent.count.", min=0)
     ] = None
-    run: Annotated[str | None, typer.Option(metavar="RUN", help="The run's id; default: its name.")] = None
+    run: Annotated[str | None, option("RUN", "The run's id; default: its name.")] = None
     namespace: Namespace = None
-    overlay: Annotated[
-        str | None, typer.Option(metavar="NAME", help="local, gpu, cluster, autoscale, or your folder; needs kubectl.")
-    ] = None
-    gpu_image: Annotated[
-        str | None, typer.Option(metavar="IMAGE", help="Image of processes on GPUs; default: --image.")
-    ] = None
+    overlay: Annotated[str | None, option("NAME", "local, gpu, cluster, autoscale, or your folder; needs kubectl.")] = (
+        None
+    )
+    gpu_image: Annotated[str | None, option("IMAGE", "Image of processes on GPUs; default: --image.")] = None
     redis: Annotated[
-        str | None,
-        typer.Option(metavar="URL", help="An existing Redis, without its password; default: a server for the run."),
+        str | None, option("URL", "An existing Redis, without its password; default: a server for the run.")
     ] = None
     redis_user: Annotated[
-        str | None, typer.Option(metavar="NAME", help="User of --redis for all processes; default: one for each role.")
+        str | None, option("NAME", "User of --redis for all processes; default: one for each role.")
     ] = None
     redis_ca: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="PEM file with the certificate authority of --redis, if it is private."),
+        Path | None, option("FILE", "PEM file with the certificate authority of --redis, if it is private.")
     ] = None
-    s3_endpoint: Annotated[
-        str | None, typer.Option(metavar="URL", help="S3 service for checkpoints, if it is not Amazon's.")
-    ] = None
-    prometheus: Annotated[
-        str | None, typer.Option(metavar="URL", help="Prometheus that the overlay autoscale queries.")
-    ] = None
+    s3_endpoint: Annotated[str | None, option("URL", "S3 service for checkpoints, if it is not Amazon's.")] = None
+    prometheus: Annotated[str | None, option("URL", "Prometheus that the overlay autoscale queries.")] = None
     priority_class: Annotated[
-        str | None, typer.Option(metavar="NAME", help="PriorityClass of all pods but agents, which yield first.")
+        str | None, option("NAME", "PriorityClass of all pods but agents, which yield first.")
     ] = None
-    storage_class: Annotated[
-        str | None, typer.Option(metavar="NAME", help="StorageClass of all volumes; default: the cluster's.")
-    ] = None
+    storage_class: Annotated[str | None, option("NAME", "StorageClass of all volumes; default: the cluster's.")] = None
     pull_secrets: Annotated[
-        list[str] | None,
-        typer.Option("--pull-secret", metavar="NAME", help="Secret for the image's registry; may be repeated."),
+        list[str] | None, option("NAME", "Secret for the image's registry; may be repeated.", "--pull-secret")
     ] = None
     has_tls: Annotated[
-        bool, typer.Option("--tls", help="TLS for the run's own Redis; needs `surreal k8s secret --tls`.")
+        bool, option(None, "TLS for the run's own Redis; needs `surreal k8s secret --tls`.", "--tls")
     ] = False
     has_jobs: Annotated[
-        bool, typer.Option("--jobs", help="Jobs, which end with the run, instead of Deployments, which stay.")
+        bool, option(None, "Jobs, which end with the run, instead of Deployments, which stay.", "--jobs")
     ] = False
     overrides: Overrides = None

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from surreal.run.process.arguments import option
 
 
 @dataclass(frozen=True)
@@ -15,41 +15,27 @@ class AccessOptions:
 
     password: Annotated[
         str | None,
-        typer.Option(envvar="SURREAL_REDIS_PASSWORD", help="Better --password-file; default: $SURREAL_REDIS_PASSWORD."),
+        option(None, "Better --password-file; default: $SURREAL_REDIS_PASSWORD.", envvar="SURREAL_REDIS_PASSWORD"),
     ] = None
     password_file: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
+        option(
+            "FILE",
+            "File with the password, made if missing; default: $SURREAL_REDIS_PASSWORD_FILE.",
             envvar="SURREAL_REDIS_PASSWORD_FILE",
-            help="File with the password, made if missing; default: $SURREAL_REDIS_PASSWORD_FILE.",
         ),
     ] = None
     acl_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--acl", metavar="FILE", help="ACL file with a user for each kind of process; missing users are added."
-        ),
+        Path | None, option("FILE", "ACL file with a user for each kind of process; missing users are added.", "--acl")
     ] = None
     runs: Annotated[
-        list[str] | None,
-        typer.Option("--run", metavar="NAME", help="Users of --acl for this run alone; may be repeated."),
+        list[str] | None, option("NAME", "Users of --acl for this run alone; may be repeated.", "--run")
     ] = None
-    secrets: Annotated[
-        Path, typer.Option(metavar="DIR", help="Folder for passwords and certificates; missing ones are made.")
-    ] = Path("secrets")
-    uses_tls: Annotated[bool, typer.Option("--tls", help="Encrypt, with generated certificates or the named ones.")] = (
-        False
+    secrets: Annotated[Path, option("DIR", "Folder for passwords and certificates; missing ones are made.")] = Path(
+        "secrets"
     )
-    certificate: Annotated[Path | None, typer.Option("--tls-cert", metavar="FILE", help="Certificate chain (PEM).")] = (
-        None
-    )
-    key: Annotated[
-        Path | None, typer.Option("--tls-key", metavar="FILE", help="Private key, if it is in another file.")
-    ] = None
-    authority: Annotated[
-        Path | None, typer.Option("--tls-ca", metavar="FILE", help="Authority that signs clients' certificates.")
-    ] = None
-    needs_clients: Annotated[bool, typer.Option("--client-certificates", help="Clients must show a certificate.")] = (
-        False
-    )
+    uses_tls: Annotated[bool, option(None, "Encrypt, with generated certificates or the named ones.", "--tls")] = False
+    certificate: Annotated[Path | None, option("FILE", "Certificate chain (PEM).", "--tls-cert")] = None
+    key: Annotated[Path | None, option("FILE", "Private key, if it is in another file.", "--tls-key")] = None
+    authority: Annotated[Path | None, option("FILE", "Authority that signs clients' certificates.", "--tls-ca")] = None
+    needs_clients: Annotated[bool, option(None, "Clients must show a certificate.", "--client-certificates")] = False

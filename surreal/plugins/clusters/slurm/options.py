@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from surreal.base.errors import ConfigError
+from surreal.run.process.arguments import option
 
 _WORD = (re.compile(r"[\w.,@%+=:/-]+"), "a word of letters, digits and .,@%+=:/-")
 _SIZE = (re.compile(r"[1-9]\d*[KMGT]?"), "a number with K, M, G or T")
@@ -37,79 +38,66 @@ class JobOptions:
     """Options of a job; None leaves a value to the cluster."""
 
     run: Annotated[
-        str | None,
-        typer.Option("--run", metavar="NAME", help="The run's id, which later jobs continue; default: one per job."),
+        str | None, option("NAME", "The run's id, which later jobs continue; default: one per job.", "--run")
     ] = None
     folder: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Folder of runs on a shared file system; default: runs, next to sbatch."),
+        Path | None, option("DIR", "Folder of runs on a shared file system; default: runs, next to sbatch.")
     ] = None
     activate: Annotated[
-        str | None,
-        typer.Option(metavar="COMMAND", help='Puts `surreal` on the PATH of a node: "source venv/bin/activate".'),
+        str | None, option("COMMAND", 'Puts `surreal` on the PATH of a node: "source venv/bin/activate".')
     ] = None
     partition: Annotated[str | None, typer.Option(rich_help_panel=_QUEUE)] = None
     account: Annotated[str | None, typer.Option(rich_help_panel=_QUEUE)] = None
     qos: Annotated[str | None, typer.Option(rich_help_panel=_QUEUE)] = None
-    time: Annotated[
-        str | None, typer.Option(metavar="LIMIT", help="Time limit, such as 2-00:00:00.", rich_help_panel=_QUEUE)
-    ] = None
+    time: Annotated[str | None, option("LIMIT", "Time limit, such as 2-00:00:00.", rich_help_panel=_QUEUE)] = None
     warning_s: Annotated[
-        int,
-        typer.Option("--warning", metavar="S", help="Seconds before the time limit to drain.", rich_help_panel=_QUEUE),
+        int, option("S", "Seconds before the time limit to drain.", "--warning", rich_help_panel=_QUEUE)
     ] = 120
     is_requeued: Annotated[
-        bool,
-        typer.Option("--requeue/--no-requeue", help="Requeue the job, which then continues.", rich_help_panel=_QUEUE),
+        bool, option(None, "Requeue the job, which then continues.", "--requeue/--no-requeue", rich_help_panel=_QUEUE)
     ] = True
     sbatch: Annotated[
-        list[str] | None,
-        typer.Option(metavar="OPTION", help="Any option of sbatch; may be repeated.", rich_help_panel=_QUEUE),
+        list[str] | None, option("OPTION", "Any option of sbatch; may be repeated.", rich_help_panel=_QUEUE)
     ] = None
-    cpus: Annotated[int, typer.Option(help="CPUs for Redis, learner and evaluation.", rich_help_panel=_NODE)] = 4
-    memory: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Memory; default: Redis' maximum + 4G.", rich_help_panel=_NODE)
-    ] = None
-    gpus: Annotated[
-        str | None, typer.Option(metavar="[TYPE:]N", help="GPUs for the learner.", rich_help_panel=_NODE)
-    ] = None
+    cpus: Annotated[int, option(None, "CPUs for Redis, learner and evaluation.", rich_help_panel=_NODE)] = 4
+    memory: Annotated[str | None, option("SIZE", "Memory; default: Redis' maximum + 4G.", rich_help_panel=_NODE)] = None
+    gpus: Annotated[str | None, option("[TYPE:]N", "GPUs for the learner.", rich_help_panel=_NODE)] = None
     interface: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Interface for Redis, such as ib0; default: all.", rich_help_panel=_NODE),
+        str | None, option("NAME", "Interface for Redis, such as ib0; default: all.", rich_help_panel=_NODE)
     ] = None
     keeps_experience: Annotated[
         bool,
-        typer.Option(
+        option(
+            None,
+            "Keep the experience in the run's folder, for a requeue.",
             "--appendonly/--no-appendonly",
-            help="Keep the experience in the run's folder, for a requeue.",
             rich_help_panel=_NODE,
         ),
     ] = True
     local_disk: Annotated[
         str | None,
-        typer.Option(
-            metavar="DIR",
-            help="Folder on the first node's disk for the experience while the job runs, such as '$TMPDIR'.",
+        option(
+            "DIR",
+            "Folder on the first node's disk for the experience while the job runs, such as '$TMPDIR'.",
             rich_help_panel=_NODE,
         ),
     ] = None
-    agent_cpus: Annotated[int, typer.Option(metavar="N", help="CPUs of each agent.", rich_help_panel=_AGENTS)] = 1
-    agent_memory: Annotated[
-        str, typer.Option(metavar="SIZE", help="Memory for each CPU of an agent.", rich_help_panel=_AGENTS)
-    ] = "2G"
+    agent_cpus: Annotated[int, option("N", "CPUs of each agent.", rich_help_panel=_AGENTS)] = 1
+    agent_memory: Annotated[str, option("SIZE", "Memory for each CPU of an agent.", rich_help_panel=_AGENTS)] = "2G"
     agent_nodes: Annotated[
-        int | None, typer.Option(metavar="N", help="Number of nodes; default: Slurm's choice.", rich_help_panel=_AGENTS)
+        int | None, option("N", "Number of nodes; default: Slurm's choice.", rich_help_panel=_AGENTS)
     ] = None
     has_array: Annotated[
         bool,
-        typer.Option(
+        option(
+            None,
+            "Agents as an array of jobs: each starts, fails and is preempted alone.",
             "--array",
-            help="Agents as an array of jobs: each starts, fails and is preempted alone.",
             rich_help_panel=_AGENTS,
         ),
     ] = False
     agent_partition: Annotated[
-        str | None, typer.Option(help="Partition; default: --partition.", rich_help_panel=_AGENTS)
+        str | None, option(None, "Partition; default: --partition.", rich_help_panel=_AGENTS)
     ] = None
 
     def __post_init__(self) -> None:

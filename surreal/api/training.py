@@ -22,6 +22,7 @@ from surreal.api.sources import Source, write_source
 from surreal.api.tables import read_lines, table
 from surreal.base.errors import ConfigError, StoppedError, SurrealError
 from surreal.config import Config, load_config
+from surreal.config.problems import nearest
 from surreal.run.launch.check import PreparedRun, RunOptions, prepare
 from surreal.run.launch.launcher import Launcher
 from surreal.run.launch.servers import RunServers
@@ -69,7 +70,10 @@ class Result:
     def scores(self) -> Any:
         """The rounds of evaluation: a `pandas.DataFrame`, or a dict of columns where pandas is not installed."""
         rounds = (line for line in read_lines(self.folder / "eval" / "scores.jsonl") if line.get("kind") == "round")
-        return table({name: value for name, value in each.items() if name != "kind"} for each in rounds)
+        names = ("round", "global_step", "mean_return", "std_return")  # before all others
+        return table(
+            {name: each[name] for name in (*names, *each) if name in each and name != "kind"} for each in rounds
+        )
 
     def metrics(self, *names: str) -> Any:
         """Return metrics over time, one row for each reading of a process.
@@ -79,12 +83,19 @@ class Result:
 
         Returns:
             A table like `scores` with the columns `time` (s since 1970), `process`, `step` (env steps) and the metrics.
+
+        Raises:
+            ValueError: the run recorded no metric of such a name; names the most similar one.
         """
-        rows = []
+        rows, known = [], set[str]()
         for line in read_lines(self.folder / "metrics.jsonl"):
+            known |= line["metrics"].keys()
             found = {name: value for name, value in line["metrics"].items() if not names or name in names}
             if found:
                 rows.append({"time": line["time"], "process": line["process"], "step": line["step"], **found})
+        for name in {*names} - known:
+            similar = nearest(name, sorted(known))
+            raise ValueError(f"the run has no metric {name}{f'; did you mean {similar}?' if similar else ''}")
         return table(rows)
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> PlottedCurve:

@@ -219,11 +219,11 @@ def parse_override(text: str) -> tuple[str, Any]:
 
 
 def split_section(key: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """Split a mapping for a whole section into its settings, so that those it does not name stay.
+    """Split a mapping for a whole section into its settings, so that those it does not name stay: all, if it is empty.
 
     A mapping for a dotted key stays whole, as do the `args` next to a `class`.
     """
-    if "." in key or not isinstance(value, dict) or not value:
+    if "." in key or not isinstance(value, dict):
         yield key, value
         return
     for name, inner in value.items():

@@ -22,7 +22,7 @@ from tests.policies import write_policy
 @pytest.fixture
 def result(tmp_path: Path) -> Result:
     (tmp_path / "eval").mkdir()
-    rounds = [{"kind": "episode", "return": 1.0}, {"kind": "round", "round": 0, "mean_return": 2.5}]
+    rounds = [{"kind": "episode", "return": 1.0}, {"kind": "round", "time": 1.0, "round": 0, "mean_return": 2.5}]
     (tmp_path / "eval" / "scores.jsonl").write_text(
         "".join(json.dumps(each) + "\n" for each in rounds) + '{"kind": "ro'
     )
@@ -35,11 +35,12 @@ def result(tmp_path: Path) -> Result:
 
 
 def test_tables_have_a_column_for_each_name_and_none_where_a_row_has_no_value(result: Result) -> None:
-    assert result.scores == {"round": [0], "mean_return": [2.5]}
+    assert list(result.scores.items()) == [("round", [0]), ("mean_return", [2.5]), ("time", [1.0])]
     every = result.metrics()
     assert every["learner/loss"] == [0.5, None] and every["agent/epsilon"] == [None, 0.1] and every["step"] == [10, 20]
     assert list(result.metrics("learner/loss")) == ["time", "process", "step", "learner/loss"]
-    assert result.metrics("no/such") == {}
+    with pytest.raises(ValueError, match=r"no metric learner/los; did you mean learner/loss\?"):
+        result.metrics("learner/loss", "learner/los")
     shown = repr(ColumnTable(a=list(range(9)), b=[None] * 9))
     assert shown.splitlines()[-1] == "[9 rows; the last 5 are shown]" and len(shown.splitlines()) == 7
 

@@ -232,6 +232,7 @@ def test_an_override_of_a_section_keeps_the_settings_that_it_does_not_name(write
     assert other.learner.args == {"tau": 0.1}  # those of the former class make no sense here
     assert load_config(path, ["run={max_global_step: 7000}"]).run.max_env_steps == 7000
     assert load_config(path, ["learner.args={double: false}"]).learner.args == {"double": False}
+    assert load_config(path, ["agent={}"]).agent == load_config(path).agent
 
 
 def test_max_global_step_is_max_env_steps(write) -> None:

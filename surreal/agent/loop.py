@@ -43,7 +43,6 @@ class _Rows(NamedTuple):
 
     @classmethod
     def acting(cls, batch: StepBatch) -> _Rows:
-        """Take the rows of a batch that want an action."""
         mask = batch.info.get("action_mask") if batch.info else None
         rows = cls(batch.obs, batch.kind, batch.env_ids, batch.explore, batch.record, batch.reward, mask)
         return rows.take(slice(batch.num_last, None)) if batch.num_last else rows
@@ -159,7 +158,6 @@ class AgentLoop:
         }
 
     def _act(self, rows: _Rows) -> Action:
-        """Choose actions, and hand them to the environments."""
         if self._sender is not None:
             self._agent.global_step = self._sender.global_step
         self._agent.shows = self._pool.wants

@@ -144,5 +144,4 @@ class Rounds:
         self._counts[batch.env_ids[np.isin(self._counts[batch.env_ids], behind + 1)]] = 0
 
     def metrics(self) -> dict[str, float]:
-        """Return numbers for the run's telemetry; from any thread."""
         return {"agent/round_wait_s_total": self.waited_s, "agent/round_timeouts_total": float(self.timeouts)}

@@ -232,7 +232,6 @@ def _learner_arguments(prepared: PreparedRun, options: RunOptions, address: str)
 
 @contextmanager
 def _keeping_signals() -> Iterator[None]:
-    """Restore the program's handlers of signals."""
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
     kept = {number: signal.getsignal(number) for number in numbers}
     try:

@@ -69,7 +69,6 @@ def policies(incomplete: str) -> list[str]:
 
 
 def _paths(incomplete: str, pattern: str) -> list[str]:
-    """Complete matching files and folders."""
     folder = Path(incomplete.rpartition("/")[0] or ("/" if incomplete.startswith("/") else "."))
     try:
         found = [

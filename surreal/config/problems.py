@@ -193,7 +193,6 @@ def _resolve(root: type[BaseModel], loc: Sequence[str | int]) -> tuple[list[str]
 
 
 def _sections(annotation: Any) -> list[type[BaseModel]]:
-    """Find the sections that an annotation can hold."""
     if inspect.isclass(annotation) and issubclass(annotation, Section):
         return [annotation]
     return [found for argument in typing.get_args(annotation) for found in _sections(argument)]

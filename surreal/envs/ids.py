@@ -152,7 +152,6 @@ def _bare(env_id: str) -> str:
 
 
 def _load_family(env_id: str) -> None:
-    """Import the package that registers an environment."""
     family = next((family for family in _FAMILIES if family.starts and env_id.startswith(family.starts)), None)
     if family is None:
         return

@@ -189,7 +189,6 @@ class GradientLearner(Learner[ModelT, BatchT]):
         return self.updates if self._schedule_step == "update" else self.global_step
 
     def build(self) -> None:
-        """Make the optimizer of all of the model's parameters."""
         self.optimize_group(MODEL, self.model.named_parameters())
 
     def rebuild(self) -> None:

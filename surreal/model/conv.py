@@ -55,7 +55,6 @@ class Convolution:
 
     @property
     def filter_sizes(self) -> tuple[int, ...]:
-        """Height and width of the filters."""
         return _pair(self.filter_size)
 
     @property

@@ -226,7 +226,6 @@ class FilterCounts:
         return {COUNTS: _named(found)} if found else {}
 
     def forget(self) -> None:
-        """Clear the pending counts, which have arrived."""
         self.track()
 
     def add(self, tensors: Mapping[str, Tensor]) -> None:

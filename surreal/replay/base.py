@@ -335,7 +335,6 @@ class Replay(ABC, Generic[B]):
 
     @property
     def global_step(self) -> int:
-        """Env steps of the whole run."""
         return self.owner.global_step
 
     @property
@@ -354,7 +353,6 @@ class Replay(ABC, Generic[B]):
         return self.owner.epoch
 
     def state_dict(self) -> dict[str, Any]:
-        """Counters for a checkpoint; the contents are in Redis."""
         return self.owner.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -381,7 +379,6 @@ class Replay(ABC, Generic[B]):
         self._notice.tell("%s", self._awaited())
 
     def _awaited(self) -> str:
-        """Explain why the learner waits."""
         if self.store is None:
             return "waiting for the first experience of an agent"
         if not self.pointer_queue.has_caught_up.is_set():

@@ -156,7 +156,6 @@ class RunCheckpoints:
                 logger.warning("the last checkpoint %s%s", problem, kept)
 
     def metrics(self) -> dict[str, float]:
-        """Return the counts of saved checkpoints and of uploads to all places."""
         values = {"learner/checkpoints_total": float(self._count)}
         if self._uploads:
             values |= {
@@ -243,7 +242,6 @@ class Uploads:
 
     @property
     def is_pending(self) -> bool:
-        """Whether a checkpoint waits or is being sent."""
         with self._changed:
             return self._is_busy
 

@@ -241,7 +241,6 @@ class Ranking:
         self.last_time = max((done.time for done in rounds), default=self.last_time)
 
     def forget(self, step: int) -> None:
-        """Remove the score of a step, whose checkpoint is replaced."""
         self._scores.pop(step, None)
 
     def best(self, steps: Iterable[int], count: int) -> list[int]:
@@ -259,7 +258,6 @@ class Ranking:
         self.last_time = max(self.last_time, other.last_time)
 
     def to_json(self, steps: Iterable[int]) -> str:
-        """Encode the scores of some checkpoints, "" if they have none."""
         scores = {f"{step:010d}": self._scores[step]._asdict() for step in steps if step in self._scores}
         return json.dumps({"last_time": self.last_time, "scores": scores}, indent=2) + "\n" if scores else ""
 

@@ -48,7 +48,6 @@ class Deadlines:
         self.restart()
 
     def restart(self) -> None:
-        """Begin again; the next deadline is a period from now."""
         self._start_s = self._clock()
         self._number = 1
 
@@ -64,7 +63,6 @@ class Deadlines:
         self.missed += skipped
 
     def miss(self) -> None:
-        """Count a deadline whose action was late."""
         self.missed += 1
 
     def add_latency(self, latency_s: float) -> None:

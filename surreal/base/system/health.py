@@ -189,7 +189,6 @@ class Startup:
         self._leases.append(waited_s)
 
     def mark_restored(self) -> None:
-        """Record that everything is built, restored and connected."""
         self._restored = self._restored or (self._clock(), self._lease_s())
 
     def mark_first_step(self) -> None:

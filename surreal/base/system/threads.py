@@ -61,7 +61,6 @@ class Supervisor:
 
     @property
     def is_running(self) -> bool:
-        """Whether threads were started and not told to stop."""
         return bool(self._threads) and not self.stop_event.is_set()
 
     def stop(self) -> None:

@@ -263,5 +263,4 @@ class RunConfig(Section):
 
     @property
     def max_global_step(self) -> int | None:
-        """The limit under its other name."""
         return self.max_env_steps

@@ -221,7 +221,6 @@ class ScriptChannel(OwnConnection):
             self._call = _NO_CALL  # which holds the strings
 
     def call(self, *call: Any) -> Any:
-        """Call `begin`, and return what `finish` does."""
         self.begin(*call)
         return self.finish()
 

@@ -30,7 +30,6 @@ class DurableServer:
         self.stream, self.meta = client.run_keys.durable_stream, client.run_keys.durable_meta
 
     def run_script(self, name: str, arguments: Sequence[Any], what: str) -> Any:
-        """Run a script that may be executed twice."""
         keys = (self.stream, self.meta)
         return self.retry(lambda: self.client.run_script(name, keys, arguments), what)
 

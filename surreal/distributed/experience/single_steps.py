@@ -32,7 +32,6 @@ class SingleSteps:
         self._unfinished_reward: float | None = None
 
     def forget(self) -> None:
-        """End the episode after its last step."""
         self._previous, self._unfinished_reward = None, None
 
     def add(

@@ -130,7 +130,6 @@ class Stream:
         channel.begin("append", keys, args, {keys[-1]: chunk.pieces})
 
     def finish_append(self, channel: ScriptChannel) -> Appended:
-        """Wait for the answer of the last `begin_append`."""
         try:
             return _appended(channel.finish())
         except OutOfMemoryError:

@@ -211,7 +211,6 @@ class GradientSender:
     def _wait_for_room(
         self, size: int, delays: Iterator[float], started_s: float, stop: threading.Event | None
     ) -> None:
-        """Wait until there seems to be room."""
         self._notice.begin()
         for delay in delays:
             pause(stop, delay, "stopped while the parameter servers took no gradients")

@@ -143,7 +143,6 @@ class GradientStore:
         return Pushed(text_of(status), number_of(steps), number_of(newest))
 
     def has_room(self, size: int, max_bytes: int) -> bool:
-        """Whether a gradient of `size` bytes would be accepted now."""
         live, forming = self.client.execute("HMGET", self.keys.state, "live_bytes", "forming")
         return not forming and (not number_of(live) or number_of(live) + size <= max_bytes)
 

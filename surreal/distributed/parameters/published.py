@@ -140,7 +140,6 @@ class PublishedReader:
         self._memories = [Memory(max_bytes, is_reused=reuses_memory) for _ in keys]
 
     def is_held(self) -> bool:
-        """Whether a broadcaster holds the policy's lease."""
         return any(self._client.execute("EXISTS", each.lease) for each in self._keys)
 
     def state(self) -> PublishedState:

@@ -108,7 +108,6 @@ class EmbeddedRedis:
 
     @property
     def pid(self) -> int:
-        """Process id of the redis-server itself."""
         if self._pid is None:
             raise RuntimeError("EmbeddedRedis has no pid before start()")
         return self._pid

@@ -85,7 +85,6 @@ def _as_game(made: Any, env_id: str) -> Game:
 
 
 def _find(env_id: str) -> Callable[..., Any]:
-    """Find the function or class that makes a game."""
     path = next((env_id.removeprefix(prefix) for prefix in _PREFIXES if env_id.startswith(prefix)), env_id)
     try:
         # PettingZoo warns about imports that bypass its registry, in which games of other packages are not.

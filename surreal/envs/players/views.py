@@ -64,7 +64,6 @@ class EveryPlayer(_GameView):
         return self._views[player].obs, _info(player, self._views[player])
 
     def step(self, action: Any) -> _Step:
-        """Act for the player of the last observation."""
         player = next(player for player in self._views if player not in self._actions)
         self._actions[player] = action
         reward = 0.0

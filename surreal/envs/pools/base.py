@@ -47,7 +47,6 @@ class EpisodeCounter:
                 self._lengths.append(length)
 
     def metrics(self) -> dict[str, float]:
-        """Return the count, and the means after the first episode."""
         found = {"env/episodes_total": float(self.episodes)}
         if self._returns:
             found["env/episode_return_recent"] = sum(self._returns) / len(self._returns)

@@ -64,7 +64,6 @@ class Columns:
         return cls.of([np.zeros((num_envs, *spec.shape), spec.dtype) for spec in specs])
 
     def rows(self, start: int, stop: int) -> Columns:
-        """View the rows of consecutive environments."""
         arrays = [*self.obs, *self.final_obs, self.reward, self.terminated, self.truncated, self.episode_return]
         arrays += [self.episode_length, self.action_mask, self.final_mask, self.is_intervention, self.executed_action]
         return Columns.of([array[start:stop] for array in arrays])

@@ -96,7 +96,6 @@ class EnvList:
         self._writers = [(path, leaf, leaf.shape, array) for path, leaf, array in leaves]
 
     def reset(self) -> None:
-        """Start every environment with its seed."""
         self.columns.action_mask[:] = True
         for index, seed in enumerate(self._seeds):
             obs, info = self._reset(index, seed)
@@ -197,7 +196,6 @@ class EnvList:
         return True
 
     def _refuse(self, index: int, what: str, error: Exception) -> None:
-        """Treat an impossible value as an exception of the environment."""
         name = _name(self.envs[index])
         problem = f"{name} (environment {index}) gives {what}: {describe_error(error)}"
         if self._on_error == "end":

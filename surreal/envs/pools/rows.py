@@ -63,7 +63,6 @@ class RowJoiner:
         )
 
     def live(self, live: LiveRows, closed_ids: NDArray[np.int64] = NO_IDS) -> StepBatch:
-        """Build a batch without LAST rows."""
         mid, false, explore, record = self._constants[len(live.env_ids)]
         kind = mid.copy()
         kind[live.first] = _FIRST

@@ -62,7 +62,6 @@ class VectorStepper:
         return self._joiner.live(LiveRows(self._ids, self._leaves(obs), self._returns, self._ids, masks))
 
     def step(self, actions: NDArray[Any]) -> StepBatch:
-        """Step all environments with actions [num_envs, *shape]."""
         obs, reward, terminated, truncated, info = self._envs.step(self.adapter.batch(actions))
         self._steps += 1
         self._returns += reward

@@ -47,7 +47,6 @@ class Minibatch(NamedTuple):
         return self.mask if chosen is None else self.of(chosen)
 
     def alone(self) -> Minibatch:
-        """Return its tensors without the batch that they come from."""
         return self._replace(index=None, shuffled=None, part=slice(None))
 
     def compute(self, model: Module) -> PolicyValue:

@@ -122,7 +122,6 @@ class ParameterServer:
         return True
 
     def published(self, version: int) -> None:
-        """Record the version under which the current parameters were published."""
         if self._history is not None:
             self._history.add(version, self.learner.updates, _flatten(self.learner.parameter_groups()))
 

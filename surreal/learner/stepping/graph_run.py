@@ -91,7 +91,6 @@ class CompiledCall:
         return histograms.is_due or any(map(histograms.wants_gradients, self._stepped))
 
     def show_rates(self) -> None:
-        """Set the learning rates of the next steps."""
         for group in self._stepped:
             self._groups.anneal(group)
             self._groups.optimizers[group].show_rate()

@@ -236,7 +236,6 @@ class Graphs:
         return found
 
     def _parts(self, variant: Variant, found: CallArguments) -> dict[str, Any]:
-        """Return everything that decides what a graph computes."""
         learner = self._learner
         return {
             "learner": f"{type(learner).__module__}.{type(learner).__qualname__}.{variant.method.__name__}",

@@ -56,7 +56,6 @@ class Histograms:
         return self.interval is not None and group not in self._seen_groups
 
     def add_gradients(self, group: str, tensors: Mapping[str, Tensor]) -> None:
-        """Add the gradients of a group of parameters, by their names."""
         self._seen_groups.add(group)
         self._add_group("gradients", group, tensors)
 

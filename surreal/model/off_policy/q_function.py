@@ -201,7 +201,6 @@ class NoisyQFunction(QFunction):
             layer.draw_noise(generator)
 
     def clear_noise(self) -> None:
-        """Compute without noise from now on."""
         for layer in self._noisy_layers:
             layer.clear_noise()
 

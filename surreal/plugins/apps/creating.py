@@ -225,7 +225,6 @@ def compose(app: str, template: Template, configuration: Configuration) -> str:
 
 
 def _environment(app: str, template: Template, configuration: Configuration) -> CommentedMap:
-    """Return the sections around an algorithm: those of the template, else those of the settings."""
     mine, theirs = template.sections(app, configuration.family), configuration.sections()
     is_same = mine["env"].get("id") == (theirs.get("env") or {}).get("id")
     if mine["env"].get("observation_space") is None:

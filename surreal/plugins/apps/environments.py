@@ -92,7 +92,6 @@ class Template:
             yield inside, content
 
     def filled(self, text: str, app: str) -> str:
-        """Replace the placeholders in a text by values."""
         for name, value in {**self.values, "app": app}.items():
             text = text.replace("{{" + name + "}}", value)
         return text

@@ -64,7 +64,6 @@ class Audit:
 
     @property
     def standing(self) -> Standing:
-        """Progress of the run, by the last snapshots."""
         return Standing(
             sum(ledger.growth for ledger in self._ledgers.values()), self._versions.publications, self._lives
         )
@@ -111,7 +110,6 @@ class Audit:
             self._ledgers[sight.shard].look(sight)
 
     def expect_emptying(self, client: RedisClient) -> None:
-        """Expect that a server now loses all its data."""
         for shard in self._shards_of.get(id(client), ()):
             self._ledgers[shard].expect_emptying()
 

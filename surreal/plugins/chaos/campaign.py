@@ -123,7 +123,6 @@ class Campaign:
         return True
 
     def verdict(self) -> Verdict:
-        """Return the verdict on progress: learning continued after each disturbance."""
         took = [recovery.took_s for recovery in self.recoveries if recovery.took_s is not None]
         text = f"{len(took)} of {len(self.recoveries)} times all processes were back, acted and learned again"
         if took:

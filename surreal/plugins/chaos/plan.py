@@ -208,7 +208,6 @@ class Chooser:
         return servers[pick(list(servers), planned.member)] if servers else None
 
     def _is_spent(self, name: str) -> bool:
-        """Whether one more death would end the run."""
         return len(self._deaths[name]) >= self._subject.config.run.restart_limit
 
     def _look_and(self, server: Server, and_then: Callable[..., object]) -> None:

@@ -79,7 +79,6 @@ class Acknowledgements:
         return lives, chunks, steps
 
     def hear(self, lives: Iterable[Life]) -> None:
-        """Read the counts in heartbeats."""
         for life in lives:
             chunks, steps, dropped = self._newest.get(life.id, (0, 0, 0))
             self._newest[life.id] = (
@@ -125,7 +124,6 @@ class Versions:
         self._lost_until = -1  # the newest version before the last rollback
 
     def look(self, sights: Iterable[PolicySight]) -> None:
-        """Compare the published versions with the earlier ones."""
         for policy, epoch, version, publication in sights:
             before = self._seen.get((policy, epoch))
             self.epochs.add(epoch)
@@ -230,7 +228,6 @@ class Recovery:
         return None if self.recovered_s is None or self.ended_s is None else self.recovered_s - self.ended_s
 
     def end(self, now_s: float, standing: Standing) -> None:
-        """Record the end of the disturbance, and the run's progress at that time."""
         self.ended_s, self._at_end = now_s, standing
 
     def look(self, now_s: float, standing: Standing, expected: Collection[str]) -> bool:

@@ -178,7 +178,6 @@ class DoomGuard:
                     )
 
     def close(self) -> None:
-        """Stop the guard; the game has ended."""
         shell, self._shell = self._shell, None
         if shell is not None:
             with suppress(OSError):

@@ -88,7 +88,6 @@ class Histories:
         return {name: sum(name in history.names() for history in self.histories) for name in names}
 
     def problems(self) -> list[str]:
-        """Describe the data that was left out."""
         found = []
         for run, history in zip(self.runs, self.histories, strict=True):
             if history.skipped:

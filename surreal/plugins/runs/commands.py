@@ -236,7 +236,6 @@ def watch(
 
 
 def _require_one(record: Path | None, show: bool, terminal: bool) -> None:
-    """Refuse more than one way to show an environment."""
     given = {"--record": record is not None, "--show": show, "--terminal": terminal}
     asked = [name for name, is_given in given.items() if is_given]
     if len(asked) > 1:

@@ -79,7 +79,6 @@ def delete_run(client: RedisClient) -> int:
 
 
 def _addresses(run: ListedRun, given: str | None) -> list[str]:
-    """List the addresses of Redis that a run's folder names."""
     if run.folder is None:
         return []
     known = RunFolder(run.folder).read_address()

@@ -91,7 +91,6 @@ class Top:
         return True
 
     def _press(self, key: str) -> bool:
-        """Handle a key; returns whether the view ends."""
         if self._is_confirming:
             self._is_confirming = False
             is_sure = key in "yY"

@@ -121,7 +121,6 @@ class _Importer:
         return chunk.sender % self._num_shards == self._stream.shard
 
     def retry(self, operation: Callable[[], T], what: str) -> T:
-        """Call until Redis answers."""
         return self._stream.client.retry(operation, what=what, stop=self._stop)
 
     def prepare(self) -> None:

@@ -60,7 +60,6 @@ class Ring:
         self.tail = sequence
 
     def take(self, name: str, sequences: NDArray[np.int64]) -> NDArray[Any]:
-        """Copy the rows with these sequence numbers."""
         return self.columns[name].take(self._near(sequences), axis=0, mode="wrap")
 
     def _near(self, sequences: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -212,7 +212,6 @@ class TransitionStore:
         return range(first, first + len(own))
 
     def evict(self, chunk: StoredChunk) -> None:
-        """Free the oldest chunk's rows and transitions."""
         self.transitions.free_until(chunk.end)
         self.observations.free_until(chunk.row_end)
 

@@ -113,7 +113,6 @@ class StreamKeeper:
 
     @property
     def num_pending(self) -> int:
-        """Changes that wait for the next tick."""
         return sum(owner.num_pending for owner in self.owners)
 
     @property

@@ -98,7 +98,6 @@ class StreamOwner:
 
     @property
     def num_pending(self) -> int:
-        """Changes that wait for the next tick."""
         return len(self._pending) + len(self._marks)
 
     @property

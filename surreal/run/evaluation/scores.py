@@ -73,7 +73,6 @@ class EvaluationRound:
 
     @property
     def cut_episodes(self) -> int:
-        """Episodes that did not end by themselves."""
         return sum(score.is_cut for score in self.scores)
 
     @property
@@ -89,5 +88,4 @@ class EvaluationRound:
         return EvaluationRound(self.number, self.version, tuple(scores))
 
     def extended(self, scores: Sequence[EpisodeScore]) -> EvaluationRound:
-        """The same round with further episodes of the same version."""
         return self.of((*self.scores, *scores))

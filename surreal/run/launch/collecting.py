@@ -121,7 +121,6 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _feed_sinks(run: str, run_dir: Path) -> None:
-    """Pass the last lines to the run's sinks, if it has any."""
     from surreal.run.process.run_folder import CONFIG_NAME
 
     try:

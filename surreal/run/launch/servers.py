@@ -61,7 +61,6 @@ class RunServers:
         self.parameter_client = self._connect(config.redis.parameter_address)
 
     def keep(self) -> None:
-        """Restart the run's own server if it died."""
         if self._keeper is not None:
             self._keeper.keep()
 

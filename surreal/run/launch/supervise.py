@@ -190,7 +190,6 @@ class Supervision:
 
     @property
     def consoles(self) -> dict[str, Path]:
-        """The console file of each child by its name."""
         return {child.name: self._console(child) for child in self.children}
 
     def _drain_limit_s(self, child: Child, hanging: Container[int]) -> float:

@@ -184,7 +184,6 @@ def _own_checkpoint(config: Config, run_dir: Path) -> Checkpoint | None:
 
 
 def _check_restore(config: Config, restore: str) -> None:
-    """Check that the run can begin with `checkpoint.restore`."""
     try:
         _check_fits(config, open_checkpoint(policy_file(restore)))
     except (CheckpointError, ContractError) as error:

@@ -111,7 +111,6 @@ class GradientAgent:
 
     @property
     def global_step(self) -> int:
-        """Env steps of the whole run, as last heard."""
         return self._buffer.global_step
 
     @property
@@ -187,7 +186,6 @@ class GradientSession:
 
     @property
     def global_step(self) -> int:
-        """Env steps of the whole run, as last heard."""
         return max(agent.global_step for agent in self._agents)
 
     @property

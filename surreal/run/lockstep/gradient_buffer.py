@@ -109,7 +109,6 @@ class GradientBuffer:
         self.learner.on_global_step(self.global_step)
 
     def _wait(self, ahead: int) -> None:
-        """Wait until no more gradients than these are not in the parameters."""
         started = time.monotonic()
         while self._pushed - self._applied > ahead:
             self.check_stop()
@@ -127,7 +126,6 @@ class GradientBuffer:
         self._waited_s += time.monotonic() - started
 
     def _take_newest(self) -> None:
-        """Load the newest parameters, if they are newer."""
         if self.listener.update_once():
             self._note_applied()
 

@@ -68,7 +68,6 @@ class LockstepLearner(LearnerSession):
         return build_learner(self.config, model, replay), replay, SteppedIntake(replay)
 
     def begin(self) -> None:
-        """Continue from the checkpoint, and make the agents."""
         self.checkpoints.restore(is_resumed=self._is_resumed)
         if self._begun_updates and self.learner.updates != self._begun_updates:
             raise CheckpointError(
@@ -131,7 +130,6 @@ class LockstepLearner(LearnerSession):
         raise error
 
     def count_unsaved(self) -> int:
-        """Count the updates since the checkpoint."""
         return 0 if self._is_saved else self.learner.updates - self._begun.updates
 
     def metrics(self) -> dict[str, float]:

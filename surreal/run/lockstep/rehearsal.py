@@ -85,7 +85,6 @@ class Rehearsal:
         return self.env_steps / max(self._acted_s, 1e-9)
 
     def act(self) -> None:
-        """Act for some steps of each environment, and send them."""
         began_s = time.perf_counter()
         for _ in range(_TURN_STEPS):
             self._loop.step()

@@ -42,7 +42,6 @@ class LockstepSession:
         self._stack = stack.enter_context(ExitStack())
 
     def begin(self) -> None:
-        """Restore, and prepare the first interval."""
         _use_deterministic_algorithms()
         first = self._next(is_resumed=self.process.arguments.resume)
         for meter, total in zip(self._rates, first.counts()[:2], strict=True):
@@ -55,7 +54,6 @@ class LockstepSession:
         telemetry.watch(version=lambda: self.counts().version, global_step=lambda: self.counts().env_steps)
 
     def run(self) -> None:
-        """Run interval after interval until the run ends."""
         while not self._run_interval():
             self._next(is_resumed=True)
         self.process.telemetry.step()  # hears why the run ends, which without a launcher is the result's reason

@@ -110,7 +110,6 @@ class CheckpointRequest:
         release_checkpoint_signal()
 
     def take(self) -> bool:
-        """Whether a checkpoint was requested since the last call."""
         has_come, self._has_come = self._has_come, False
         return has_come
 

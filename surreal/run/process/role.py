@@ -134,7 +134,6 @@ class RoleProcess:
         return role_rng(self.config.seed, self.role.stream, self.index, *((self.rank,) if self.rank else ()), *key)
 
     def at_end(self, action: Callable[[], object]) -> None:
-        """Register an action for when all of this process's log is in Redis."""
         self._endings.append(action)
 
     def request_stop(self, reason: str) -> None:

@@ -66,7 +66,6 @@ class Role:
         return f"{name}-rank-{rank}" if rank else name
 
     def console_name(self, number: int) -> str:
-        """Return the name of a process at the launcher and of its console file."""
         return self.name if self.is_single else f"{self.name}-{number}"
 
 

@@ -138,7 +138,6 @@ class RunFolder:
                 raise error from error.__cause__
 
     def is_without_result(self) -> bool:
-        """Whether a run began here and has no final result."""
         try:
             return bool(read_result(self.path)["status"] == "running")
         except (OSError, ValueError, KeyError):

@@ -108,7 +108,6 @@ class ServerSession(LearnerSession):
         self.publishing.applied = lambda: self._applied
 
     def make(self, model: Module, stack: ExitStack) -> tuple[Learner, BatchSource, BatchIntake]:
-        """Make the learner, whose optimizers step, and the queue of gradients."""
         config, index, shards = self.config, self.process.index, self.process.replay
         learner = build_gradient_learner(config, model, None)
         learner.become_ready()
@@ -145,7 +144,6 @@ class ServerSession(LearnerSession):
                 self.publishing.publish()
 
     def update(self, i: int, batch: Any) -> bool:
-        """Take a gradient; returns whether it led to an update."""
         gradient: Gradient = batch
         has_stepped = self._server.step(gradient)
         self._applied.pop(gradient.sender, None)

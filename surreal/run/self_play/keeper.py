@@ -91,7 +91,6 @@ class LeagueKeeper:
             logger.warning("%s is not written: %s", self.folder / LEAGUE_NAME, error)
 
     def finish(self) -> None:
-        """Count the last games."""
         try:
             for played in self.exchange.take_games():
                 self.league.count(*played)
@@ -137,7 +136,6 @@ class LeagueKeeper:
         logger.info("version %d is an opponent now, with a rating of %.0f", version, self.league.rating)
 
     def _publish_again(self, version: int, model: Module) -> None:
-        """Publish a version that Redis has lost, from its file."""
         copied = self._copied(model)
         try:
             copied.load_tensors(load_checkpoint(self._file(version)).tensors, version)

@@ -71,7 +71,6 @@ class PastSelves:
         self._duration = MeanDuration("self_play/opponents_act_ms")
 
     def begin(self, game: int) -> PlayerRoles:
-        """Choose the opponent of the next game in this slot."""
         self._games.pop(game, None)
         us = int(self.rng.integers(2))
         ours = np.arange(2) == us
@@ -134,7 +133,6 @@ class PastSelves:
             self._agents.pop(version).close()
 
     def close(self) -> None:
-        """Report the last results, and release the agents."""
         try:
             self._report()
         except RedisError as error:

@@ -119,7 +119,6 @@ class ActingSession:
         process.startup.mark_restored()
 
     def run(self, *checks: Callable[[], object]) -> None:
-        """Act until the run ends, or has its env steps."""
         # An RLX server without sessions is ready for them.
         limit, notice = self._process.config.run.max_env_steps, WaitNotice(logger, is_idle=True)
         while not self._process.should_stop():

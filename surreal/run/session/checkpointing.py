@@ -138,7 +138,6 @@ class Checkpointing:
         self.on_save(str(path), self.learner.updates)
 
     def after_update(self) -> None:
-        """Save if the updates since the last checkpoint are enough."""
         interval = self.config.checkpoint.interval_updates
         if interval is not None and self.learner.updates - self._last_updates >= interval:
             self.save()

@@ -132,7 +132,6 @@ class ExperienceWaits:
         self._meter: RateMeter | None = None
 
     def take(self, dequeue: Callable[[float], T | None], timeout_s: float) -> T | None:
-        """Take the next batch; None if there is none in time."""
         is_starved, began_s = self._is_starved(), self._clock()
         taken = dequeue(timeout_s)
         if self._meter is None:

@@ -112,7 +112,6 @@ class LearnerSession:
         return learner, replay, self._ranked
 
     def settle(self, *, has_checkpoint: bool) -> None:
-        """Decide which parameters to continue from."""
         if self.publishing.take_over(has_checkpoint=has_checkpoint) and not has_checkpoint:
             logger.warning(
                 "no checkpoint to resume from: continuing from the parameters of version %d, without the state of the "
@@ -129,7 +128,6 @@ class LearnerSession:
         return True
 
     def after_turn(self, *, has_updated: bool) -> None:
-        """Write checkpoints, and end the run, if it is time."""
         if has_updated:
             self.checkpoints.after_update()
         now = time.monotonic()
@@ -254,7 +252,6 @@ class LearnerSession:
             self._request_stop(f"learner failed: {error}")
 
     def _check(self) -> None:
-        """Make the checks that are too expensive for each update."""
         if self._collector is not None and (error := self._collector.disk_error) is not None:
             raise FolderError(f"{self.process.run_dir} cannot be written: {error}")
         if self.process.checkpoint_request.take():

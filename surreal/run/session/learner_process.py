@@ -50,7 +50,6 @@ class OwnFolder:
         self._folder.begin(self._process.config, self._process.client.run, self._started)
 
     def finish(self, counts: Counts, error: Exception | None = None) -> None:
-        """Write down how it ended."""
         result = result_of(
             self._process.config,
             self._process.client.run,

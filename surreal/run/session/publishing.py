@@ -49,7 +49,6 @@ class Publishing:
         self._last_updates = 0
 
     def has_parameters(self) -> bool:
-        """Whether a process has published parameters of this policy in this run."""
         keys = self.client.policy_keys(self.config.published_policy)
         return bool(self.client.redis.hexists(keys.params, "version"))
 

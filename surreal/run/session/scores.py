@@ -51,7 +51,6 @@ class RoundFile:
 
     @property
     def best_return(self) -> float | None:
-        """Mean return of the best round, None before the first."""
         return None if self.best is None else float(self.best["mean_return"])
 
     @property

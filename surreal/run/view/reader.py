@@ -204,7 +204,6 @@ def _execute(client: RedisClient, commands: Sequence[_Command]) -> list[Any]:
 
 
 def _is_run_id(name: str) -> bool:
-    """Whether this is a run's id: the list in Redis may hold anything."""
     try:
         check_name(name, "run id")
     except ValueError:

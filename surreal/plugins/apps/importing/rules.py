@@ -26,12 +26,10 @@ class Draft:
     finishing: list[Callable[[], None]] = field(default_factory=list)  #: functions to call when all keys were read
 
     def take(self, key: str, value: Any) -> None:
-        """Set a setting from a key of the file."""
         self.settings[key] = value
         self.taken += 1
 
     def leave_out(self, key: str, reason: str) -> None:
-        """Record the reason why a key is not converted."""
         self.left_out.append((key, reason))
 
 

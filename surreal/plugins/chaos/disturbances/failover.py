@@ -40,7 +40,6 @@ class ReplicatedRedis:
 
     @property
     def pid(self) -> int:
-        """Process id of the primary."""
         return self._primary.pid
 
     def __enter__(self) -> ReplicatedRedis:
@@ -57,7 +56,6 @@ class ReplicatedRedis:
         self._primary.kill()
 
     def start(self) -> None:
-        """Start a primary that was killed, with its data."""
         self._primary.start()
 
     def replica(self) -> RedisClient:

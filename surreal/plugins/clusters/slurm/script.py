@@ -132,7 +132,6 @@ def _resources(config: Config, options: JobOptions) -> str:
 def _values(
     config: Config, source: str, overrides: Sequence[str], run: str, options: JobOptions
 ) -> dict[str, str | int]:
-    """Return the values of the placeholders in `head.sh`."""
     path, redis = Path(source), list[str]()
     is_file = path.suffix in (".yaml", ".yml") or path.is_file()
     if config.redis.address is None:

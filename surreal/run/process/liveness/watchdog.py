@@ -124,7 +124,6 @@ def make_watchdog(
 
 
 def _within(timeout_s: float, action: Callable[[], object]) -> None:
-    """Call `action` on a thread, and wait for at most this time."""
     thread = threading.Thread(target=action, name="last-words", daemon=True)
     thread.start()
     thread.join(timeout_s)

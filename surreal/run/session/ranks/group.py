@@ -159,7 +159,6 @@ class RankGroup:
             raise
 
     def leave(self) -> None:
-        """End with the others, or have them end."""
         if hasattr(self, "ranks"):
             self.ranks.close()
         if self._children is not None:

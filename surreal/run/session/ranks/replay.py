@@ -62,16 +62,13 @@ class RankReplay:
 
     @property
     def global_step(self) -> int:
-        """Env steps of the run, the same on all ranks."""
         return self._global_step
 
     @property
     def wants_priorities(self) -> bool:
-        """Whether `update_priorities` does something."""
         return self.replay.wants_priorities
 
     def update_priorities(self, sample_info: SampleInfo, priorities: NDArray[Any]) -> None:
-        """Take new priorities [B] for a batch of this rank."""
         self.replay.update_priorities(sample_info, priorities)
 
     # -- what the session calls --------------------------------------------------------------------------------------

@@ -77,7 +77,6 @@ class Trend:
         self._lives: dict[str, set[str]] = {}
 
     def add(self, view: RunView, now_s: float) -> None:
-        """Add the newest view, at a monotonic time."""
         for name, life in view.lives:
             self._lives.setdefault(name, set()).add(life)
         if view.episode_return is not None and now_s - self._return_s >= _INTERVAL_S:

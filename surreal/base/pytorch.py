@@ -59,7 +59,6 @@ class Module(nn.Module):
         lock: held during a forward pass of an agent and while parameters are replaced; reentrant.
         version: version of the parameters, 0 before the first replacement; read and written under `lock`.
         device: device of the parameters.
-        is_on_cpu: whether the device is the CPU.
         failure: why the parameters can no longer be updated, else None; see `fail`.
         state_shape: shape of one environment's recurrent state; None without one.
     """

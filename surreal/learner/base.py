@@ -41,12 +41,8 @@ class Learner(ABC, Generic[ModelT, BatchT]):
     A subclass may name its types: `class Mine(Learner[QFunction, Batch])`.
 
     Attributes:
-        updates: number of updates done so far, restored ones included.
-        is_ready: whether the model has its shape and `build` was called.
         takes: the kinds of batches that it learns from, out of a replay's `hands_out`.
-        histograms: collected for the telemetry, see `histogram_interval`.
         reading: metrics of the last update under bare names, {} if they were not read (`metrics_interval`).
-        readings: collected for the telemetry.
 
     Args:
         model: may still be without a shape; the first batch, or a checkpoint, gives it one.
@@ -136,11 +132,7 @@ class Learner(ABC, Generic[ModelT, BatchT]):
 
     @abstractmethod
     def learn(self, i: int, batch: BatchT) -> Mapping[str, Tensor | float]:
-        """Run one update of the model from a batch of the replay, whose tensors are on `self.device`.
-
-        Args:
-            i: number of the batch.
-            batch: a `Batch`, or a `TrajectoryBatch` from a replay of trajectories.
+        """Run one update of the model from batch number `i`, a `Batch` or a `TrajectoryBatch` on `self.device`.
 
         Returns:
             Metrics: scalars under bare names; tensors may still have a graph. They are read only if `is_metrics_due`:
@@ -206,7 +198,6 @@ class Learner(ABC, Generic[ModelT, BatchT]):
 
     @property
     def is_metrics_due(self) -> bool:
-        """Whether metrics of the running update will be read."""
         return self.updates % self.metrics_interval == 0
 
     @property
@@ -222,7 +213,6 @@ class Learner(ABC, Generic[ModelT, BatchT]):
 
     @property
     def version(self) -> int:
-        """Version of the parameters that the broadcaster published last."""
         return self.model.version
 
     def metrics(self) -> dict[str, float]:
@@ -296,7 +286,6 @@ class Learner(ABC, Generic[ModelT, BatchT]):
         self._global_step = global_step
 
     def _ages(self, info: SampleInfo) -> dict[str, float]:
-        """Return the mean age of the experience in a batch from the replay."""
         found = dict[str, float]()
         if self.replay is None:
             return found

@@ -39,14 +39,12 @@ class Dynamics(Module):
     """An encoder of observations, an inverse model and a forward model.
 
     Args:
-        obs_spec: kind of one observation.
         action_space: Discrete, MultiDiscrete or MultiBinary, from 0; or Box of one axis, float32.
         hiddens: units of the encoder's dense layers; the last layer gives the features. More units distinguish more.
         convolutions: convolutions of the encoder, for images, before these layers; see `surreal.model.conv`. None takes
             images as vectors.
         activation: activation after each layer of all three networks.
         units: units of the single hidden layer of the inverse and the forward model.
-        generator: draws the initial values; None uses torch's global one.
 
     Raises:
         ValueError: a layer has no units, or there is no policy for such a space of actions.

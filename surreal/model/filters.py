@@ -104,11 +104,7 @@ class RunningMoments(nn.Module):
 
 
 class ObsFilter(nn.Module):
-    """Shifts and scales the real parts of observations to mean 0 and deviation 1; others pass as they are.
-
-    Args:
-        obs_spec: kind of one observation.
-    """
+    """Shifts and scales the real parts of observations to mean 0 and deviation 1; others pass as they are."""
 
     def __init__(self, obs_spec: ObsSpec) -> None:
         super().__init__()

@@ -23,12 +23,7 @@ Generator = torch.Generator | None
 
 
 class ValueHead(nn.Module):
-    """The value of a state: one number a step.
-
-    Args:
-        num_features: number of features of its input.
-        generator: draws the initial values; None uses torch's global one.
-    """
+    """The value of a state: one number a step."""
 
     def __init__(self, num_features: int, generator: Generator = None) -> None:
         super().__init__()
@@ -83,10 +78,8 @@ class PolicyHead(nn.Module):
     """A policy that the outputs of one dense layer say all about.
 
     Args:
-        num_features: number of features of its input.
         num_outputs: number of outputs of the layer.
         distribution: makes the distribution over actions of [..., num_outputs] float32.
-        generator: draws the initial values; None uses torch's global one.
     """
 
     def __init__(
@@ -109,9 +102,7 @@ class NormalHead(nn.Module):
     """A policy over real vectors, with a standard deviation that does not depend on the state.
 
     Args:
-        num_features: number of features of its input.
         num_components: number of components of an action.
-        generator: draws the initial values; None uses torch's global one.
         log_sigma: initial logarithm of the standard deviations.
     """
 

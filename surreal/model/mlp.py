@@ -76,7 +76,6 @@ class MLP(nn.Module):
         sizes: features of the input, then units of each layer; one layer at least.
         activation: between layers; see `surreal.model.activations`.
         output_activation: after the last layer.
-        generator: draws the initial values; None uses torch's global one.
         norm: normalizes the outputs of each layer before its activation; see `surreal.model.norms`. None: nothing does.
     """
 
@@ -121,11 +120,9 @@ class QHead(nn.Module):
     """Values of all discrete actions.
 
     Args:
-        num_features: number of features of its input.
         num_actions: >= 1.
         dueling: split the output into the state's value and the actions' advantages, Q = V + A - mean(A)
             (Wang et al. 2016 eq. 9, arXiv:1511.06581).
-        generator: draws the initial values; None uses torch's global one.
     """
 
     def __init__(

@@ -104,8 +104,6 @@ class RowNorm(Norm):
     """Normalizes each row: layer norm (Ba et al. 2016, arXiv:1607.06450), or without subtracting the mean, RMS norm.
 
     Args:
-        units: size of the features' last axis.
-        members: see `make_norm`.
         is_centered: whether to subtract the row's mean.
     """
 
@@ -131,9 +129,7 @@ class BatchRenorm(Norm):
     warm-up, r = 1 and d = 0. Otherwise, y uses the running statistics.
 
     Args:
-        units: size of the features' last axis.
         settings: see `BatchNormSettings`.
-        members: see `make_norm`.
     """
 
     mean: Tensor

@@ -67,7 +67,6 @@ class LSTMCore(Core):
     """An LSTM (Hochreiter and Schmidhuber 1997). The state of one environment is [2, size]: the output and the cell.
 
     Args:
-        num_features: number of features of its input.
         size: units; more remember more and compute longer.
         generator: draws the initial values, see `make_cell`; None uses torch's global one.
     """
@@ -114,7 +113,6 @@ class DilatedLSTMCore(Core):
     is next stands first.
 
     Args:
-        num_features: number of features of its input.
         size: units of each core.
         num_cores: number of states; raising it remembers for longer, and sees less of nearby steps.
         generator: draws the initial values, see `make_cell`; None uses torch's global one.

@@ -32,7 +32,6 @@ class DemonstrationReplay(UniformReplay):
     `start_size`, `capacity` and `max_bytes` count the run's transitions only; `samples_per_insert` counts all rows.
 
     Args:
-        client: the replay server; or the `ReplayShards`, if there are several.
         demonstrations: folder of an archive, see `surreal replay export` and `convert`.
         share: share of rows from demonstrations; raising it stays closer to them. A number, or a schedule over env
             steps of the run, such as points [[0, 0.5], [100000, 0.1]].

@@ -45,7 +45,6 @@ class FIFOReplay(TrajectoryReplay):
     """On-policy trajectories of fixed length, in the order in which they were completed.
 
     Args:
-        client: the replay server; or the `ReplayShards`, if there are several.
         batch_size: trajectories of a batch.
         trajectory_steps: T, steps of a trajectory. Each end of an episode in it takes another row, so a batch has
             T rows and as many more as the trajectory with the most ends needs. Raising it bootstraps later, and makes

@@ -23,7 +23,6 @@ class HindsightReplay(UniformReplay):
     comes from the same 1,024 steps. Andrychowicz et al. 2017, arXiv:1707.01495.
 
     Args:
-        client: the replay server; or the `ReplayShards`, if there are several.
         compute_reward: rewards [N] of (achieved_goal [N, ...], desired_goal [N, ...], {}), as the environment's
             function of this name; called on the replay's thread. A run takes it from the environment.
         compute_terminated: whether the episode ends there [N], of the same arguments; None: a relabeled transition ends

@@ -39,7 +39,6 @@ class MixedReplay(Replay[Batch]):
     the newest of them. It never waits for further ones: where they are too few, rows repeat, which is counted.
 
     Args:
-        client: the replay server; or the `ReplayShards`, if there are several.
         on_policy_fraction: share of the on-policy rows.
         on_policy_window: newest transitions that may be on-policy. Raising it repeats fewer rows, and uses older ones
             if versions are unknown.
@@ -111,7 +110,6 @@ class MixedTrajectoryReplay(TrajectoryReplay):
     limiter: agents that must not run ahead wait for parameters (`agent.round_steps`).
 
     Args:
-        client: the replay server; or the `ReplayShards`, if there are several.
         batch_size: fresh trajectories of a batch.
         trajectory_steps: T, steps of a trajectory; each end of an episode inside takes a further row.
         replay_ratio: replayed trajectories for each fresh one; raising it learns more off-policy from each step.

@@ -46,7 +46,6 @@ class Prioritized(Replay[B]):
     that of the sequence that begins with the transition.
 
     Args:
-        client: the replay server; or the `ReplayShards`, if there are several.
         priority_exponent: alpha; 0 samples uniformly, raising it favors large errors more.
         importance_exponent: beta at the start; 1 corrects the bias of the sampling fully, 0 not at all. A schedule over
             the sampled batches, such as points [[0, 0.4], [100000, 1]], takes the place of all three settings.

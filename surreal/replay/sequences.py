@@ -34,7 +34,6 @@ class SequenceReplay(TrajectoryReplay):
     that begin before it.
 
     Args:
-        client: the replay server; or the `ReplayShards`, if there are several.
         sequence_length: L, rows of a sequence, burn-in included.
         burn_in: rows at the start that the learner must not learn from, 0 .. L - 1; more of them correct older recorded
             states.
@@ -107,7 +106,6 @@ class PrioritizedSequenceReplay(Prioritized[TrajectoryBatch], SequenceReplay):
     loss by `batch.extras["weight"]` [B]. The paper's `priority_exponent` is 0.9, its `importance_exponent` 0.6, always.
 
     Args:
-        client: the replay server; or the `ReplayShards`, if there are several.
         options: arguments of `Prioritized` and `SequenceReplay`.
     """
 

@@ -54,7 +54,6 @@ class TorchBroadcaster:
     Args:
         client: client of the parameter server.
         model: model whose parameters are published; its contract is registered for the listeners.
-        policy: name of the parameters.
         lease_s: how long another broadcaster of this policy is kept out after the last heartbeat of this one. Raising
             it tolerates longer pauses between calls; lowering it lets a returning learner start sooner.
         part_bytes: largest value in Redis. Parameters up to this size are published in one round trip, and need no

@@ -40,11 +40,9 @@ class EnvList:
     Args:
         seeds: for the first reset of each environment; an environment that is made again gets the next seed.
         on_error: "end" raises the exceptions of environments, "restart" makes the environment again.
-        interventions: whether to read `info["executed_action"]`.
 
     Attributes:
         lost: indices of the environments that lost their episode in the last step and show a first observation.
-        lost_episodes: number of lost episodes.
 
     Raises:
         EnvError: the environments have different spaces, or spaces without arrays.

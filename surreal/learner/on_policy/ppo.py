@@ -186,7 +186,6 @@ class PPOLearner(ActorCriticLearner):
 
     @one_graph
     def update_from(self, part: StepInputs, moves_policy: bool, moves_value: bool, is_shown: bool) -> dict[str, Tensor]:
-        """Take one step down the losses of a minibatch, and return them."""
         losses = self.losses(part, is_shown)
         self.step(self._total(part, losses, moves_policy, moves_value), *self.groups)
         return losses._asdict()
@@ -284,7 +283,6 @@ class AdaptiveKL:
 
     @property
     def weight(self) -> Tensor:
-        """The coefficient as a float32 scalar."""
         return self._coefficient.to(torch.float32)
 
     def after_update(self, divergence: float) -> None:

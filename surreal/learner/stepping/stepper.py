@@ -43,9 +43,6 @@ class ParameterGroups:
         max_norm: largest norm of a group's gradient; None clips nothing.
         schedule: gives the learning rate of the next step of a group with the usual one; None keeps it constant.
         histograms: get gradients before they are clipped.
-
-    Attributes:
-        skipped: counts the updates that were skipped because their gradients were not finite.
     """
 
     def __init__(
@@ -227,12 +224,7 @@ class SendingStepper(LocalStepper):
 
 
 class PartStepper(LocalStepper):
-    """Steps only some of the parameters; other parameter servers step the rest.
-
-    Args:
-        groups: the learner's parameters; those made before are dropped.
-        names: `group/name` of the parameters that it moves.
-    """
+    """Steps only the parameters with these names, `group/name`; other parameter servers step the rest."""
 
     def __init__(self, groups: ParameterGroups, names: Collection[str]) -> None:
         super().__init__(groups)
@@ -254,10 +246,8 @@ class PartStepper(LocalStepper):
 class SkipCounter:
     """Counts on the gradients' own device, and waits for it only when it is asked: once in a while on a GPU.
 
-    An update is skipped if none of its steps of some group of parameters was finite.
-
-    Args:
-        limit: skipped updates in a row that show that the learner has diverged, >= 1.
+    An update is skipped if none of its steps of some group of parameters was finite. So many in a row as the limit, >=
+    1, show that the learner has diverged.
     """
 
     def __init__(self, limit: int) -> None:
@@ -270,7 +260,6 @@ class SkipCounter:
 
     @property
     def total(self) -> int:
-        """Skipped in the run; waits for the device."""
         return self._before + int(self._total)
 
     def restore(self, total: int) -> None:

@@ -88,7 +88,6 @@ class SquashedNormal(Distribution):
     Args:
         mean: [..., n] of the normal distribution before tanh.
         log_sigma: logarithm of its standard deviation, broadcast to [..., n].
-        bounds: bounds of the actions.
     """
 
     def __init__(self, mean: Tensor, log_sigma: Tensor, bounds: ActionRange) -> None:
@@ -158,7 +157,6 @@ class StateDependentNormal(SquashedNormal):
         mean: [..., n] before tanh.
         features: [..., F].
         log_sigma: [F, n] logarithm of the standard deviation of the matrix's entries.
-        bounds: bounds of the actions.
     """
 
     def __init__(self, mean: Tensor, features: Tensor, log_sigma: Tensor, bounds: ActionRange) -> None:

@@ -28,7 +28,6 @@ class ActorBody(nn.Module):
     """Base of all actors: from observations to the outputs of one dense layer.
 
     Args:
-        obs_spec: kind of one observation.
         num_outputs: number of outputs of the last layer.
         hiddens: units of the dense layers before it, each >= 1.
         convolutions: see `Torso`.
@@ -37,7 +36,6 @@ class ActorBody(nn.Module):
         norm: normalizes the hidden layers' outputs before the activation; see `surreal.model.norms`.
         blocks: see `ResidualBlocks`; None: plain layers.
         unit_weights: whether the weights of each hidden unit keep the length 1.
-        generator: draws the initial values; None uses torch's global one.
     """
 
     def __init__(
@@ -94,12 +92,7 @@ class ActorBody(nn.Module):
 
 
 class DeterministicActor(nn.Module):
-    """One action for each observation, within the bounds by tanh (Lillicrap et al. 2016, arXiv:1509.02971).
-
-    Args:
-        obs_spec: kind of one observation.
-        bounds: bounds of the actions.
-    """
+    """One action for each observation, within the bounds by tanh (Lillicrap et al. 2016, arXiv:1509.02971)."""
 
     def __init__(self, obs_spec: ObsSpec, bounds: ActionRange, **options: Any) -> None:
         super().__init__()
@@ -112,12 +105,7 @@ class DeterministicActor(nn.Module):
 
 
 class SquashedNormalActor(nn.Module):
-    """A `SquashedNormal` whose mean and standard deviation both depend on the observation.
-
-    Args:
-        obs_spec: kind of one observation.
-        bounds: bounds of the actions.
-    """
+    """A `SquashedNormal` whose mean and standard deviation both depend on the observation."""
 
     def __init__(self, obs_spec: ObsSpec, bounds: ActionRange, **options: Any) -> None:
         super().__init__()
@@ -134,8 +122,6 @@ class StateDependentActor(nn.Module):
     """A `StateDependentNormal`: its noise is a linear function of the features of the last hidden layer.
 
     Args:
-        obs_spec: kind of one observation.
-        bounds: bounds of the actions.
         log_sigma: initial logarithm of the standard deviation of each entry of the noise matrix.
     """
 
@@ -156,7 +142,6 @@ class CategoricalActor(nn.Module):
     """A distribution over discrete actions.
 
     Args:
-        obs_spec: kind of one observation.
         num_actions: >= 1.
     """
 

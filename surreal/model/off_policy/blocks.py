@@ -55,7 +55,6 @@ class ResidualBlocks(nn.Module):
         activation: a name in `ACTIVATIONS`.
         norm: settings of flashsac's batch norms; None: the defaults.
         members: networks that are computed at once, features [members, B, num_inputs]; None: one, [..., num_inputs].
-        generator: draws the initial values; None uses torch's global one.
     """
 
     def __init__(
@@ -128,7 +127,6 @@ class EnsembleDense(nn.Module):
         num_outputs: number of outputs of each.
         norm: normalizes the outputs; see `surreal.model.norms`. None: nothing does.
         is_unit: whether the weights of each output keep the length 1; there is no bias then.
-        generator: draws the initial values; None uses torch's global one.
     """
 
     def __init__(

@@ -32,7 +32,6 @@ class EnsembleMLP(nn.Module):
         norm: normalizes before each activation; see `EnsembleDense`.
         blocks: see `ResidualBlocks`; None: plain layers.
         unit_weights: whether the hidden layers are `is_unit`, see `EnsembleDense`.
-        generator: draws the initial values; None uses torch's global one.
     """
 
     def __init__(
@@ -86,7 +85,6 @@ class Critics(Module):
     """Base of critics: the interface that learners use.
 
     Args:
-        obs_spec: kind of one observation.
         num_inputs: number of inputs of the dense layers in addition to the observation's features.
         num_values: number of values of each network.
         count: networks, >= 1.
@@ -98,7 +96,6 @@ class Critics(Module):
         blocks: see `ResidualBlocks`; None: plain layers.
         unit_weights: whether the weights of each hidden unit keep the length 1.
         output: what a value is computed from.
-        generator: draws the initial values; None uses torch's global one.
     """
 
     def __init__(
@@ -143,12 +140,7 @@ class Critics(Module):
 
 
 class ContinuousCritics(Critics):
-    """Critics that read the action, scaled to [-1, 1], in addition to the observation.
-
-    Args:
-        obs_spec: kind of one observation.
-        bounds: bounds of the actions.
-    """
+    """Critics that read the action, scaled to [-1, 1], in addition to the observation."""
 
     def __init__(self, obs_spec: ObsSpec, bounds: ActionRange, **options: Any) -> None:
         super().__init__(obs_spec, bounds.num_components, 1, **options)
@@ -170,7 +162,6 @@ class DiscreteCritics(Critics):
     """Critics that give the values of all actions.
 
     Args:
-        obs_spec: kind of one observation.
         num_actions: >= 1.
     """
 

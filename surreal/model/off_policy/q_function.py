@@ -86,7 +86,6 @@ class NoisyDense(nn.Module):
         num_inputs: size of the input's last axis.
         num_outputs: size of the output's last axis.
         sigma: initial size of the noise, > 0, divided by the root of `num_inputs`.
-        generator: draws the initial values; None uses torch's global one.
     """
 
     _weight_noise: Tensor
@@ -138,7 +137,6 @@ class NoisyQHead(nn.Module):
         dueling: see `QFunction`.
         sigma: see `NoisyDense`.
         activation: after each hidden layer.
-        generator: draws the initial values; None uses torch's global one.
     """
 
     def __init__(

@@ -193,8 +193,9 @@ def _labels(
 
 def _named(settings: Mapping[str, Any], keys: Sequence[str]) -> str:
     shown = []
+    keys = [key for key in keys if settings.get(key) is not None]
     for key in keys[:_MAX_NAMED_SETTINGS]:
-        text = str(settings.get(key))
+        text = str(settings[key])
         text = text if len(text) <= _MAX_VALUE_CHARS else f"{text[:_MAX_VALUE_CHARS]}..."
         shown.append(f"{key.rpartition('.')[2]}={text}")
     return " ".join([*shown, *(["..."] if len(keys) > _MAX_NAMED_SETTINGS else [])])

@@ -17,6 +17,7 @@ from typing import IO, Any, cast
 
 from rich.console import Console
 
+from surreal.api.sources import Source, write_source
 from surreal.api.tables import table
 from surreal.base.errors import SurrealError
 from surreal.config.yaml_tree import write
@@ -26,9 +27,10 @@ from surreal.run.process.interrupts import Interrupts
 
 
 def sweep(
-    base: str,
+    base: Source,
     grid: Mapping[str, Sequence[Any]],
     *,
+    algorithm: str | None = None,
     seeds: int = 1,
     steps: int | None = None,
     overrides: Mapping[str, Any] | None = None,
@@ -40,12 +42,13 @@ def sweep(
     """Train every combination of some settings, as many runs at once as fit; call it from the main thread.
 
     Args:
-        base: a preset, or a YAML file.
+        base: a preset, a file, a dict, a `Config`, or an environment's id, class or function, as for `surreal.train`.
         grid: settings by their dotted names, with the values of each.
+        algorithm: an environment's algorithm, such as "ppo".
         seeds: number of seeds of each combination.
         steps: env steps of each run, which then ignores its goal; None uses the configuration's limits.
         overrides: settings of all runs, by their dotted names.
-        name: name of the sweep; None: that of `base`.
+        name: name of the sweep; None: that of the preset, file or configuration.
         folder: folder of the sweep; None: `sweeps/NAME`.
         redis: address of a Redis; None starts one for the sweep.
         progress: show how far it is.
@@ -60,16 +63,19 @@ def sweep(
         SurrealError: the sweep failed.
     """
     limits = {} if steps is None else {"run.max_env_steps": steps, "run.stop_at_return": None}
-    plain = {
-        "version": 1,
-        "name": name or Path(base).stem,
-        "base": str(Path(base).resolve()) if Path(base).is_file() else base,
-        "set": {**limits, **(overrides or {})},
-        "grid": {key: list(values) for key, values in grid.items()},
-        "seeds": seeds,
-    }
     interrupts = Interrupts()
     with tempfile.TemporaryDirectory(prefix="surreal-sweep-") as place, open(os.devnull, "w") as nowhere:
+        sources = Path(place) / "base"
+        sources.mkdir()
+        path = Path(write_source(base, algorithm, sources))
+        plain = {
+            "version": 1,
+            "name": name or path.stem,
+            "base": str(path.resolve()) if path.is_file() else str(path),
+            "set": {**limits, **(overrides or {})},
+            "grid": {key: list(values) for key, values in grid.items()},
+            "seeds": seeds,
+        }
         file = Path(place) / "sweep.yaml"
         file.write_text(write(plain), encoding="utf-8")
         console = Console(file=cast(IO[str], sys.stdout if progress else nowhere), soft_wrap=True)

@@ -522,17 +522,17 @@ namespace Surreal.Rlx {
             Disconnect();
             reader = new FrameReader();
             var link = new Socket(SocketType.Stream, ProtocolType.Tcp) { NoDelay = true }; // for IPv6 and IPv4
-            try {
-                link.SetSocketOption(SocketOptionLevel.Socket, SocketOptionName.KeepAlive, true);
-                IAsyncResult connecting = link.BeginConnect(host, port, null, null);
-                if (!connecting.AsyncWaitHandle.WaitOne(TimeSpan.FromSeconds(options.ConnectTimeoutS)))
-                    throw new SocketException((int)SocketError.TimedOut);
-                link.EndConnect(connecting);
-                socket = link;
-            } catch (SocketException error) {
-                link.Close();
-                throw new ConnectionLost("no connection to " + host + ":" + port + ": " + error.Message, error);
-            }
+            link.SetSocketOption(SocketOptionLevel.Socket, SocketOptionName.KeepAlive, true);
+            Exception failure = null;
+            var connecting = new Thread(() => { // after work in a pool of threads, Mono may take a minute to exit
+                try { link.Connect(host, port); } catch (Exception error) { failure = error; }
+            }) { IsBackground = true };
+            connecting.Start();
+            if (!connecting.Join(TimeSpan.FromSeconds(options.ConnectTimeoutS))) failure = new TimeoutException();
+            socket = failure == null ? link : null;
+            if (failure == null) return;
+            link.Close();
+            throw new ConnectionLost("no connection to " + host + ":" + port + ": " + failure.Message, failure);
         }
 
         private int LeftMs(Stopwatch waited) {

@@ -40,6 +40,12 @@ CPPRB = Requirement("cpprb", ["cpprb==11.0.0"])
 RLOX = Requirement("rlox", ["rlox==1.2.0"], shares_ours=True)
 TORCHRL = Requirement("torchrl", ["torchrl==0.14.1", "tensordict==0.14.3"], shares_ours=True)
 SB3 = Requirement("stable_baselines3", ["stable-baselines3==2.9.2", "opencv-python-headless"], shares_ours=True)
+#: Its own list of requirements names an older gymnasium. What is not here comes from this interpreter.
+_D3RLPY_NEEDS = (
+    "gym==0.26.2", "gym-notices==0.1.0", "structlog==26.1.0", "dataclasses-json==0.6.7", "marshmallow==4.4.0",
+    "typing-inspect==0.9.0", "scikit-learn==1.9.1", "joblib==1.6.0", "threadpoolctl==3.8.0",
+)  # fmt: skip
+D3RLPY = Requirement("d3rlpy", ["--no-deps", "d3rlpy==2.8.1", *_D3RLPY_NEEDS], shares_ours=True)
 SBX = Requirement("sbx", ["sbx-rl==0.28.0"], shares_ours=True)
 SAMPLE_FACTORY = Requirement("sample_factory", ["sample-factory==2.1.1", "ale-py==0.12.1", "torch==2.13.0"])
 REVERB = Requirement("reverb", ["dm-reverb[tensorflow]==0.14.0"], newest_python=(3, 11))
@@ -135,7 +141,12 @@ def ask_script(python: Path, script: str, *arguments: object, threads: int | Non
 
 def skip(name: str, reason: str) -> None:
     """Report that a comparison was not made."""
-    sys.stdout.write(json.dumps({"name": name, "skipped": reason}) + "\n")
+    print_line({"name": name, "skipped": reason})
+
+
+def print_line(line: Mapping[str, Any]) -> None:
+    """Print one JSON object."""
+    sys.stdout.write(json.dumps(line) + "\n")
     sys.stdout.flush()
 
 

@@ -46,6 +46,11 @@ def _compiled(what: str) -> Row:
     return Row(what, f"compiled over eager, {what}", f"updates '{what}'")
 
 
+def _recorded(kind: str) -> Row:
+    name = f"pendulum-{kind}"
+    return Row(f"`{name}`", f"{name} over d3rlpy", f"offline datasets/pendulum-medium {kind}")
+
+
 def _sampled(peer: str) -> Row:
     return Row(peer, f"mirrored against {peer}, 4 float32, batch 256", "replay --stored 10000")
 
@@ -76,6 +81,7 @@ TABLES = {
         _compiled("DQN, 2 x 64"),
         _compiled("quantile DQN, 2 x 64"),
     ],
+    "recorded": list(map(_recorded, ("bc", "td3bc", "iql", "cql"))),
     "sampling": list(
         map(
             _sampled,

@@ -766,14 +766,23 @@ public:
 
     // Tell the agent what its last action led to, and ask for the next one; null when the episode is over. `reward` is
     // null in the first update of an episode. `truncated`: it is over because of a limit, not by the game's rules.
-    // `executed_action`: the action that led to this reward, if something replaced the agent's.
+    // `executed_action`: the action that led to this reward, if something replaced the agent's. `amend_within_s`: how
+    // long the reward may be amended: the server holds the step back until `amend` is called, or so long.
     Value update(const Value& reward, const Value& state, bool terminal = false, bool truncated = false,
-                 const Value& executed_action = nullptr) {
+                 const Value& executed_action = nullptr, const Value& amend_within_s = nullptr) {
         Dict request{{"command", "update"}, {"reward", reward}, {"state", state}, {"terminal", terminal || truncated}};
         if (truncated) request.emplace_back("truncated", true);
         if (!executed_action.is_null()) request.emplace_back("executed_action", executed_action);
+        if (!amend_within_s.is_null()) request.emplace_back("amend_within_s", amend_within_s);
         outputs = exchange(request);
         return outputs["data"];
+    }
+
+    // Replace the reward of a step whose number was outputs["step_id"], also in a later session with the same server.
+    // Returns whether it was in time, and the step is experience.
+    bool amend(const Value& step_id, const Value& reward) {
+        const Dict reply = exchange({{"command", "amend"}, {"step_id", step_id}, {"reward", reward}});
+        return find(reply, "is_amended").as_bool();
     }
 
     // The last answer to `update`: outputs["q_values"], if the options want it; null if the policy has none.

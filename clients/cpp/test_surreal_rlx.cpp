@@ -226,6 +226,15 @@ void play(const std::string& address) {
     check(numbers.size() == 20 && numbers.back() == 19, "twenty episodes");
     check(!agent.is_connected(), "disconnected at the end");
 
+    agent.connect();
+    agent.init();
+    agent.update(nullptr, std::vector<float>(4));
+    agent.update(0.0, std::vector<float>(4), false, false, nullptr, 30);
+    const rlx::Value step_id = agent.outputs["step_id"];
+    check(agent.amend(step_id, 2.5) && !agent.amend(step_id, 3), "a reward that becomes known later");
+    agent.reset();
+    agent.disconnect();
+
     rlx::Options named;
     named.policy = "ones";
     named.want = {"q_values", "probabilities"};

@@ -242,6 +242,8 @@ export class AgentProxy {
     this.sid = this.#ownsConnection ? null : this.connection.newSessionId();
     /** What `init` wanted, of the last action. @type {{ q_values?: any, probabilities?: any }} */
     this.outputs = {};
+    /** Number of the last step, if its reward may be amended. @type {number | null} */
+    this.stepId = null;
     this.metrics = {
       /** Report a number at x; null: at the run's global step. @param {string} name @param {number} y */
       scalar: (name, y, x = null) => this.updateMetrics([{ method: "scalar", name, y, x }]),
@@ -281,15 +283,36 @@ export class AgentProxy {
    * @param {boolean} [terminal] the episode is over
    * @param {boolean} [truncated] the episode is over because of a limit, not by the game's rules; implies `terminal`
    * @param {unknown} [executedAction] the action that led to this reward, if something replaced the agent's
+   * @param {number | null} [amendWithinS] how long the reward may be amended, s: the server holds the step back until
+   *   `amend` is called for `stepId`, or so long; default: the reward is final
    * @returns {Promise<any>} the action; null when the episode is over
    */
-  async update(reward = null, state = null, terminal = false, truncated = false, executedAction = null) {
+  async update(
+    reward = null,
+    state = null,
+    terminal = false,
+    truncated = false,
+    executedAction = null,
+    amendWithinS = null,
+  ) {
     const message = { command: "update", reward, state, terminal: Boolean(terminal || truncated) };
     if (truncated) message.truncated = true;
     if (executedAction !== null) message.executed_action = executedAction;
-    const { response, data, sid, ...outputs } = await this.#exchange(message);
+    if (amendWithinS !== null) message.amend_within_s = amendWithinS;
+    const { response, data, sid, step_id, ...outputs } = await this.#exchange(message);
     this.outputs = outputs;
+    this.stepId = step_id ?? null;
     return data ?? null;
+  }
+
+  /**
+   * Replace the reward of a step that the server holds back; also in a later session with the same server.
+   * @param {number} stepId what `agent.stepId` was after its update
+   * @param {number | number[]} reward the reward that counts
+   * @returns {Promise<boolean>} whether it was in time, and the step is experience
+   */
+  async amend(stepId, reward) {
+    return (await this.#exchange({ command: "amend", step_id: stepId, reward })).is_amended === true;
   }
 
   /** Abandon the current episode. @returns {Promise<"done">} */

@@ -74,6 +74,17 @@ for (const [name, address, options] of KINDS) {
     agent.disconnect();
   });
 
+  test(`${name}: a reward that becomes known later`, { skip: SKIP }, async () => {
+    const agent = await open();
+    await agent.update(null, [0, 0, 0.1, 0]);
+    await agent.update(0, [0, 0, 0.1, 0], false, false, null, 30);
+    const { stepId } = agent;
+    await agent.update(1, [0, 0, 0.1, 0]);
+    assert.equal(agent.stepId, null);
+    assert.deepEqual([await agent.amend(stepId, 2.5), await agent.amend(stepId, 3)], [true, false]);
+    agent.disconnect();
+  });
+
   test(`${name}: twenty episodes`, { skip: SKIP }, async () => {
     const agent = await open();
     const rewards = [];

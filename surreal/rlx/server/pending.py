@@ -23,7 +23,7 @@ from surreal.rlx.protocol.errors import RlxRequestError, brief
 _MAX_SLOT_BYTES = 64 << 20
 #: What a row takes in addition to its observation.
 _ROW_BYTES = 2048
-_ID_BITS = 53  # JSON's numbers are exact up to here
+_ID_BITS = 52  # JavaScript's whole numbers have 53
 
 
 @dataclass

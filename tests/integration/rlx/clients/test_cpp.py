@@ -62,7 +62,7 @@ def test_golden_vectors_are_made_read_and_written_byte_for_byte(program: Path) -
 
 
 def test_sessions_with_a_real_server(program: Path, serve: Any) -> None:
-    served = serve(observation_space=CART)
+    served = serve(observation_space=CART, max_amend_s=60.0)
     assert run(program, "play", served.address) == "all is well\n"
     served.wait(lambda: len(served.ended("truncated")) == 20)
     assert all(episode.rewards == [1.0] * 9 for episode in served.ended("truncated"))

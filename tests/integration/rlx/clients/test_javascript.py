@@ -23,7 +23,7 @@ def test_the_tests_of_the_javascript_client_pass_and_none_is_skipped(
     require_tool: Any, serve: Any, certificate: tuple[Path, Path]
 ) -> None:
     node = require_tool("node", "nodejs")
-    served = serve(observation_space=FOUR, limits=Limits())
+    served = serve(observation_space=FOUR, limits=Limits(), max_amend_s=60.0)
     secure = serve(observation_space=FOUR, tls=load_tls(*certificate))
     addresses = {"RLX_SERVER": served.address, "RLX_TLS_SERVER": f"localhost:{secure.server.port}"}
     done = subprocess.run(

@@ -52,6 +52,7 @@ def write(
     obs: Any = BOX,
     action: Any = ACTIONS,
     name: str = "made/up-v0",
+    data_format: str | None = None,
     change: Callable[[dict[str, Any]], object] = lambda _: None,
 ) -> Any:
     """Write a dataset with Minari's own package; `change` gets the columns of its second episode."""
@@ -68,7 +69,7 @@ def write(
             change(columns)
         buffers.append(minari.data_collector.episode_buffer.EpisodeBuffer(**columns))
     return minari.create_dataset_from_buffers(
-        name, buffers, observation_space=obs, action_space=action, jpeg_encoding=False
+        name, buffers, observation_space=obs, action_space=action, data_format=data_format, jpeg_encoding=False
     )
 
 
@@ -102,6 +103,14 @@ def test_a_dataset_imported_and_exported_is_equal_step_for_step(
     for ours, theirs in zip(before.iterate_episodes(), after.iterate_episodes(), strict=True):
         for name in ("observations", "actions", "rewards", "terminations", "truncations"):
             assert_equal(getattr(ours, name), getattr(theirs, name))
+
+
+def test_a_dataset_in_arrow_files_is_the_same_archive(tmp_path: Path) -> None:
+    write(obs=NESTED)
+    write(obs=NESTED, name="made/arrow-v0", data_format="arrow")
+    first = convert_dataset(SOURCE, tmp_path / "hdf5")
+    second = convert_dataset("minari:made/arrow-v0", tmp_path / "arrow")
+    assert [file.sha256 for file in first.files] == [file.sha256 for file in second.files]
 
 
 def test_a_dataset_converted_again_is_the_same_archive(tmp_path: Path) -> None:

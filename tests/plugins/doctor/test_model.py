@@ -128,6 +128,7 @@ def test_nothing_is_found_in_presets_of_each_kind(preset: str) -> None:
 def test_a_learning_rate_that_is_much_too_low_is_found() -> None:
     findings = findings_of(configured(Net, DQNLearner, "learner.args.initial_learning_rate=1e-9"))
     assert faults_of(findings) == ["hardly-learns"]
+    assert not any("updates move all of" in finding.text for finding in findings)
 
 
 def test_what_a_run_would_refuse_is_said_in_its_words() -> None:

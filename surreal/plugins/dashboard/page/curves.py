@@ -8,6 +8,7 @@ Plotly reads a little markup in names. Names come from folders and from the netw
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from html import escape
 from typing import Any, NamedTuple
 
@@ -96,10 +97,16 @@ def first_metrics(loaded: Sequence[Loaded]) -> list[str]:
 def groups_of(loaded: Sequence[Loaded], *, groups_seeds: bool) -> list[Group]:
     """Group the runs of each curve: the seeds of a configuration together, or each run alone."""
     settings = [each.run.settings() for each in loaded]
+    tasks = [str(each.get("env.id", "")) for each in settings]
     if not groups_seeds:
-        tasks = [str(each.get("env.id", "")) for each in settings]
         return [Group(each.run.listed.label, (i,), (tasks[i],)) for i, each in enumerate(loaded)]
-    return group_runs([each.run.listed.name or each.run.listed.label for each in loaded], settings)
+    names = [each.run.listed.name or each.run.listed.label for each in loaded]
+    groups = []
+    for task in dict.fromkeys(tasks):  # each has its own charts, so labels need not name it
+        places = [i for i, each in enumerate(tasks) if each == task]
+        for group in group_runs([names[i] for i in places], [settings[i] for i in places]):
+            groups.append(replace(group, members=tuple(places[i] for i in group.members)))
+    return groups
 
 
 def environments(loaded: Sequence[Loaded], view: View) -> list[Shown]:

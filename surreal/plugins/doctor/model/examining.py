@@ -131,10 +131,10 @@ class Trial:
     def _judge(self, before: dict[str, Tensor], durations: list[float]) -> Iterator[Finding]:
         after = _named(self._rehearsal.learner.parameter_groups())
         still = [name for name, tensor in before.items() if tensor.equal(after[name].detach())]
-        moved = len(before) - len(still)
+        moved, share = len(before) - len(still), _moved_share(before, after)
         if still and not moved:
             yield faults.NOTHING_MOVES.found(f"none of {len(before)} tensors changes in {len(durations)} updates")
-        elif (share := _moved_share(before, after)) < _HARDLY:
+        elif share < _HARDLY:
             yield faults.HARDLY_MOVES.found(f"{len(durations)} updates move parameters by {share:.1g} of their length")
         elif still:
             said = f"{listed(still, _SHOWN)}: unchanged by {len(durations)} updates, which move {moved} others"
@@ -144,7 +144,7 @@ class Trial:
         probe.close()
         if probe.ignores_obs:
             yield faults.IGNORES_OBS.found("the model gives one and the same output for all observations")
-        elif not still:
+        elif not still and share >= _HARDLY:
             steady = sorted(durations)[len(durations) // 2]
             yield ok(f"{len(durations)} updates move all of {moved} tensors; one takes {milliseconds(steady)}")
 

@@ -24,6 +24,7 @@ signal session_ready  # a session has begun
 signal action(value)  # the answer to `update`: null at the end of an episode; arrays as nested Arrays
 signal late  # with `rate_hz`: it is time for an action, and none has arrived; do something safe
 signal reset_done
+signal amended(is_in_time)  # the answer to `amend`; false too if the step is not experience
 signal error(message)  # the server refused a request, or it could not be sent
 signal disconnected(reason)  # will be connected again, unless `attempts` failed in a row or the session was refused
 
@@ -42,6 +43,7 @@ export var timeout_s = 60.0  # for one answer
 export var connect_timeout_s = 10.0
 
 var has_session = false
+var step_id = null  # number of the last step, if its reward may be amended
 var outputs = {}  # what was wanted, of the last action; null where the policy has no such numbers
 
 var _codec = Codec.new()
@@ -74,14 +76,24 @@ func disconnect_from_server():
 #
 # reward: null in the first update of an episode. truncated: a limit ended the episode, not the game's rules.
 # executed_action: what the environment really did, if a person or a safety system replaced the agent's last action.
+# amend_within_s: how long the reward may be amended: the step is held back until `amend` is called for `step_id`, or so long.
 # Returns whether it was sent. Without a session it is not: begin an episode when `session_ready` comes.
-func update(reward, state, terminal = false, truncated = false, executed_action = null) -> bool:
+func update(
+	reward, state, terminal = false, truncated = false, executed_action = null, amend_within_s = null
+) -> bool:
 	var message = {"command": "update", "reward": reward, "state": state, "terminal": terminal or truncated}
 	if truncated:
 		message.truncated = true
 	if executed_action != null:
 		message.executed_action = executed_action
+	if amend_within_s != null:
+		message.amend_within_s = amend_within_s
 	return has_session and _send(message)
+
+
+# Replace the reward of a step that the server holds back, also in a later session. Returns whether it was sent.
+func amend(id: int, reward) -> bool:
+	return has_session and _send({"command": "amend", "step_id": id, "reward": reward})
 
 
 # Abandon the current episode.
@@ -201,6 +213,8 @@ func _receive(payload):
 			_act(reply)
 	elif request.command == "reset":
 		emit_signal("reset_done")
+	elif request.command == "amend":
+		emit_signal("amended", reply.get("is_amended") == true)
 
 
 func _keep_rate():
@@ -218,6 +232,7 @@ func _keep_rate():
 
 
 func _act(reply):
+	step_id = reply.get("step_id")
 	outputs = {}
 	for name in want:
 		if name in reply:  # not at the end of an episode

@@ -60,6 +60,12 @@ def test_golden_vectors_values_refusals_and_frames(start: Start) -> None:
     assert lines(start("codec.gd", "--vectors", str(VECTORS)))[-1] == "all is well"
 
 
+def test_a_reward_may_be_amended_after_its_episode(start: Start, serve: Any) -> None:
+    served = serve(observation_space=SPACE, policy=positive, max_amend_s=60.0)
+    printed = lines(play(start, served.address, 1, 0, "--amend"))
+    assert printed == ["ready", "episode 1", "amended: True", "amended: False", "disconnected: disconnected"]
+
+
 def test_a_session_may_name_a_policy_and_want_its_q_values(start: Start, serve: Any) -> None:
     served = serve(observation_space=SPACE)  # whose own policy takes action 0
     assert lines(play(start, served.address, 1, 0, "--policy", "ones")) == [

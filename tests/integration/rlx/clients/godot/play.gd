@@ -1,5 +1,5 @@
 extends SceneTree
-# Plays with a server, and prints one line for each event: `... -s play.gd --rlx-server ADDRESS --episodes N --hz RATE [--intervene] [--policy NAME]`.
+# Plays with a server, and prints one line for each event: `... -s play.gd --rlx-server ADDRESS --episodes N --hz RATE [--intervene] [--amend] [--policy NAME]`.
 
 const LENGTH = 9
 
@@ -8,6 +8,7 @@ var episodes = 0
 var steps = 0
 var wanted = 0
 var intervenes = false
+var amends = false
 
 
 func _init():
@@ -18,6 +19,8 @@ func _init():
 	agent.rate_hz = float(arguments[arguments.find("--hz") + 1])
 	agent.attempts = 20
 	intervenes = "--intervene" in arguments
+	amends = "--amend" in arguments
+	agent.connect("amended", self, "_on_amended")
 	if "--policy" in arguments:
 		agent.policy = arguments[arguments.find("--policy") + 1]
 		agent.want = ["q_values", "probabilities"]
@@ -44,6 +47,9 @@ func _on_action(action):
 	if action == null:
 		episodes += 1
 		print("episode ", episodes)
+		if amends:
+			agent.amend(agent.step_id, 2.5)
+			agent.amend(agent.step_id, 3)
 		if not agent.outputs.empty():
 			print("outputs at the end: ", agent.outputs)
 		agent.scalar("episode", episodes)
@@ -59,7 +65,13 @@ func _on_action(action):
 		print("a wrong action: ", action)
 	if agent.policy != "" and agent.outputs.hash() != {"q_values": [9.0, 1.0], "probabilities": null}.hash():
 		print("wrong outputs: ", agent.outputs)
-	agent.update(1.0, PoolRealArray([0.5, steps]), false, steps == LENGTH, 0 if intervenes and steps == 2 else null)
+	var executed = 0 if intervenes and steps == 2 else null
+	var amend_within_s = 30 if amends and steps == LENGTH else null
+	agent.update(1.0, PoolRealArray([0.5, steps]), false, steps == LENGTH, executed, amend_within_s)
+
+
+func _on_amended(is_in_time):
+	print("amended: ", is_in_time)
 
 
 func _on_late():

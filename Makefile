@@ -14,6 +14,7 @@
 #   make chaos [SEED=n]  200 kills over all roles in one run, with invariants checked: docs/reliability.md
 #   make soak [MINUTES=n] a run at full speed; slopes of memory, threads, descriptors and disk: docs/reliability.md
 #   make attack          all hostile peers, and check and start every preset and template: docs/robustness.md
+#   make graphs          every learner's compiled updates next to its uncompiled ones, from 100 states
 #   make cluster [PRESET=n]  execute rendered Kubernetes manifests in namespaces, with failures: docs/cluster-tests.md
 #   make image           build the container image with docker, podman or buildah: docs/container.md
 #   make docs            write the pages that are generated from the code
@@ -40,7 +41,7 @@ STAMP := .venv/installed
 # The processes of a run share the cores, so more threads in each would only compete.
 export OMP_NUM_THREADS = 1
 
-.PHONY: demo test quick check bench bench-reverb bench-learning speed learn policies datasets kills chaos attack cluster image docs site images pictures wheel clean
+.PHONY: demo test quick check bench bench-reverb bench-learning speed learn policies datasets kills chaos attack graphs cluster image docs site images pictures wheel clean
 .DEFAULT_GOAL := test
 
 $(STAMP): setup.py constraints.txt
@@ -127,6 +128,11 @@ soak: $(STAMP)
 attack: $(STAMP)
 	@mkdir -p .cache
 	SURREAL_TEST_ATTACK=1 $(PYTEST) -n auto --timeout 3600 tests/attack $(PYTEST_ARGS)
+
+# `make test` compiles one learner, and takes updates of the others from 20 states.
+graphs: $(STAMP)
+	@mkdir -p .cache
+	SURREAL_TEST_GRAPHS=1 $(PYTEST) -n logical --timeout 1800 tests/unit/learner/test_graphs.py -k updates_are $(PYTEST_ARGS)
 
 # Run as root, which namespaces require.
 cluster: $(STAMP)

@@ -150,6 +150,9 @@ ON_POLICY: dict[str, tuple[type[GradientLearner], dict[str, Any], dict[str, Any]
 }
 #: Where a compiler is used in each run of the tests; the other learners differ in what is recorded.
 COMPILED_ALWAYS = ("dqn-soft",)
+#: `make graphs` compiles all, and takes updates from more states.
+IS_WHOLE = "SURREAL_TEST_GRAPHS" in os.environ
+STATES = 100 if IS_WHOLE else 20
 
 
 class Interpreted:
@@ -243,15 +246,15 @@ def check_close(expected: Mapping[str, Tensor], found: Mapping[str, Tensor], tol
 
 @pytest.mark.parametrize("name", [*OFF_POLICY, *ON_POLICY])
 def test_recorded_updates_are_those_of_the_method(name: str, make: Any, interpreted: None) -> None:
-    check_updates(make, name, 100)
+    check_updates(make, name, STATES)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*OFF_POLICY, *ON_POLICY])
 def test_compiled_updates_are_those_of_the_method(name: str, make: Any) -> None:
-    if name not in COMPILED_ALWAYS and "SURREAL_TEST_COMPILED" not in os.environ:
-        pytest.skip("compiles for half a minute; SURREAL_TEST_COMPILED=1 runs it")
-    learner = check_updates(make, name, 100)
+    if name not in COMPILED_ALWAYS and not IS_WHOLE:
+        pytest.skip("compiles for half a minute: make graphs")
+    learner = check_updates(make, name, STATES)
     assert learner.graphs is not None and learner.graphs.cost_s > 0.0
 
 

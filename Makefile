@@ -137,7 +137,7 @@ graphs: $(STAMP)
 # Run as root, which namespaces require.
 cluster: $(STAMP)
 	@mkdir -p .cache
-	SURREAL_TEST_CLUSTER=$(PRESET) $(PYTEST) -n0 tests/cluster tests/plugins/clusters/kubernetes/test_checkov.py $(PYTEST_ARGS)
+	SURREAL_TEST_CLUSTER=$(PRESET) $(PYTEST) -n0 tests/cluster tests/plugins/clusters/kubernetes/test_checkov.py tests/e2e/test_wheel.py $(PYTEST_ARGS)
 
 image:
 	sh scripts/build_image.sh

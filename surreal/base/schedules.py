@@ -17,7 +17,15 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from surreal.base.ranges import NonNegative, NonNegativeInt, PositiveInt, PositiveShare, checked, refusal
+from surreal.base.ranges import (
+    NonNegative,
+    NonNegativeInt,
+    PositiveInt,
+    PositiveShare,
+    checked,
+    describe_range,
+    refusal,
+)
 
 #: A schedule as a setting other than a number: points, or a mapping with a type or a class.
 ScheduleSettings: TypeAlias = Sequence[tuple[int, float]] | Mapping[str, Any]
@@ -205,8 +213,8 @@ def read_schedule(option: str, given: float | ScheduleSettings, allowed: Any = N
     """
 
     def check(value: float, step: int) -> float:
-        if (must := refusal(value, allowed)) or not math.isfinite(value):
-            raise ValueError(f"{option} is {value} at step {step}; {must or 'it must be finite'}")
+        if refusal(value, allowed) or not math.isfinite(value):
+            raise ValueError(f"{option} is {value} at step {step}; it must be finite and {describe_range(allowed)}")
         return float(value)
 
     try:

@@ -130,7 +130,7 @@ def test_learning_rates_can_follow_points_and_classes(make_batch: MakeBatch) -> 
         ([[0, 3.0], [0, 1.0]], "they must be >= 0 and rise"),
         ([[0]], "not enough values"),
         ([["a", 1.0]], "invalid literal"),
-        ({"type": "ape_x"}, "an update needs one"),
+        ({"type": "ape_x"}, "it needs one"),
         ({"type": "linear", "start": -1.0, "end": 1.0, "steps": 3}, r"is -1.0 at step 0"),
     ],
 )

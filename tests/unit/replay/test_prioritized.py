@@ -151,7 +151,7 @@ def test_beta_follows_points() -> None:
     for drawn in range(25):
         assert replay.importance_exponent == pytest.approx(np.interp(drawn, [0, 10, 20], [0.2, 1.0, 0.4]))
         replay.draw()
-    with pytest.raises(ValueError, match=r"importance_exponent is 1\.5 at step 10; it must be in \[0, 1\]"):
+    with pytest.raises(ValueError, match=r"importance_exponent is 1\.5 at step 10; it must be finite and in \[0, 1\]"):
         Fed(importance_exponent=[[0, 0.2], [10, 1.5]])
 
 

@@ -154,7 +154,7 @@ def test_the_clip_range_is_a_list_of_points(make_model: MakeModel, play: Play) -
     for updates, expected in ((0, 0.2), (50, 0.3), (150, 0.25), (500, 0.1)):
         learner.updates = updates
         assert learner.optimize(updates, play(model))["clip_range"] == pytest.approx(expected)
-    with pytest.raises(ValueError, match=r"clip_range is -1\.0 at step 5; it must be >= 0"):
+    with pytest.raises(ValueError, match=r"clip_range is -1\.0 at step 5; it must be finite and >= 0"):
         PPOLearner(model, clip_range=[[0, 0.2], [5, -1]])
     with pytest.raises(ValueError, match="so clip_range_end cannot be its end"):
         PPOLearner(model, clip_range=points, clip_range_end=0.1)

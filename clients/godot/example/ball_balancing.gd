@@ -2,7 +2,7 @@ extends Node2D
 # Balls on beams, each with an agent: `godot3 --path .` shows them, `godot3-server --path .` trains without a window.
 #
 # Options: --rlx-server ADDRESS, --exploit True|False (as `surreal run` gives them), and --goal STEPS, which ends the
-# program when the last 20 episodes had that many steps on average.
+# program when the last 20 episodes, of 40 or more, had that many steps on average.
 
 const Ball = preload("ball.gd")
 const BALLS = 8
@@ -71,7 +71,7 @@ func _note(length):
 		mean += each / float(_lengths.size())
 	if _episodes % WINDOW == 0:
 		print("episode %d: %d steps on the beam" % [_episodes, mean])
-	if _lengths.size() == WINDOW and mean >= _goal:
+	if _episodes >= 2 * WINDOW and mean >= _goal:
 		print("solved after %d episodes" % _episodes)
 		get_tree().quit()
 

@@ -1,15 +1,19 @@
 """A real server with a policy of a test's own, and what the tests of clients in other languages need.
 
 serve            starts a server in this process; `.address`, `.episodes` (what the agent's side saw), `.restart()`
+serve_to_file    starts a server in a process of its own; `.address`, `.steps()` (what it saw), `.kill()`, `.start()`
 certificate      files of a certificate for localhost, and of its key
 """
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,6 +28,30 @@ from surreal.rlx.server.server import RlxServer
 from surreal.rlx.server.settings import ServerSettings
 
 Policy = Callable[[Any, int], Any]
+#: A server that writes each step into a file before it answers with action 1.
+TO_FILE = """
+import sys
+import numpy as np
+from gymnasium import spaces
+from surreal.rlx.pool.pool import RlxEnvPool
+from surreal.rlx.server.server import RlxServer
+from surreal.rlx.server.settings import ServerSettings
+
+pool = RlxEnvPool(spaces.Discrete(2), spaces.Box(-99, 99, (4,), np.float32), gather_window_s=0.0, interventions=True)
+server = RlxServer(pool, ServerSettings(port=int(sys.argv[1])))
+server.start()
+print(server.port, flush=True)
+with open(sys.argv[2], "a", buffering=1) as steps:
+    while True:
+        batch = pool.recv(0.05)
+        for row, (episode, step) in enumerate(batch.obs[: len(batch.env_ids), :2].tolist()):
+            is_agents = "is_intervention" not in batch.info or not batch.info["is_intervention"][row]
+            executed = "agent's" if is_agents else batch.info["executed_action"][row]
+            steps.write(f"{episode:g} {step:g} {executed}\\n")
+        live = batch.env_ids[batch.num_last :]
+        if len(live):
+            pool.send(np.ones(len(live), np.int64), live)
+"""
 
 
 @dataclass
@@ -153,6 +181,46 @@ def serve() -> Iterator[Callable[..., Served]]:
     yield start
     for served in running:
         served.stop()
+
+
+class ServedToFile:
+    """A server in a process of its own, which may be killed and started again at its port."""
+
+    def __init__(self, file: Path) -> None:
+        self._file, self._port = file, "0"
+        self.start()
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self._port}"
+
+    def start(self) -> None:
+        command = [sys.executable, "-c", TO_FILE, self._port, str(self._file)]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert self.process.stdout is not None
+        self._port = self.process.stdout.readline().strip()
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+    def steps(self) -> list[str]:
+        """Return what it saw, also before it was killed: the first two numbers of each state, and who chose its action."""
+        return self._file.read_text().splitlines()
+
+
+@pytest.fixture
+def serve_to_file(tmp_path: Path) -> Iterator[Callable[[], ServedToFile]]:
+    """Factory of a server that can be killed."""
+    running: list[ServedToFile] = []
+
+    def start() -> ServedToFile:
+        running.append(ServedToFile(tmp_path / f"steps-{len(running)}"))
+        return running[-1]
+
+    yield start
+    for served in running:
+        served.kill()
 
 
 def _lean(obs: Any, count: int) -> Any:

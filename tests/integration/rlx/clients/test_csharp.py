@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,30 +18,6 @@ SOURCES = ROOT / "clients" / "csharp"
 VECTORS = ROOT / "tests" / "golden" / "rlx_vectors.json"
 CART = gymnasium.make("CartPole-v1").observation_space
 TIMEOUT_S = 60.0
-#: A server that writes each step into a file before it answers.
-SERVER = """
-import sys
-import numpy as np
-from gymnasium import spaces
-from surreal.rlx.pool.pool import RlxEnvPool
-from surreal.rlx.server.server import RlxServer
-from surreal.rlx.server.settings import ServerSettings
-
-pool = RlxEnvPool(spaces.Discrete(2), spaces.Box(-99, 99, (4,), np.float32), gather_window_s=0.0, interventions=True)
-server = RlxServer(pool, ServerSettings(port=int(sys.argv[1])))
-server.start()
-print(server.port, flush=True)
-with open(sys.argv[2], "a", buffering=1) as steps:
-    while True:
-        batch = pool.recv(0.05)
-        for row, (episode, step) in enumerate(batch.obs[: len(batch.env_ids), :2].tolist()):
-            is_agents = "is_intervention" not in batch.info or not batch.info["is_intervention"][row]
-            executed = "agent's" if is_agents else batch.info["executed_action"][row]
-            steps.write(f"{episode:g} {step:g} {executed}\\n")
-        live = batch.env_ids[batch.num_last :]
-        if len(live):
-            pool.send(np.zeros(len(live), np.int64), live)
-"""
 
 
 @pytest.fixture(scope="module")
@@ -102,19 +77,16 @@ def test_sessions_with_a_real_server(program: list[str | Path], serve: Any) -> N
 
 
 def test_nothing_that_was_answered_is_lost_when_the_server_is_killed(
-    program: list[str | Path], start: Any, tmp_path: Path
+    program: list[str | Path], start: Any, serve_to_file: Any
 ) -> None:
-    steps = tmp_path / "steps"
-    server = start(sys.executable, "-c", SERVER, "0", steps)
-    port = server.stdout.readline().strip()
-    client = start(*program, "episodes", f"127.0.0.1:{port}", "60")
+    served = serve_to_file()
+    client = start(*program, "episodes", served.address, "60")
     answered = [client.stdout.readline().strip() for _ in range(410)]  # within an episode
-    server.send_signal(signal.SIGKILL)
-    server.wait()
-    start(sys.executable, "-c", SERVER, port, steps)
+    served.kill()
+    served.start()
     answered += client.communicate(timeout=TIMEOUT_S)[0].splitlines()
     assert client.returncode == 0
-    seen = steps.read_text().splitlines()
+    seen = served.steps()
     assert set(answered) <= set(seen)
     # The episode that was cut is repeated from its beginning, and no other one.
     begun = [int(line.split()[0]) for line in seen if line.split()[1] == "0"]
@@ -124,19 +96,16 @@ def test_nothing_that_was_answered_is_lost_when_the_server_is_killed(
 
 
 def test_actions_leave_in_time_while_the_server_hangs_and_while_it_is_gone(
-    program: list[str | Path], start: Any, tmp_path: Path
+    program: list[str | Path], start: Any, serve_to_file: Any
 ) -> None:
-    steps = tmp_path / "steps"
-    server = start(sys.executable, "-c", SERVER, "0", steps)
-    port = server.stdout.readline().strip()
-    robot = start(*program, "rate", f"127.0.0.1:{port}")
+    served = serve_to_file()
+    robot = start(*program, "rate", served.address)
     assert robot.stdout.readline() == "in time\n"
-    os.kill(server.pid, signal.SIGSTOP)  # silent, but connected
+    os.kill(served.process.pid, signal.SIGSTOP)  # silent, but connected
     print(file=robot.stdin)
     assert robot.stdout.readline() == "late\n"
-    server.kill()
-    server.wait()
-    start(sys.executable, "-c", SERVER, port, steps)
+    served.kill()
+    served.start()
     print(file=robot.stdin)
     assert robot.stdout.readline() == "in time\n"
     assert robot.communicate("\n", timeout=TIMEOUT_S)[0] == ""

@@ -109,6 +109,26 @@ def test_after_a_restart_of_the_server_no_episode_and_no_record_is_missing(start
     assert 200 <= len(served.ended("truncated")) <= 202
 
 
+def test_nothing_that_was_answered_is_lost_when_the_server_is_killed(start: Start, serve_to_file: Any) -> None:
+    served = serve_to_file()
+    client = play(start, served.address, 60, 0, "--print", "--intervene")
+    assert client.stdout is not None
+    printed = [client.stdout.readline().strip() for _ in range(305)]  # within an episode
+    served.kill()
+    served.start()
+    printed += lines(client)
+    answered = [line for line in printed if line[:1].isdigit()]
+    seen = served.steps()
+    assert len(answered) >= 60 * 10
+    assert set(answered) <= set(seen)
+    # The episode that was cut is repeated from its beginning, and no other one.
+    begun = [int(line.split()[0]) for line in seen if line.split()[1] == "0"]
+    assert set(begun) == set(range(60))
+    assert len(begun) == 61
+    assert printed.count("ready") == 2
+    assert {line.split()[2] for line in answered} == {"0", "agent's"}
+
+
 def test_actions_leave_at_a_fixed_rate_and_a_slow_server_is_reported(start: Start, serve: Any) -> None:
     may_act = threading.Event()
 

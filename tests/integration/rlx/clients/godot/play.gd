@@ -1,5 +1,5 @@
 extends SceneTree
-# Plays with a server, and prints one line for each event: `... -s play.gd --rlx-server ADDRESS --episodes N --hz RATE [--intervene] [--amend] [--policy NAME]`.
+# Plays with a server, and prints one line for each event: `... -s play.gd --rlx-server ADDRESS --episodes N --hz RATE [--intervene] [--amend] [--print] [--policy NAME]`.
 
 const LENGTH = 9
 
@@ -9,6 +9,7 @@ var steps = 0
 var wanted = 0
 var intervenes = false
 var amends = false
+var shows_steps = false  # each step that was answered
 
 
 func _init():
@@ -20,6 +21,7 @@ func _init():
 	agent.attempts = 20
 	intervenes = "--intervene" in arguments
 	amends = "--amend" in arguments
+	shows_steps = "--print" in arguments
 	agent.connect("amended", self, "_on_amended")
 	if "--policy" in arguments:
 		agent.policy = arguments[arguments.find("--policy") + 1]
@@ -40,10 +42,16 @@ func _on_session_ready():
 
 func _begin():
 	steps = 0
-	agent.update(null, PoolRealArray([0.5, episodes]))
+	agent.update(null, _state())
+
+
+func _state():
+	return PoolRealArray([episodes, steps, 0, 0] if shows_steps else [0.5, steps if steps > 0 else episodes])
 
 
 func _on_action(action):
+	if shows_steps:
+		print("%d %d %s" % [episodes, steps, "0" if intervenes and steps == 2 else "agent's"])
 	if action == null:
 		episodes += 1
 		print("episode ", episodes)
@@ -67,7 +75,7 @@ func _on_action(action):
 		print("wrong outputs: ", agent.outputs)
 	var executed = 0 if intervenes and steps == 2 else null
 	var amend_within_s = 30 if amends and steps == LENGTH else null
-	agent.update(1.0, PoolRealArray([0.5, steps]), false, steps == LENGTH, executed, amend_within_s)
+	agent.update(1.0, _state(), false, steps == LENGTH, executed, amend_within_s)
 
 
 func _on_amended(is_in_time):

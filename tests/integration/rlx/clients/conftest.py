@@ -205,7 +205,7 @@ class ServedToFile:
         self.process.communicate()
 
     def steps(self) -> list[str]:
-        """Return what it saw, also before it was killed: the first two numbers of each state, and who chose its action."""
+        """Return what it saw, in all its lives: two numbers of each state, and who chose the action before it."""
         return self._file.read_text().splitlines()
 
 

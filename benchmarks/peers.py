@@ -46,6 +46,8 @@ _D3RLPY_NEEDS = (
     "typing-inspect==0.9.0", "scikit-learn==1.9.1", "joblib==1.6.0", "threadpoolctl==3.8.0",
 )  # fmt: skip
 D3RLPY = Requirement("d3rlpy", ["--no-deps", "d3rlpy==2.8.1", *_D3RLPY_NEEDS], shares_ours=True)
+#: It needs an older mujoco, and lists what only gamepads and videos need.
+GYM_HIL = Requirement("gym_hil", ["--no-deps", "gym-hil==0.1.14", "mujoco==3.8.1"], shares_ours=True)
 SBX = Requirement("sbx", ["sbx-rl==0.28.0"], shares_ours=True)
 SAMPLE_FACTORY = Requirement("sample_factory", ["sample-factory==2.1.1", "ale-py==0.12.1", "torch==2.13.0"])
 REVERB = Requirement("reverb", ["dm-reverb[tensorflow]==0.14.0"], newest_python=(3, 11))

@@ -91,7 +91,8 @@ class Programs:
 
     def call(self, *words: object) -> str:
         """Run `python ...` to its end, and return what it printed."""
-        ended = subprocess.run([self._python, *map(str, words)], env=self._environment, stdout=subprocess.PIPE, text=True)
+        command = [self._python, *map(str, words)]
+        ended = subprocess.run(command, env=self._environment, stdout=subprocess.PIPE, text=True, check=False)
         if ended.returncode:
             raise RuntimeError(f"{words[:4]} failed with exit code {ended.returncode}: {ended.stdout[-2000:]}")
         return ended.stdout
@@ -167,7 +168,7 @@ def shares(flags: NDArray[np.bool_]) -> dict[str, float]:
 
 
 def summary(report: Mapping[str, Any]) -> dict[str, Any]:
-    """Return how often each role was killed, and which of the invariants are broken, from the report of `surreal chaos`."""
+    """Return from a report of `surreal chaos` how often each role was killed, and which invariants are broken."""
     kills: dict[str, int] = {}
     for each in report["disturbances"]:
         role = each["target"].split("-")[0]

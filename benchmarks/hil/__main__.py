@@ -15,13 +15,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -31,11 +28,11 @@ from numpy.typing import NDArray
 
 from benchmarks import peers
 from benchmarks.hil.cube import STEP_S
+from benchmarks.hil.programs import Programs, wait_for_steps
 from surreal.base.types import IS_INTERVENTION
 from surreal.distributed import EmbeddedRedis, RedisClient
 from surreal.distributed.experience.data_contract import EXTRA_PREFIX
 from surreal.replay.archive import ReplayArchive, export_replay
-from surreal.replay.stream.info import replay_info
 from surreal.run.process.registry import request_stop
 
 CONFIG = Path(__file__).with_name("cube.yaml")
@@ -45,12 +42,6 @@ _STEPS_PER_MINUTE = round(60 / STEP_S)
 #: Part of the run in which the teacher's share is judged, min.
 _LAST_MINUTES = 10
 _RUN = "hil"
-_EVALUATE = """
-import json, sys, surreal
-policy = surreal.load(sys.argv[1], trust=True)
-found = surreal.evaluate(policy, episodes=int(sys.argv[2]), seed=int(sys.argv[3]))
-print(json.dumps([found.mean_return, found.mean_length]))
-"""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -77,30 +68,6 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-class Programs:
-    """Starts the project's commands with gym-hil's interpreter.
-
-    Args:
-        python: interpreter.
-    """
-
-    def __init__(self, python: Path) -> None:
-        self._python = str(python)
-        root = str(Path(__file__).parents[2])
-        self._environment = {"MUJOCO_GL": "osmesa", "OMP_NUM_THREADS": "1"} | os.environ | {"PYTHONPATH": root}
-
-    def call(self, *words: object) -> str:
-        """Run `python ...` to its end, and return what it printed."""
-        command = [self._python, *map(str, words)]
-        ended = subprocess.run(command, env=self._environment, stdout=subprocess.PIPE, text=True, check=False)
-        if ended.returncode:
-            raise RuntimeError(f"{words[:4]} failed with exit code {ended.returncode}: {ended.stdout[-2000:]}")
-        return ended.stdout
-
-    def start(self, *words: object) -> subprocess.Popen[str]:
-        return subprocess.Popen([self._python, *map(str, words)], env=self._environment, text=True)
-
-
 def measure(programs: Programs, folder: Path, asked: argparse.Namespace) -> dict[str, Any]:
     """Record, train under kills, and return the results."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -117,11 +84,11 @@ def measure(programs: Programs, folder: Path, asked: argparse.Namespace) -> dict
         words = ("--redis", server.address, "--seed", asked.seed, "--quiet", *options)
         run = programs.start("-m", "surreal", "run", CONFIG, *place, *words)
         try:
-            _wait_for_steps(client, run, 1)
+            wait_for_steps(client, run, 1)
             words = ("--kill", "learner,agent", "--most", asked.kills, "--every", asked.every, "--for", 1_000_000)
             words += ("--within", 180, "--seed", asked.seed, "--report", report)
             chaos = programs.start("-m", "surreal", "chaos", *place[1:], "--address", server.address, *words)
-            _wait_for_steps(client, run, steps)
+            wait_for_steps(client, run, steps)
             chaos.send_signal(signal.SIGINT)  # if it is still at work
             chaos.wait()
             manifest = export_replay(client, folder / "steps")
@@ -135,19 +102,11 @@ def measure(programs: Programs, folder: Path, asked: argparse.Namespace) -> dict
     found: dict[str, Any] = {"name": "hil", "seed": asked.seed}
     found["simulated_min"] = round(result["env_steps"] / _STEPS_PER_MINUTE, 1)
     for name, policy in (("last", last), ("best", run_dir)):
-        answer = programs.call("-c", _EVALUATE, policy, _EPISODES, asked.seed + 1_000_000).splitlines()[-1]
-        found[f"{name}_success"], found[f"{name}_steps"] = json.loads(answer)
+        success, length = programs.evaluate(policy, _EPISODES, asked.seed + 1_000_000)
+        found |= {f"{name}_success": success, f"{name}_steps": length}
     found |= {"episodes": _EPISODES, **shares(flags), "updates": result["updates"], "restarts": result["restarts"]}
     found |= {"counted_steps": manifest.global_step, "stored_steps": len(flags)}
     return found | summary(json.loads(report.read_text()))
-
-
-def _wait_for_steps(client: RedisClient, run: subprocess.Popen[str], steps: int) -> None:
-    """Wait until the run has stored as many env steps."""
-    while replay_info(client).steps < steps:
-        if run.poll() is not None:
-            raise RuntimeError(f"the run ended with exit code {run.returncode} before {steps} env steps")
-        time.sleep(0.5)
 
 
 def taught_steps(archive: ReplayArchive) -> NDArray[np.bool_]:

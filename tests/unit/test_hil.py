@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 
 from benchmarks.hil.__main__ import CONFIG, shares, summary, taught_steps
 from benchmarks.hil.cube import PandaCube, decode, encode
+from benchmarks.hil.pick import CONFIG as PICK
+from benchmarks.hil.pick import Expert as PickExpert
 from benchmarks.hil.teacher import Expert, Teacher
 from surreal.base.types import IS_INTERVENTION
 from surreal.cli.program import main
@@ -164,3 +166,27 @@ def test_the_report_of_chaos_is_summarized() -> None:
     invariants = [{"name": "a", "holds": True}, {"name": "b", "holds": False}]
     found = summary({"disturbances": disturbances, "invariants": invariants})
     assert found == {"kills": {"learner": 1, "agent": 2}, "invariants": 2, "broken": ["b"]}
+
+
+@pytest.mark.parametrize(
+    ("way", "fingers", "expected"),
+    [
+        ((0.1, 0.0, -0.03), 0.1, (1.0, 0.0, 0.3, 1.0)),  # aside: 6 cm above it
+        ((0.01, 0.0, -0.05), 0.1, (0.1, 0.0, -0.5, 1.0)),  # above: down
+        ((0.0, 0.0, 0.005), 0.1, (0.0, 0.0, 0.0, -1.0)),  # around: close
+        ((0.0, 0.0, 0.015), 0.05, (0.5, 0.0, 1.0, -1.0)),  # held, even if it slipped: to the goal
+        ((0.0, 0.0, 0.015), 0.1, (0.0, 0.0, 0.15, 1.0)),  # not held: nearer
+    ],
+)
+def test_the_expert_of_fetch_follows_from_what_it_sees(
+    way: tuple[float, ...], fingers: float, expected: tuple[float, ...]
+) -> None:
+    block = np.array((1.3, 0.7, 0.4))
+    state = np.concatenate([block - way, block, way, np.full(2, fingers / 2), np.zeros(14)])
+    found = PickExpert()({"observation": state, "desired_goal": block + np.array((0.05, 0.0, 0.2))}, None)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+def test_the_configuration_of_fetch_passes_the_check() -> None:
+    pytest.importorskip("gymnasium_robotics")
+    assert main(["run", str(PICK), "--check"]) == 0

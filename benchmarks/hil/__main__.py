@@ -89,7 +89,7 @@ def measure(programs: Programs, folder: Path, asked: argparse.Namespace) -> dict
             words += ("--within", 180, "--seed", asked.seed, "--report", report)
             chaos = programs.start("-m", "surreal", "chaos", *place[1:], "--address", server.address, *words)
             wait_for_steps(client, run, steps)
-            chaos.send_signal(signal.SIGINT)  # if it is still at work
+            chaos.send_signal(signal.SIGINT)  # if it is still running
             chaos.wait()
             manifest = export_replay(client, folder / "steps")
             request_stop(client, f"{asked.minutes:g} minutes were simulated")

@@ -23,7 +23,7 @@ _GRIPPER_UNIT = 255.0
 
 
 class Scene(NamedTuple):
-    """What an observation tells of the task, in m."""
+    """Gripper and cube, in m."""
 
     gripper: NDArray[np.float32]  #: position of the point between the fingers, [3]
     cube: NDArray[np.float32]  #: position of the cube's center, [3]
@@ -53,7 +53,7 @@ class PandaCube(gymnasium.Wrapper[Any, Any, Any, Any]):
     The cube's place is drawn for each episode, from a seeded generator: gym-hil draws it from NumPy's global one.
 
     Args:
-        render_mode: as for other environments.
+        render_mode: how it is drawn, as in other environments.
     """
 
     def __init__(self, render_mode: str | None = None) -> None:

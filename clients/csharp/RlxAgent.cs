@@ -433,17 +433,22 @@ namespace Surreal.Rlx {
         /// <param name="reward">null in the first update of an episode.</param>
         /// <param name="truncated">the episode is over because of a limit, not by the game's rules.</param>
         /// <param name="executedAction">an intervention: what was done instead of the agent's last action.</param>
+        /// <param name="amendWithinS">for how long `Amend` may replace the reward, s; Outputs["step_id"] is for it.</param>
         /// <returns>The action; Value.Null when the episode is over.</returns>
-        public Value Update(Value reward, Value state, bool terminal = false, bool truncated = false, Value executedAction = null) =>
-            (Outputs = Exchange(UpdateRequest(reward, state, terminal, truncated, executedAction)))["data"];
+        public Value Update(Value reward, Value state, bool terminal = false, bool truncated = false, Value executedAction = null, Value amendWithinS = null) =>
+            (Outputs = Exchange(UpdateRequest(reward, state, terminal, truncated, executedAction, amendWithinS)))["data"];
 
-        internal static Dict UpdateRequest(Value reward, Value state, bool terminal, bool truncated, Value executedAction) {
+        internal static Dict UpdateRequest(Value reward, Value state, bool terminal, bool truncated, Value executedAction, Value amendWithinS = null) {
             var request = new Dict { { "command", "update" }, { "reward", reward }, { "state", state }, { "terminal", terminal || truncated } };
             if (truncated) request.Add("truncated", true);
             if (executedAction != null) request.Add("executed_action", executedAction);
+            if (amendWithinS != null) request.Add("amend_within_s", amendWithinS);
             return request;
         }
 
+        /// <summary>Replace the reward of a step that the server holds back; false if it is too late, or not experience.</summary>
+        public bool Amend(Value stepId, Value reward) => !stepId.IsNull &&
+            Exchange(new Dict { { "command", "amend" }, { "step_id", stepId }, { "reward", reward } })["is_amended"].AsBool();
         /// <summary>Abandon the current episode.</summary>
         public void Reset() => Exchange(new Dict { { "command", "reset" } });
         /// <summary>A number for the run's metrics; without x, at the global step of the run.</summary>
@@ -455,10 +460,7 @@ namespace Surreal.Rlx {
         public static Value Record(string method, string name, Value y, Value x = null) =>
             new Dict { { "method", method }, { "name", name }, { "y", y }, { "x", x } };
 
-        public void Disconnect() {
-            socket?.Close();
-            socket = null;
-        }
+        public void Disconnect() { socket?.Close(); socket = null; }
         public void Dispose() => Disconnect();
 
         /// <summary>Connect and begin a session; retry both together, as a full server closes connections at once.</summary>
@@ -542,10 +544,7 @@ namespace Surreal.Rlx {
 
         private void Retrying(int attempts, Action action, CancellationToken stop) {
             for (int attempt = 1;; ++attempt) {
-                try {
-                    action();
-                    return;
-                } catch (ConnectionLost) {
+                try { action(); return; } catch (ConnectionLost) {
                     if (attempt >= attempts) throw;
                     double longest = Math.Min(8.0, 0.5 * Math.Pow(2.0, attempt - 1));
                     if (stop.WaitHandle.WaitOne((int)(1000 * longest * (0.5 + 0.5 * random.NextDouble())))) throw;

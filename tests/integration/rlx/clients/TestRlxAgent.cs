@@ -175,7 +175,11 @@ static class TestRlxAgent {
         Check(agent.Update(null, new[] { 0, 0, 0.1f, 0 }).AsInt() == 1, "an action for floats");
         Check(agent.Update(1.0, new[] { 0, 0, -0.1, 0 }).AsInt() == 0, "an action for doubles");
         Throws<ReplyError>(() => agent.Update(1.0, new float[4], executedAction: 0), "an intervention that is not recorded");
-        Check(agent.Update(0.5, new float[4], true).IsNull, "no action at the end");
+        Check(!agent.Amend(agent.Outputs["step_id"], 2), "a reward that is final");
+        Check(agent.Update(0.5, new float[4], true, amendWithinS: 30).IsNull, "no action at the end");
+        Value stepId = agent.Outputs["step_id"];
+        Check(agent.Amend(stepId, 2), "a reward that comes later");
+        Check(!agent.Amend(stepId, 3), "what was accepted is final");
         agent.Scalar("csharp", 2.5, 3);
         agent.Histogram("sizes", new double[] { 1, 2, 3 });
         agent.Update(null, new float[4]);

@@ -68,12 +68,13 @@ def test_golden_vectors_are_made_read_and_written_byte_for_byte(program: list[st
 
 
 def test_sessions_with_a_real_server(program: list[str | Path], serve: Any) -> None:
-    served = serve(observation_space=CART, token="secret")
+    served = serve(observation_space=CART, token="secret", max_amend_s=60.0)
     assert run(*program, "play", served.address) == ""
     served.wait(lambda: served.ended("terminated"))
     assert [episode.rewards for episode in served.ended("terminated")] == [[1.0, 0.5]]
     assert ("scalar", "client/csharp", 2.5, 3) in served.metrics
     assert [name for _, name, _, _ in served.metrics] == ["client/csharp", "client/sizes"]
+    served.wait(lambda: list(served._pool.take_final().values()) == [2.0])
 
 
 def test_nothing_that_was_answered_is_lost_when_the_server_is_killed(

@@ -1,4 +1,4 @@
-"""Rewards that become known later, while servers and clients are killed: what is in the stream is what clients were told."""
+"""Rewards that become known later, while servers and clients are killed: clients are told what is learned."""
 
 from __future__ import annotations
 

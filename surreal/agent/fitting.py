@@ -15,11 +15,7 @@ from surreal.model.in_numpy import NumpyCategorical, NumpyPolicy
 
 
 def check_actions(method: Any, space: gymnasium.Space[Any], actions: NDArray[Any], count: int) -> None:
-    """Compare the actions for `count` rows, which `method` gave, with the space as agents see it.
-
-    Raises:
-        UserCodeError: their number, shape, dtype or range is another.
-    """
+    """Refuse actions for `count` rows, which `method` gave, whose number, shape, dtype or range does not fit."""
     shape = (count, *(space.shape or ()))
     kinds = "fiu" if isinstance(space, spaces.Box) and np.dtype(space.dtype).kind == "f" else "iub"
     if actions.shape != shape:

@@ -89,11 +89,7 @@ class Policy:
         return f"<Policy of {self.config.name}, version {self.version}: {observation} -> {self.action_space}>"
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the policy's file to another place; `surreal.load` reads it.
-
-        Raises:
-            CheckpointError, OSError: the file cannot be written.
-        """
+        """Write the policy's file to another place, for `surreal.load`; raises `CheckpointError` or `OSError`."""
         self.saved.save(Path(path))
 
     def reset(self) -> None:

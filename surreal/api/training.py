@@ -243,11 +243,7 @@ def _keeping_signals() -> Iterator[None]:
 
 @contextmanager
 def _naming_overrides() -> Iterator[None]:
-    """Name a program's `overrides` in an error where the command line would name `--set`.
-
-    Raises:
-        ConfigError: that error.
-    """
+    """Name a program's `overrides` in a `ConfigError` where the command line would name `--set`."""
     try:
         yield
     except ConfigError as error:

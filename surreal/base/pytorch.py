@@ -290,11 +290,7 @@ def tensors_of(batch: Any) -> list[Tensor]:
 
 
 def check_rank(rank: int, **tensors: Tensor) -> None:
-    """Refuse tensors of another rank, which would broadcast into a wrong loss without any error.
-
-    Raises:
-        ValueError: names the tensor, its shape and the rank it must have.
-    """
+    """Refuse tensors of another rank, which would broadcast into a wrong loss without any error."""
     for name, tensor in tensors.items():
         if tensor.ndim != rank:
             raise ValueError(f"{name} has shape {tuple(tensor.shape)}; it must have {rank} dimension(s)")

@@ -46,11 +46,7 @@ class ArraySpec:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ArraySpec:
-        """Decode a description, perhaps from another process.
-
-        Raises:
-            ValueError: the dtype is not a plain number type, or the shape is invalid or too large.
-        """
+        """Decode a description, perhaps from another process; raises `ValueError` if it is not plain and sound."""
         name, dtype, sizes = str(data["name"]), str(data["dtype"]), data["shape"]
         if not _DTYPE.fullmatch(dtype):
             raise ValueError(f"dtype {dtype[:40]!r} of {name!r} is not a plain number type")
@@ -78,11 +74,7 @@ class ObsSpec:
         return sum(leaf.nbytes for leaf in self.leaves)
 
     def flatten(self, obs: Obs) -> list[NDArray[Any]]:
-        """Split an observation, or a batch of them, into its leaves; copies only leaves of other dtypes.
-
-        Raises:
-            ValueError: a key or item is missing, or there are more.
-        """
+        """Split an observation or a batch into leaves, copied for other dtypes; raises `ValueError` if keys differ."""
         return [np.asarray(array, leaf.dtype) for array, leaf in zip(self.split(obs), self.leaves, strict=True)]
 
     def split(self, obs: Obs) -> list[Any]:
@@ -122,11 +114,7 @@ class ObsSpec:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ObsSpec:
-        """Decode a description, perhaps from another process.
-
-        Raises:
-            ValueError: a leaf is invalid, or leaves and structure do not fit.
-        """
+        """Decode a description, perhaps from another process; raises `ValueError` if its parts do not fit."""
         leaves = tuple(ArraySpec.from_json(leaf) for leaf in data["leaves"])
         structure = data["structure"]
         number = _count_leaves(structure)
@@ -149,11 +137,7 @@ class ObsSpec:
 
     @classmethod
     def from_obs(cls, obs: Obs) -> ObsSpec:
-        """Describe an observation without a batch axis.
-
-        Raises:
-            ValueError: it is empty, or holds other things than numbers and booleans.
-        """
+        """Describe an observation without a batch axis; raises `ValueError` unless it is numbers and booleans."""
         leaves = tuple(_leaf_of_obs(path, leaf) for path, leaf in with_paths(obs))
         if not leaves:
             raise ValueError("an observation holds at least one array, got an empty one")

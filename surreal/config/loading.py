@@ -71,11 +71,7 @@ def load_config(
 
 
 def from_plain(plain: dict[str, Any], overrides: Sequence[str], label: str) -> Config:
-    """Check a configuration that was loaded before, with overrides; changes `plain` in place, whose source is `label`.
-
-    Raises:
-        ConfigError: if anything is wrong.
-    """
+    """Check a configuration, with overrides, that was loaded from `label` before; changes `plain` in place."""
     places: dict[str, str] = {}
     apply_overrides(plain, places, [parse_override(text) for text in overrides])
     try:
@@ -202,11 +198,7 @@ SOURCE = "--set"
 
 
 def parse_override(text: str) -> tuple[str, Any]:
-    """Split `a.b=value` into its key and its value.
-
-    Raises:
-        ConfigError: if it has no key, no `=`, or a value that is not YAML.
-    """
+    """Split `a.b=value` into its key and its YAML value; raises `ConfigError` for another text."""
     key, equals, value = text.partition("=")
     key = key.strip()
     if not equals or not key or not all(key.split(".")):

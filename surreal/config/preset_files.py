@@ -21,11 +21,7 @@ def preset_names() -> list[str]:
 
 
 def preset_path(name: str) -> Path:
-    """Find a preset's file.
-
-    Raises:
-        ConfigError: if there is none of that name; the message has the nearest.
-    """
+    """Find a preset's file; raises `ConfigError` with the nearest name if there is none."""
     names = preset_names()
     if name not in names:
         similar = nearest(name, names)

@@ -78,11 +78,7 @@ class ActionAdapter:
         return actions if self._box is None else _clipped(self._box, actions)
 
     def flat(self, action: Any) -> NDArray[Any]:
-        """Translate an action of the environment into the agent's form, [*shape].
-
-        Raises:
-            ValueError: it is not in the environment's space.
-        """
+        """Translate an action into the agent's form, [*shape]; raises `ValueError` if it is not in the space."""
         parts: list[NDArray[Any]] = []
         try:
             for leaf, value in _values(self.env_space, action):

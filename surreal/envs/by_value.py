@@ -42,11 +42,7 @@ def keep(make: Callable[..., Any]) -> str:
 
 
 def make_kept(code: str, **kwargs: Any) -> Any:
-    """Make the environment that was kept under a digest.
-
-    Raises:
-        EnvError: this user has kept no such code on this machine.
-    """
+    """Make the environment that this user has kept under a digest on this machine; raises `EnvError` without one."""
     path = _path(code)
     try:
         data = path.read_bytes()

@@ -130,11 +130,7 @@ def make_vector_env(
 
 
 def check_env_id(env_id: str) -> None:
-    """Find an environment by its id, or its class, without making it.
-
-    Raises:
-        EnvError: there is none of this id, or `module:` before it cannot be imported.
-    """
+    """Find an environment by its id, or its class, without making it; raises `EnvError` if there is none."""
     try:
         find_env(env_id)
     except EnvError:

@@ -54,11 +54,7 @@ class CuriositySettings:
     units: PositiveInt = 64
 
     def make(self, obs_spec: ObsSpec, action_space: gymnasium.Space[Any], *, seed: int | None = None) -> Dynamics:
-        """Make the networks; `seed` is of their initial parameters, None draws them from torch's global generator.
-
-        Raises:
-            ValueError: a setting of the networks is not possible.
-        """
+        """Make the networks; without a `seed`, torch's global generator draws their initial parameters."""
         return Dynamics(
             obs_spec,
             action_space,
@@ -78,11 +74,7 @@ class Surprise(NamedTuple):
 
 
 def read_curiosity(icm: Mapping[str, Any] | None) -> CuriositySettings | None:
-    """Read the option `icm` of a learner.
-
-    Raises:
-        ValueError: there is no such setting, or its value is out of range.
-    """
+    """Read the option `icm` of a learner; raises `ValueError` for an unknown setting or a value out of range."""
     if icm is None:
         return None
     known = [field.name for field in fields(CuriositySettings)]

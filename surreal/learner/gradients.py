@@ -174,11 +174,7 @@ class GradientLearner(Learner[ModelT, BatchT]):
     def make_schedule(
         self, option: str, start: float, end: float, shape: type[LinearSchedule] = LinearSchedule
     ) -> Callable[[], float]:
-        """Make a value that goes from `start` to `end` along `max_global_step`, for the option that needs it.
-
-        Raises:
-            ValueError: the schedule has no end; names the setting that gives it one.
-        """
+        """Make a value that goes from `start` to `end` along `max_global_step`, which `option` needs."""
         length = check_schedule(option, self.max_global_step, self._schedule_step)
         schedule = shape(start, end, length)
         return lambda: schedule(self.schedule_position)

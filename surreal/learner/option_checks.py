@@ -20,11 +20,7 @@ check_positive = partial(_check, Positive)
 
 
 def check_schedule(option: str, max_global_step: int | None, schedule_step: str) -> int:
-    """Return `max_global_step`, the length of a schedule.
-
-    Raises:
-        ValueError: the schedule that `option` asks for has no end; names the setting that gives it one.
-    """
+    """Return `max_global_step`, the length of a schedule; refuses one without end that `option` asks for."""
     if max_global_step is None or max_global_step < 1:
         limit = "learner.max_updates" if schedule_step == "update" else "run.max_env_steps"
         raise ValueError(

@@ -107,11 +107,7 @@ class LazyModel(Model):
                 self.obs_spec = obs_spec
 
     def materialize_from(self, header: Mapping[str, Any]) -> None:
-        """Create the layers for the observations that the header of parameters describes.
-
-        Raises:
-            ContractError: it describes none, or such that this model cannot read.
-        """
+        """Create the layers for the observations in a header; raises `ContractError` if it cannot."""
         try:
             self.materialize(ObsSpec.from_json(header["obs"]))
         except (KeyError, TypeError, ValueError) as error:

@@ -262,11 +262,7 @@ class ConvTorso(nn.Module):
 
 
 def count_conv_features(convolutions: Sequence[ConvStage], height: int, width: int) -> int:
-    """Count the flattened outputs of the convolutions for images of this size.
-
-    Raises:
-        ValueError: the images are too small.
-    """
+    """Count the flattened outputs of the convolutions; raises `ValueError` if images of this size are too small."""
     sizes = (height, width)
     for number, stage in enumerate(convolutions):
         before, sizes = sizes, (stage.output_size(sizes[0], 0), stage.output_size(sizes[1], 1))

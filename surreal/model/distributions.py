@@ -35,11 +35,7 @@ class Distribution(ABC):
         """Return the entropy of each step, in nats, [...] float32."""
 
     def kl(self, other: Self) -> Tensor:
-        """Return the divergence KL(self || other) of each step from another of its kind, in nats, [...] float32.
-
-        Raises:
-            ValueError: there is no formula for it.
-        """
+        """Return KL(self || other) of each step, in nats, [...] float32; raises `ValueError` without a formula."""
         raise ValueError(f"the KL divergence of a {type(self).__name__} is not known")
 
     def frozen(self) -> Self:

@@ -36,11 +36,7 @@ class ValueHead(nn.Module):
 
 
 def count_actions(action_space: int | spaces.Discrete) -> int:
-    """Read the number of actions.
-
-    Raises:
-        ValueError: the space does not start at 0, or there is no action.
-    """
+    """Read the number of actions; raises `ValueError` if the space does not start at 0, or there is no action."""
     if isinstance(action_space, spaces.Discrete):
         if action_space.start != 0:
             raise ValueError(f"action space {action_space} starts at {action_space.start}; it must start at 0")
@@ -125,11 +121,7 @@ def make_policy_head(
     generator: Generator = None,
     sigma: SigmaSettings | None = None,
 ) -> nn.Module:
-    """Make the head for a space of actions.
-
-    Raises:
-        ValueError: there is none for such a space.
-    """
+    """Make the head for a space of actions; raises `ValueError` if there is none for such a space."""
     if isinstance(action_space, spaces.Discrete):
         return PolicyHead(num_features, count_actions(action_space), Categorical, generator)
     has_one_axis = len(action_space.shape or ()) == 1

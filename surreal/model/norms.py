@@ -53,11 +53,7 @@ NormKind = Literal["layer", "rms"] | BatchNormSettings
 
 
 def read_norm(norm: NormName | None) -> NormKind | None:
-    """Read how a normalization is named; None is none.
-
-    Raises:
-        ValueError: there is none of this name, or a setting of it is not possible.
-    """
+    """Read a normalization's name, or None; raises `ValueError` if it, or a setting of it, is not possible."""
     if norm is None:
         return None
     settings: dict[str, Any] = {"type": norm} if isinstance(norm, str) else dict(norm)

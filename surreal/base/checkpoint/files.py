@@ -82,11 +82,7 @@ def remove_file(path: str) -> None:
 
 
 def move_file(source: str, target: str) -> None:
-    """Move a file to another folder of the same file system; the folder is made if missing.
-
-    Raises:
-        CheckpointError: it cannot be moved; then it may be in both places.
-    """
+    """Move a file to another folder; after a `CheckpointError`, it may be in both places."""
     with _as_checkpoint_error(f"{source} cannot be moved to {target}"):
         file_system, old = _open(source)
         _, new = _open(target)

@@ -55,11 +55,7 @@ def save_checkpoint(
 
 
 def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
-    """Read and verify one checkpoint file.
-
-    Raises:
-        CheckpointError: it is missing, cut off, damaged, not finite, or not a Surreal checkpoint of this version.
-    """
+    """Read and verify one checkpoint file; raises `CheckpointError` if it is not whole, finite and of this version."""
     source = os.fspath(path)
     return decode_checkpoint(read_file(source), source)
 
@@ -124,11 +120,7 @@ def decode_checkpoint(data: bytes, source: str) -> Checkpoint:
 
 
 def check_tensors(expected: Mapping[str, Tensor], found: Mapping[str, Tensor], what: str) -> None:
-    """Compare names, shapes and dtypes.
-
-    Raises:
-        CheckpointError: names the first tensor that differs.
-    """
+    """Compare names, shapes and dtypes; the `CheckpointError` names the first tensor that differs."""
     for name, tensor in expected.items():
         if name not in found:
             raise CheckpointError(f"the checkpoint is of another model: it has no tensor {what}/{name}")

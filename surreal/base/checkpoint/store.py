@@ -167,11 +167,7 @@ def open_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
 
 
 def first_whole(paths: Iterable[str]) -> Checkpoint | None:
-    """Read the first checkpoint that is whole, and skip those before it with a warning.
-
-    Raises:
-        UnreadableError: no checkpoint is whole, and one cannot be read.
-    """
+    """Read the first whole checkpoint, with a warning for each before it; raises `UnreadableError` if none is left."""
     from surreal.base.checkpoint.format import load_checkpoint
 
     problem: UnreadableError | None = None

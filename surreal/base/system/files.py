@@ -142,11 +142,7 @@ def rotate(path: Path, max_bytes: int) -> bool:
 
 
 def write_in_place(path: Path, data: bytes) -> None:
-    """Overwrite a file that is as long as `data`, which works on a full disk.
-
-    Raises:
-        OSError: it cannot be written; a reader may see a part.
-    """
+    """Overwrite a file that is as long as `data`, also on a full disk; on an `OSError`, a reader may see a part."""
     with path.open("r+b") as file:
         file.write(data)
 
@@ -162,11 +158,7 @@ def is_full(folder: Path) -> bool:
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Decode JSON that another program may have written.
-
-    Raises:
-        ValueError: it is not JSON, or it is nested too deeply.
-    """
+    """Decode JSON that another program wrote; raises `ValueError` if it is none, or nested too deeply."""
     try:
         return json.loads(text)
     except RecursionError as error:

@@ -40,21 +40,13 @@ class Supervisor:
         thread.start()
 
     def turn(self) -> None:
-        """Report that the step of the calling thread makes progress.
-
-        Raises:
-            StoppedError: the threads must end.
-        """
+        """Report that the step of the calling thread makes progress; raises `StoppedError` if the threads must end."""
         self._here.pulse.has_turned = True
         if self.stop_event.is_set():
             raise StoppedError(f"the threads of {self.name} were stopped")
 
     def check(self) -> None:
-        """Raise the exception that ended a thread.
-
-        Raises:
-            ThreadFailedError: with the thread's exception as its cause.
-        """
+        """Raise `ThreadFailedError`, caused by its exception, if a thread has failed."""
         if self._failure is not None:
             name, error = self._failure
             raise ThreadFailedError(f"thread {self.name}/{name} failed: {error}") from error

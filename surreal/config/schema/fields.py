@@ -30,11 +30,7 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)")
 
 
 def parse_size(value: object) -> object:
-    """Turn "512mb" into bytes, the way Redis reads it; the field judges anything that is not text.
-
-    Raises:
-        ValueError: if the text is not a size.
-    """
+    """Turn "512mb" into bytes, as Redis reads it; leaves it to the field to judge anything that is not text."""
     if not isinstance(value, str):
         return value
     match = _SIZE.fullmatch(value.strip().lower())
@@ -62,11 +58,7 @@ _HOST_PORT = re.compile(r"(?:\[[0-9a-fA-F:.]+\]|[^\s:/@]+):(\d{1,5})")
 
 
 def check_address(value: str) -> str:
-    """Refuse text that is not the address of a Redis server.
-
-    Raises:
-        ValueError: naming the accepted forms.
-    """
+    """Refuse text that is not the address of a Redis server; the error names the accepted forms."""
     if value.startswith(_SCHEMES) and len(value.split("://", 1)[1]) > 0:
         return value
     match = _HOST_PORT.fullmatch(value)
@@ -86,11 +78,7 @@ _DEVICE = re.compile(r"auto|cpu|cuda(:\d{1,3})?|mps")
 
 
 def check_device(value: str) -> str:
-    """Refuse text that is not the name of a device on any machine.
-
-    Raises:
-        ValueError: naming the accepted forms.
-    """
+    """Refuse text that is not the name of a device on any machine; the error names the accepted forms."""
     if _DEVICE.fullmatch(value) is None:
         raise ValueError("it must be auto, cpu, cuda, cuda:N (the GPU of that number, from 0) or mps")
     return value

@@ -108,11 +108,7 @@ _URL_PASSWORD = re.compile(r"://[^/@]*:[^/@]*@")
 
 
 def refuse_password(value: str) -> str:
-    """Refuse a URL with a password, which every copy of the configuration would show.
-
-    Raises:
-        ValueError: it has one.
-    """
+    """Refuse a URL with a password, which every copy of the configuration would show."""
     if _URL_PASSWORD.search(value):
         raise ValueError("a URL here holds no password; give it to the file system, in its environment or its files")
     return value

@@ -116,11 +116,7 @@ class UniformGame:
         return self._padded(self.game.reset(seed))
 
     def step(self, actions: Mapping[int, Any]) -> dict[int, View]:
-        """Apply actions; see `Game.step`.
-
-        Raises:
-            EnvError: an action is legal for other players only.
-        """
+        """Apply actions; see `Game.step`. Raises `EnvError` if an action is legal for other players only."""
         if self._has_unlike_actions:
             for player, action in actions.items():
                 if action >= self._num_actions[player]:

@@ -36,11 +36,7 @@ def is_game(env_id: str) -> bool:
 
 
 def check_game(env_id: str) -> None:
-    """Find a game by its id without making it.
-
-    Raises:
-        EnvError: it does not exist, or a package is missing.
-    """
+    """Find a game by its id without making it; raises `EnvError` if it does not exist, or a package is missing."""
     _find(env_id)
 
 

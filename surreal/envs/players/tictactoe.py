@@ -42,11 +42,7 @@ class TicTacToe(Game):
         return {0: self._view(0)}
 
     def step(self, actions: Mapping[int, Any]) -> dict[int, View]:
-        """Set a mark.
-
-        Raises:
-            ValueError: the square is taken, or does not exist.
-        """
+        """Set a mark; raises `ValueError` if the square is taken, or does not exist."""
         ((player, square),) = actions.items()
         if not 0 <= square < 9 or self.marks[:, square].any():
             raise ValueError(f"player {player} wants square {square}, which is taken or does not exist")

@@ -67,11 +67,7 @@ class FaultCounter:
         self._told_s = float("-inf")
 
     def add(self, fault: str, cause: Exception | None = None) -> None:
-        """Count a fault, and log it from time to time.
-
-        Raises:
-            EnvError: there were too many faults without a complete episode between them.
-        """
+        """Count a fault, logged now and then; raises `EnvError` after too many without a complete episode."""
         self._in_a_row += 1
         if self._in_a_row > _MOST_IN_A_ROW:
             lost = f"{self._in_a_row} episodes were lost like this, and none between them came to its end"

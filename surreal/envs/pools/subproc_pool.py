@@ -119,11 +119,7 @@ class SubprocEnvPool(EnvPool):
             raise
 
     def recv(self, timeout_s: float = 1.0) -> StepBatch:
-        """Wait until a worker is ready, and return the rows of all ready workers.
-
-        Raises:
-            EnvError: an environment raised an exception, or workers die too often.
-        """
+        """Wait until a worker is ready, and return the rows of all ready workers; see `EnvPool.recv`."""
         if self._is_closed:
             raise ValueError("the pool is closed")
         is_any_busy = any(worker.is_busy for worker in self._workers)

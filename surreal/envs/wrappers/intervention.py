@@ -94,11 +94,7 @@ class Intervention(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 def make_expert(path: str, env: AnyEnv, args: Mapping[str, Any]) -> Any:
-    """Import `module:name`, and call it with `args` if it is a class.
-
-    Raises:
-        EnvError: it cannot be imported or made, or is not callable.
-    """
+    """Import `module:name`, and call it with `args` if it is a class; raises `EnvError` if that fails."""
     module, separator, name = path.partition(":")
     if not separator:
         raise EnvError(f"expert is {path!r}; it must be module:Class or module:function")

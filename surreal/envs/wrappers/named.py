@@ -79,11 +79,7 @@ def wrapper_names() -> tuple[str, ...]:
 
 
 def apply_wrappers(env: AnyEnv, specs: Sequence[WrapperSpec], *, training: bool) -> AnyEnv:
-    """Put wrappers around an environment.
-
-    Raises:
-        EnvError: a wrapper does not exist, or refuses its arguments.
-    """
+    """Put wrappers around an environment; raises `EnvError` if a wrapper does not exist, or refuses its arguments."""
     for spec in select_wrappers(specs, training=training):
         factory = find_wrapper(spec.name)
         _check_args(factory, env, spec)

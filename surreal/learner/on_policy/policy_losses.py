@@ -11,11 +11,7 @@ from torch import Tensor
 
 
 def check_same_shape(**tensors: Tensor | None) -> None:
-    """Refuse tensors of different shapes, which would broadcast into a wrong loss without any error; None has any.
-
-    Raises:
-        ValueError: names the shapes.
-    """
+    """Refuse different shapes, which would broadcast into a wrong loss without any error; None has any shape."""
     if len({tensor.shape for tensor in tensors.values() if tensor is not None}) > 1:
         shapes = ", ".join(f"{name} {tuple(tensor.shape)}" for name, tensor in tensors.items() if tensor is not None)
         raise ValueError(f"these must have one shape: {shapes}")

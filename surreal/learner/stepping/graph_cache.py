@@ -171,11 +171,7 @@ class Compiling:
         return self._process.poll() is None
 
     def result(self) -> Entry:
-        """Wait for the entry.
-
-        Raises:
-            RuntimeError: compiling failed; the message is the compiler's.
-        """
+        """Wait for the entry; raises `RuntimeError` with the compiler's message if compiling failed."""
         code = self._process.wait()
         self._job.unlink(missing_ok=True)
         self._output.seek(0)

@@ -48,11 +48,7 @@ _PLAIN = (bool, int, float, str)
 
 
 class CompiledCall:
-    """Runs a graph.
-
-    Raises:
-        RuntimeError: it cannot be loaded.
-    """
+    """Runs a graph; raises `RuntimeError` if it cannot be loaded."""
 
     def __init__(
         self,

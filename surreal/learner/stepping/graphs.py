@@ -248,11 +248,7 @@ class Graphs:
         }
 
     def _take(self, variant: Variant, entry: Entry, args: Sequence[Any], found: CallArguments) -> Mapping[str, Tensor]:
-        """Update by the graph, if it agrees with the method; later updates do the same.
-
-        Raises:
-            RuntimeError: the graph cannot be loaded, or gives something else.
-        """
+        """Update by the graph now and later; raises `RuntimeError` if it does not agree with the method."""
         state, learner = self._state(), self._learner
         run = CompiledCall(learner, self._groups, entry, state)
         run.show_rates()

@@ -75,11 +75,7 @@ class Interface:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Interface:
-        """Read what `as_json` gave, after JSON.
-
-        Raises:
-            KeyError, TypeError: it is something else.
-        """
+        """Read what `as_json` gave, after JSON; raises `KeyError` or `TypeError` for something else."""
         draws = [Draw(d["method"], tuple(d["shape"]), tuple(d["args"]), d["generator"]) for d in data["draws"]]
         return cls(**{**data, "draws": draws})
 

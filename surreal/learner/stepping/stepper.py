@@ -289,10 +289,6 @@ class SkipCounter:
             raise DivergedError(f"the gradients of {streak} updates in a row are not finite: {_REMEDY}")
 
     def check_all(self) -> None:
-        """Look at all updates of this process.
-
-        Raises:
-            DivergedError: there were some, and all of them were skipped.
-        """
+        """Raise `DivergedError` if this process has done updates, and all of them were skipped."""
         if self._updates and int(self._total) == self._updates:
             raise DivergedError(f"none of {self._updates} updates had finite gradients: {_REMEDY}")

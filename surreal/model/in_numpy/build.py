@@ -28,22 +28,14 @@ class Build:
         self._first: tuple[Tensor, int] | None = None
 
     def form(self, module: nn.Module) -> Any:
-        """Return the function of a module.
-
-        Raises:
-            NoFormError: it has none, or it has hooks, which torch would call.
-        """
+        """Return the function of a module; raises `NoFormError` if it has none, or has hooks for torch."""
         make = self._forms.get(type(module))
         if make is None or module._forward_hooks or module._forward_pre_hooks:
             raise NoFormError
         return make(self, module)
 
     def view(self, module: nn.Module, name: str) -> Floats:
-        """Return the memory of a parameter or buffer.
-
-        Raises:
-            NoFormError: it does not have the usual dtype or layout.
-        """
+        """Return the memory of a parameter or buffer; raises `NoFormError` for an unusual dtype or layout."""
         tensors = module._parameters if name in module._parameters else module._buffers
         tensor = tensors[name]
         if tensor is None or tensor.dtype is not torch.float32 or not tensor.is_contiguous():

@@ -57,11 +57,7 @@ class NumpyPolicy(ABC):
         raise ValueError(f"log-probabilities of a {type(self).__name__} are not known")
 
     def masked(self, action_mask: Tensor) -> NumpyPolicy:
-        """Return the distribution over legal actions only; `action_mask` is [N, n] bool.
-
-        Raises:
-            ValueError: actions are not discrete, so there is nothing to forbid.
-        """
+        """Return the distribution over legal actions, [N, n] bool; raises `ValueError` if not discrete."""
         raise ValueError(f"an action mask can forbid nothing in a {type(self).__name__}")
 
 

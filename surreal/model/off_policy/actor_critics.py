@@ -135,11 +135,7 @@ class OffPolicyActorCritic(LazyModel):
 
     @abstractmethod
     def _read_space(self, action_space: gymnasium.Space[Any]) -> None:
-        """Store the properties of the actions that actor and critics need.
-
-        Raises:
-            ValueError: they are not for such actions.
-        """
+        """Store what actor and critics need to know of actions; raises `ValueError` if these are not for them."""
 
     @abstractmethod
     def _make_actor(self, obs_spec: ObsSpec, options: Mapping[str, Any]) -> nn.Module:

@@ -28,11 +28,7 @@ _EXPANSION = 4
 
 
 def check_blocks(blocks: BlockKind | None, hiddens: Sequence[int], activation: Any, norm: NormKind | None) -> None:
-    """Refuse settings that residual blocks cannot have.
-
-    Raises:
-        ValueError: names the setting.
-    """
+    """Refuse settings that residual blocks cannot have; the error names the setting."""
     if blocks is None:
         return
     if not hiddens or len(set(hiddens)) > 1:

@@ -175,11 +175,7 @@ _KINDS: Mapping[str, type[ScalarOutput]] = {
 
 
 def read_critic_output(given: CriticOutputName) -> ScalarOutput:
-    """Make the output of critics that a setting names.
-
-    Raises:
-        ValueError: there is none of this name, or a setting of it is not possible.
-    """
+    """Make the output of critics that a setting names; raises `ValueError` if that is not possible."""
     settings = dict[str, Any]() if isinstance(given, str) else dict(given)
     name = given if isinstance(given, str) else settings.pop("type", None)
     if name not in _KINDS:

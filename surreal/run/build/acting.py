@@ -56,11 +56,7 @@ def build_model(config: Config, spaces: Spaces) -> Module:
 
 
 def build_acting_model(config: Config, spaces: Spaces) -> Module:
-    """Make the network of an agent's process, on `agent.device`; a listener puts the parameters there as well.
-
-    Raises:
-        ConfigError: there is no such device.
-    """
+    """Make the network of an agent's process, on `agent.device`; a listener puts the parameters there as well."""
     device = find_device(config, "agent.device", config.agent.device)
     return build_model(config, spaces).to(device)
 

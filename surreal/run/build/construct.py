@@ -82,11 +82,7 @@ def value_of(config: Config, key: str) -> tuple[Any, Any]:
 
 
 def find_device(config: Config, key: str, name: str) -> torch.device:
-    """Find the device of this name, which the setting `key` has.
-
-    Raises:
-        ConfigError: this machine has no such device.
-    """
+    """Find the device that the setting `key` names; raises `ConfigError` if this machine lacks it."""
     from surreal.learner.stepping.devices import resolve_device  # brings torch, which a launcher does without
 
     try:

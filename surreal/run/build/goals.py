@@ -21,11 +21,7 @@ _TRIED_STEPS = 20
 
 
 def goal_functions(config: Config) -> dict[str, Callable[..., Any]]:
-    """Make the run's environment, and return its `compute_reward`, and `compute_terminated` if it has one.
-
-    Raises:
-        ConfigError: the environment cannot be made in the learner's process, or has no goals.
-    """
+    """Return `compute_reward` of the run's environment, which is made here, and `compute_terminated` if it has one."""
     if is_game(config.env.id):
         raise refused(config, "replay.class", f"is {config.replay.class_path!r}, but {config.env.id} is a game")
     if config.env.frame_stack > 1:

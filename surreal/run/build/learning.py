@@ -82,11 +82,7 @@ def replay_arguments(config: Config) -> dict[str, Any]:
 
 
 def check_ranks(config: Config) -> None:
-    """Check that the learner is one that can be several ranks, if it should be.
-
-    Raises:
-        ConfigError: its class does more to a model than to step down gradients, or its replay's cannot divide shards.
-    """
+    """Check that learner and replay can be of several ranks, if they should be."""
     if config.learner.ranks == 1:
         return
     cls, _ = check(config, LEARNER)
@@ -166,11 +162,7 @@ def build_gradient_learner(config: Config, model: Module, replay: Replay[Any] | 
 
 
 def check_gradients(config: Config) -> None:
-    """Check that agents can compute the learner's gradients.
-
-    Raises:
-        ConfigError: the learner does not only step down gradients, or the model counts what it sees.
-    """
+    """Check that agents can compute the learner's gradients, by its steps and by what the model counts."""
     cls, _ = check(config, LEARNER)
     if not (issubclass(cls, GradientLearner) and cls.only_steps_down_gradients):
         problem = (

@@ -45,11 +45,7 @@ class SavedPolicy:
     exported: ExportedFile | None = None  #: then there are no tensors
 
     def save(self, path: Path) -> None:
-        """Write the policy to a file that `load_policy` reads.
-
-        Raises:
-            CheckpointError, OSError: the file cannot be written.
-        """
+        """Write the policy to a file that `load_policy` reads; raises `CheckpointError` or `OSError`."""
         if self.exported is not None:
             write_whole(path, Path(self.path).read_bytes())
             return
@@ -57,11 +53,7 @@ class SavedPolicy:
         save_checkpoint(path, self.tensors, {"kind": "policy", **content}, step=self.version)
 
     def with_settings(self, overrides: Sequence[str]) -> SavedPolicy:
-        """Return the policy with some settings of its configuration changed, each as `key.path=value`.
-
-        Raises:
-            ConfigError: a setting is wrong.
-        """
+        """Return the policy with some settings of its configuration changed, each as `key.path=value`."""
         if not overrides:
             return self
         return replace(

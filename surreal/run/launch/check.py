@@ -61,11 +61,7 @@ class PreparedRun:
 
 
 def prepare(options: RunOptions) -> PreparedRun:
-    """Load the configuration, and choose the run's id and folder; nothing is written.
-
-    Raises:
-        ConfigError, CodecError: the options make no sense.
-    """
+    """Load the configuration, and choose the run's id and folder, if the options make sense; writes nothing."""
     source, run_dir = options.source, _resumed_folder(options) if options.resume else options.run_dir
     if source is None:
         if not options.resume or run_dir is None:

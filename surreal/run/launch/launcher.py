@@ -50,11 +50,7 @@ _ANNOUNCEMENT_S = 15.0
 
 
 class Launcher:
-    """One run, from start to result.
-
-    Raises:
-        ConfigError, CodecError: the options make no sense.
-    """
+    """One run, from start to result."""
 
     def __init__(self, options: RunOptions, console: Console, interrupts: Interrupts, starter: Spawner) -> None:
         self._started_s = time.monotonic()

@@ -149,11 +149,7 @@ class _Calls:
 
 @contextmanager
 def _explaining(config: Config, section: str, does: str, calls: _Calls) -> Iterator[None]:
-    """Explain which class of the run failed, at what, and where in its code.
-
-    Raises:
-        ConfigError: anything but a `SurrealError` was raised, which explains itself.
-    """
+    """Explain which class of the run failed, at what, and where in its code, unless a `SurrealError` does."""
     try:
         yield
     except SurrealError:

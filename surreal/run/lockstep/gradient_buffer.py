@@ -63,11 +63,7 @@ class GradientBuffer:
         self.learner.send_gradients(self._add)
 
     def finish_update(self) -> None:
-        """Push the update's gradients, and load newer parameters, or wait for them.
-
-        Raises:
-            SurrealError: the servers cannot be reached, or accepted nothing for too long.
-        """
+        """Push the update's gradients, and load newer parameters, or wait for them."""
         if self._collected:
             self._push()
         self._take_newest()

@@ -71,11 +71,7 @@ def named_folder(name: str | os.PathLike[str] | None, runs: Path = RUNS_FOLDER) 
 
 
 def require_folder(name: str | os.PathLike[str] | None, runs: Path = RUNS_FOLDER) -> RunFolder:
-    """Find the folder of a run; see `named_folder`.
-
-    Raises:
-        ConfigError: there is no such run; the message has the nearest name.
-    """
+    """Find the folder of a run as `named_folder` does; raises `ConfigError` with the nearest name if there is none."""
     folder = named_folder(name, runs)
     if folder is not None:
         return folder

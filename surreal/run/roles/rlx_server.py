@@ -236,11 +236,7 @@ def start_server(
     on_metric: MetricSink | None,
     status: StatusSource | None = None,
 ) -> RlxServer:
-    """Listen, and report the address.
-
-    Raises:
-        ConfigError, RlxServerError: a file or the address cannot be used.
-    """
+    """Listen, and report the address; raises `ConfigError` or `RlxServerError` if that cannot be done."""
     _raise_file_limit()
     sys.setswitchinterval(min(sys.getswitchinterval(), _SWITCH_INTERVAL_S))
     settings = replace(build_server_settings(config, options, on_metric, pool.reader), status=status)

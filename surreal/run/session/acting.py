@@ -213,11 +213,7 @@ class AgentWaits:
 
 
 def saved_agent(policy: SavedPolicy, config: Config, spaces: Spaces, *, rng: np.random.Generator) -> Agent:
-    """Make an agent that acts with a saved policy, and never explores.
-
-    Raises:
-        CheckpointError: the parameters do not fit the configuration's model, or the exported policy the spaces.
-    """
+    """Make an agent that acts with a saved policy, if its parameters fit, and never explores."""
     if policy.exported is not None:
         agent = ExportedAgent(policy.exported, obs_spec=spaces.obs_spec)
         agent.expect_actions(spaces.action_space)

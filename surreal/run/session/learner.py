@@ -142,11 +142,7 @@ class LearnerSession:
             self._is_done = True
 
     def go_back(self, error: DivergedError) -> None:
-        """Restore a good state.
-
-        Raises:
-            DivergedError: there is none, or it was tried before.
-        """
+        """Restore a good state; raises `DivergedError` if there is none, or it was tried before."""
         self.rollback.after(error)
         if self._ranked is not None:
             self._ranked.take_over_again()

@@ -74,11 +74,7 @@ class RankReplay:
     # -- what the session calls --------------------------------------------------------------------------------------
 
     def attach(self, learner: Learner) -> None:
-        """Make a learner, whose replay this is, one of the ranks.
-
-        Raises:
-            ValueError: it has no gradients that ranks could share.
-        """
+        """Make a learner, whose replay this is and which must be a `GradientLearner`, one of the ranks."""
         if not isinstance(learner, GradientLearner):
             raise ValueError(f"the learner is a {type(learner).__name__}; it must be a GradientLearner")
         learner.learn_with(self.ranks)

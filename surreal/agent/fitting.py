@@ -29,11 +29,7 @@ def check_actions(method: Any, space: gymnasium.Space[Any], actions: NDArray[Any
 
 
 def check_values(method: Any, space: gymnasium.Space[Any], shape: tuple[int, ...]) -> None:
-    """Compare the values of all actions [N, n], of which `method` gave some of this shape, with a Discrete space.
-
-    Raises:
-        UserCodeError: there are not as many as there are actions.
-    """
+    """Refuse values of actions, which `method` gave in this shape, that are not [N, n] of a Discrete space."""
     if not isinstance(space, spaces.Discrete):
         raise UserCodeError(f"{describe_method(method)} gives values of single actions, but actions are {space}")
     if len(shape) != 2 or shape[1] != space.n:

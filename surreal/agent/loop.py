@@ -74,10 +74,6 @@ class AgentLoop:
             waits.
         interventions: whether something else may replace actions, which is counted.
         gamma: discount of the returns that are recorded where the model scales rewards by them; None records none.
-
-    Attributes:
-        env_steps: actions taken in rows that are recorded.
-        episodes: episodes that ended.
     """
 
     def __init__(
@@ -91,8 +87,8 @@ class AgentLoop:
         interventions: bool = False,
         gamma: float | None = None,
     ) -> None:
-        self.env_steps = 0
-        self.episodes = 0
+        self.env_steps = 0  #: actions taken in rows that are recorded
+        self.episodes = 0  #: episodes that ended
         self._pool = pool
         self._agent = agent
         self._sender = sender

@@ -75,15 +75,12 @@ class ParameterNoise:
     parameters in every turn. Norms keep their parameters: with `norm: layer`, noise on the others means the same
     in all layers.
 
-    Attributes:
-        sigma: standard deviation of the noise on each parameter.
-
     Args:
         model: model with the actor to perturb; the caller holds its lock and is in inference mode.
     """
 
     def __init__(self, model: DeterministicActorCritic, rng: np.random.Generator) -> None:
-        self.sigma = 0.05
+        self.sigma = 0.05  #: standard deviation of the noise on each parameter
         self._model = model
         self._generator = torch.Generator(model.device).manual_seed(int(rng.integers(2**63)))
         self._actor = copy.deepcopy(model.actor)

@@ -90,9 +90,7 @@ class RandomStart:
         step: int,
         action_mask: NDArray[np.bool_] | None = None,
     ) -> NDArray[Any]:
-        """Return the actions [N, *action_shape] to take, written into those of the policy; only rows of `explore`
-        change.
-        """
+        """Return the actions [N, *action_shape] to take, written into those of the policy in rows of `explore`."""
         if step >= self._steps or not explore.any():
             return actions
         if self._chooser is not None:

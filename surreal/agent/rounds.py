@@ -42,11 +42,6 @@ class Rounds:
         timeout_s: timeout of a wait, s. Then the agent continues with its current parameters, so that a dead agent or
             learner does not stop the others. Raising it waits longer for one that is restarted.
         should_stop: asked while waiting; True ends the wait.
-
-    Attributes:
-        done: rounds that are over.
-        waited_s: total wait for parameters, s.
-        timeouts: waits that timed out.
     """
 
     @checked
@@ -60,9 +55,9 @@ class Rounds:
         timeout_s: float = 30.0,
         should_stop: Callable[[], bool] = lambda: False,
     ) -> None:
-        self.done = 0
-        self.waited_s = 0.0
-        self.timeouts = 0
+        self.done = 0  #: rounds that are over
+        self.waited_s = 0.0  #: total wait for parameters, s
+        self.timeouts = 0  #: waits that timed out
         self.parameters = parameters
         self._steps = steps
         self._trajectories = trajectories

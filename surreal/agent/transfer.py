@@ -30,10 +30,7 @@ class Transfer:
         self._copied: Any = None  # a CUDA event: the buffer may be written again
 
     def send(self, obs: Obs) -> Any:
-        """Return an observation of arrays or tensors as tensors on the device, in the same nesting.
-
-        Arrays of objects stay unchanged. What is on another device than the CPU moves by itself.
-        """
+        """Return an observation as tensors on the device; arrays of objects stay, and other devices' tensors move."""
         parts: list[tuple[Tensor, int]] = []  # with the places in the buffer
         size = 0
 

@@ -108,11 +108,7 @@ def settings_for(env: str | Callable[..., Any], algorithm: str) -> dict[str, Any
 
 
 def nearest_preset(algorithm: str, observation: gymnasium.Space[Any], action: gymnasium.Space[Any]) -> str:
-    """Find the preset of an algorithm for the task whose spaces are most similar.
-
-    Raises:
-        ConfigError: there is none; the message names the algorithms for these spaces.
-    """
+    """Find the preset of an algorithm for the most similar spaces; else, `ConfigError` names those for them."""
     is_box = isinstance(action, spaces.Box)
     has_one_action = isinstance(action, spaces.Discrete) or is_box
     if isinstance(observation, spaces.Box) and observation.dtype == np.uint8 and len(observation.shape) >= 2:

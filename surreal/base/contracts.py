@@ -81,25 +81,14 @@ class EnvPool(ABC):
 
     @abstractmethod
     def recv(self, timeout_s: float = 1.0) -> StepBatch:
-        """Wait at most `timeout_s` for rows; the batch is empty if none were ready.
-
-        Raises:
-            EnvError: an environment failed, or broke its contract.
-        """
+        """Wait at most `timeout_s` for rows, perhaps none; raises `EnvError` if an environment failed."""
 
     @abstractmethod
     def send(self, actions: NDArray[Any], env_ids: NDArray[np.int64]) -> None:
-        """Pass actions [n, *action_shape] to the environments `env_ids` [n], which wait for them.
-
-        Raises:
-            ValueError: an environment does not wait for an action, or the shape is wrong.
-        """
+        """Pass actions [n, *action_shape] to the environments `env_ids` [n], which wait for them; else `ValueError`."""
 
     def show(self, outputs: Mapping[str, NDArray[Any]], env_ids: NDArray[np.int64]) -> None:
-        """Pass outputs [n, ...] of the policy, as far as it has them, to environments that `send` is called for next.
-
-        Only called if `wants` has any.
-        """
+        """Pass outputs [n, ...] of the policy to environments before `send`; only called if `wants` has any."""
 
     @abstractmethod
     def close(self) -> None:
@@ -260,12 +249,9 @@ class ReplayView(Protocol):
 
 
 class BatchIntake(Protocol):
-    """The source of the batches in a learner's loop (`surreal.run.session.intake`).
+    """The source of the batches in a learner's loop (`surreal.run.session.intake`)."""
 
-    Attributes:
-        is_stepped: whether batches come only from what `take_in` brought, so that None means: agents must act first.
-    """
-
+    #: whether batches come only from what `take_in` brought, so that None means: agents must act first
     is_stepped: bool
 
     def take_in(self) -> None:
@@ -276,15 +262,10 @@ class BatchIntake(Protocol):
 
 
 class BatchSource(Protocol):
-    """The source of a learner's updates: a replay, or the gradients that a parameter server gets.
+    """The source of a learner's updates: a replay, or the gradients that a parameter server gets."""
 
-    Attributes:
-        rng: source of its random numbers; checkpoints keep its state.
-        learned: by sender, the number of its last chunk whose complete trajectories were all returned.
-    """
-
-    rng: np.random.Generator
-    learned: Mapping[str, int]
+    rng: np.random.Generator  #: source of its random numbers; checkpoints keep its state
+    learned: Mapping[str, int]  #: by sender, the number of its last chunk whose complete trajectories were all returned
 
     @property
     def stream_mode(self) -> Literal["window", "consume"]:
@@ -339,10 +320,7 @@ class LearnerView(Protocol):
         """Updates of the run that were skipped because their gradients were not finite."""
 
     def optimize(self, i: int, batch: Any) -> dict[str, float]:
-        """Run one update from batch number `i`; returns its metrics, {} if they were not read.
-
-        Raises `DivergedError` if too many updates in a row were skipped.
-        """
+        """Run one update; returns its metrics, if read, or raises `DivergedError` after too many skipped ones."""
 
     def on_global_step(self, step: int) -> None:
         """Set a lower bound of `global_step`, if the replay does not know it."""
@@ -351,10 +329,7 @@ class LearnerView(Protocol):
         """After a divergence, make optimizers and other networks again from the current model."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all that a bit-exact resume needs, `{"tensors": {name: live Tensor}, "state": JSON-able}`.
-
-        Raises `CheckpointError` if the model has no shape yet.
-        """
+        """Return what a bit-exact resume needs, tensors and state; raises `CheckpointError` without a shape."""
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Restore what `state_dict` returned, or nothing and raise `CheckpointError` if it does not fit."""
@@ -406,10 +381,7 @@ class Broadcaster(Protocol):
         """Return the message of the last broadcast; "" without one."""
 
     def restore(self) -> bool:
-        """Load the last broadcast of any process into the model, and continue its versions; returns if there was one.
-
-        Raises `ContractError` if it is of another model, and `CodecError` if it does not hold parameters.
-        """
+        """Load the last broadcast, if any, and continue its versions; raises `ContractError` or `CodecError`."""
 
     def broadcast(self, model: Any = None, message: str = "") -> int:
         """Publish the current parameters, and return the version, which also becomes the model's.

@@ -67,15 +67,12 @@ class RateMeter:
 class MeanDuration:
     """Mean duration of a repeated operation since the last reading.
 
-    Attributes:
-        total: count and seconds since the start; hot loops add to it themselves.
-
     Args:
         name: metric's full name, ending in `_ms`.
     """
 
     def __init__(self, name: str) -> None:
-        self.total = 0, 0.0
+        self.total = 0, 0.0  #: count and seconds since the start; hot loops add to it themselves
         self._name = name
         self._seen = 0, 0.0
 

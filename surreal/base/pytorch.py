@@ -107,11 +107,7 @@ class Module(nn.Module):
         return {name: tensor.detach() for name, tensor in self.state_dict().items()}
 
     def parameter_contract(self) -> dict[str, dict[str, Any]]:
-        """Describe `tensors` as plain data, `{name: {"shape": [64, 4], "dtype": "float32"}}`.
-
-        Raises:
-            ValueError: the module has no parameters yet.
-        """
+        """Describe `tensors` as plain data, `{name: {"shape": [64, 4], "dtype": "float32"}}`."""
         return describe_tensors(self.tensors())
 
     def load_tensors(

@@ -86,11 +86,7 @@ class ObsSpec:
         return arrays
 
     def count_rows(self, obs: Obs) -> int | None:
-        """Count the observations of a batch; None for a single one without a batch axis.
-
-        Raises:
-            ValueError: a leaf has another shape, or another number of rows than the first; or as `flatten`.
-        """
+        """Count the observations of a batch, None for a single one; raises `ValueError` if a shape differs."""
         rows: int | None = None
         for number, (leaf, spec) in enumerate(zip(self.split(obs), self.leaves, strict=True)):
             shape = _shape_of(leaf)
@@ -124,11 +120,7 @@ class ObsSpec:
 
     @classmethod
     def from_space(cls, space: gymnasium.Space[Any]) -> ObsSpec:
-        """Describe a gymnasium space: Box, Discrete, MultiDiscrete, MultiBinary, and Dict or Tuple of them.
-
-        Raises:
-            ValueError: the space holds something else (Text, Graph, Sequence).
-        """
+        """Describe a Box, Discrete, MultiDiscrete or MultiBinary, or Dict and Tuple of them; else `ValueError`."""
         tree = spaces_of(space)
         leaves = tuple(_leaf_of_space(path, leaf) for path, leaf in with_paths(tree))
         if not leaves:

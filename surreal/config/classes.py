@@ -45,36 +45,28 @@ def import_class(path: str, base: type[T], *, key: str = "class", source: str = 
     Raises:
         ConfigError: if the module cannot be imported, has no such class, or the class is not a `base`.
     """
-    where = f" ({source})" if source else ""
     module_name, _, class_name = path.rpartition(".")
+
+    def wrong(problem: str, advice: str = "") -> ConfigError:
+        where = f" ({source})" if source else ""
+        return ConfigError(f"{key} is {path!r}{problem}{where}{advice}", key=key, source=source)
+
     if not module_name:
-        raise ConfigError(
-            f"{key} is {path!r}; it must be the import path of a class, package.module.Class{where}",
-            key=key,
-            source=source,
-        )
+        raise wrong("; it must be the import path of a class, package.module.Class")
     try:
         module = importlib.import_module(module_name)
     except Exception as error:  # a user's module may fail in any way while it is imported
-        raise ConfigError(
-            f"{key} is {path!r}, but {module_name} cannot be imported: {type(error).__name__}: {error}{where}",
-            key=key,
-            source=source,
-        ) from error
+        raise wrong(f", but {module_name} cannot be imported: {type(error).__name__}: {error}") from error
     found = getattr(module, class_name, None)
     if found is None:
         similar = nearest(class_name, [name for name, value in vars(module).items() if inspect.isclass(value)])
         advice = f"; did you mean {module_name}.{similar}?" if similar is not None else ""
-        raise ConfigError(
-            f"{key} is {path!r}, but {module_name} has no {class_name}{where}{advice}", key=key, source=source
-        )
+        raise wrong(f", but {module_name} has no {class_name}", advice)
     if not inspect.isclass(found) or not issubclass(found, base):
-        raise ConfigError(
-            f"{key} is {path!r}, which is not a {base.__module__}.{base.__qualname__}{where}", key=key, source=source
-        )
+        raise wrong(f", which is not a {base.__module__}.{base.__qualname__}")
     if inspect.isabstract(found):
         missing = ", ".join(sorted(getattr(found, "__abstractmethods__", ())))
-        raise ConfigError(f"{key} is {path!r}, which does not override {missing}{where}", key=key, source=source)
+        raise wrong(f", which does not override {missing}")
     return found
 
 

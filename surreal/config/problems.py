@@ -61,10 +61,7 @@ OTHER_WORDS = {
 
 
 def nearest(name: str, candidates: Sequence[str]) -> str | None:
-    """Return the candidate most like a misspelled name, or None if none is like it.
-
-    A candidate that ends with the name goes first, because the last words of a name tell what it is.
-    """
+    """Return the candidate most like a misspelled name, first one that ends with it; None if none is like it."""
     longer = [candidate for candidate in candidates if candidate.lower().endswith(f"_{name.lower()}")]
     if longer:
         return min(longer, key=len)

@@ -23,11 +23,7 @@ ENV_ID = f"{__name__}:make_kept"
 
 
 def keep(make: Callable[..., Any]) -> str:
-    """Keep a class or function that makes an environment, and return the digest of its file.
-
-    Raises:
-        EnvError: it refers to something that cannot be written, such as a lock or an open file.
-    """
+    """Keep a class or function that makes an environment, by value, and return the digest of its file."""
     try:
         data = cloudpickle.dumps(make)
     except Exception as error:

@@ -145,11 +145,7 @@ class TerminalView(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 def open_screen(stream: TextIO | None = None, environ: Mapping[str, str] = os.environ) -> Screen:
-    """Make the screen of this terminal; `COLORTERM`, `TERM` and `NO_COLOR` determine its colors.
-
-    Raises:
-        EnvError: the output is not a terminal, or cannot show a screen.
-    """
+    """Make the screen of this terminal, with the colors that it has; raises `EnvError` if it is not a terminal."""
     stream = sys.stdout if stream is None else stream
     kind = environ.get("TERM", "")
     if not stream.isatty() or kind in ("", "dumb"):

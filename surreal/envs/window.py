@@ -38,11 +38,7 @@ class Window:
         return self._surface is not None
 
     def show(self, frame: NDArray[np.uint8]) -> bool:
-        """Show a frame, [height, width, 3] or gray [height, width]; returns False after the user has closed the window.
-
-        Raises:
-            EnvError: pygame is missing, or there is no display.
-        """
+        """Show a frame, [height, width, 3] or [height, width]; returns False after the user has closed the window."""
         image = np.repeat(frame[..., None], 3, axis=2) if frame.ndim == 2 else frame
         scale = -(-_LEAST_HEIGHT // image.shape[0])
         size = (image.shape[1] * scale, image.shape[0] * scale)

@@ -1,21 +1,17 @@
 """`GradientLearner`: the base of learners that step down the gradient of a loss.
 
-    def learn(self, i, batch):
-        loss = ...
-        self.step(loss)
-        return {"loss": loss}
-
-The learner provides losses. Its stepper (see `stepping.stepper`) does the steps: here, together with other ranks, or by
-sending gradients to parameter servers.
+def learn(self, i, batch):
+    loss = ...
+    self.step(loss)
+    return {"loss": loss}
 """
 
 from __future__ import annotations
 
-import functools
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, ClassVar, Concatenate, Literal, ParamSpec, TypeVar
+from typing import Any, ClassVar, Literal
 
 from torch import Tensor, nn
 
@@ -27,6 +23,7 @@ from surreal.base.types import Gradients
 from surreal.base.values import checked_count
 from surreal.learner.base import BatchT, Learner, ModelT
 from surreal.learner.option_checks import check_schedule
+from surreal.learner.stepping.graph_run import one_graph as one_graph
 from surreal.learner.stepping.graphs import Graphs
 from surreal.learner.stepping.optimizers import MODEL, Optimizer
 from surreal.learner.stepping.ranks import Ranks
@@ -36,48 +33,12 @@ from surreal.model.norms import BatchRenorm
 
 logger = logging.getLogger(__name__)
 
-P = ParamSpec("P")
-LearnerT = TypeVar("LearnerT", bound="GradientLearner[Any, Any]")
-
-#: Updates between two readings of metrics from which on these are rare.
-_RARE = 10
-
-
-def one_graph(
-    method: Callable[Concatenate[LearnerT, P], Mapping[str, Tensor]],
-) -> Callable[Concatenate[LearnerT, P], Mapping[str, Tensor]]:
-    """Mark a method of a learner that does an update, or a part of one, as one that may be compiled as a whole.
-
-    It computes with tensors of its arguments and of the learner's state (the model, optimizers, and what was given to
-    `keep`: networks and optimizers), calls `step`, and returns scalars and tensors by name. It reads no number of a
-    tensor, and nothing of the learner that changes: that must be an argument. Random numbers come from generators among
-    the arguments.
-    """
-
-    @functools.wraps(method)
-    def call(self: LearnerT, *args: P.args, **kwargs: P.kwargs) -> Mapping[str, Tensor]:
-        # Rare updates whose metrics are read are not worth another graph.
-        if self.graphs is None or kwargs or (self.is_metrics_due and self.metrics_interval >= _RARE):
-            return method(self, *args, **kwargs)
-        return self.graphs.call(method, args)
-
-    return call  # type: ignore[return-value]  # its arguments are the method's
-
 
 class GradientLearner(Learner[ModelT, BatchT]):
     """Base of learners that step down gradients. A subclass gives `learn`, and documents only its additional options.
 
     By default, all parameters of the model are one group. A subclass with several groups, such as an actor's and a
     critic's, calls `optimize_group` for each in `build`, in place of `super().build()`.
-
-    Attributes:
-        only_steps_down_gradients: whether it changes the model only by gradient steps, so that several ranks, or
-            parameter servers, may take them.
-        takes_several_steps: whether an update may step one group of the model's parameters several times, each time
-            down the gradient at the parameters after the previous step.
-        skipped_limit: number of skipped updates in a row after which the learner counts as diverged.
-        skipped: counter of updates that were skipped because their gradients were not finite.
-        stepper: the object that takes the steps.
 
     Args:
         optimizer: one of torch's, in any case, or rmsprop_tf: RMSProp whose mean of squares begins at one, with epsilon
@@ -106,9 +67,12 @@ class GradientLearner(Learner[ModelT, BatchT]):
             fails, learning continues without it.
     """
 
+    #: whether it changes the model only by gradient steps, so that several ranks, or parameter servers, may take them
     only_steps_down_gradients: ClassVar[bool] = True
+    #: whether an update may step one group of the model's parameters several times, each time down the gradient at the
+    #: parameters after the previous step
     takes_several_steps: bool = False
-    skipped_limit: ClassVar[int] = 50
+    skipped_limit: ClassVar[int] = 50  #: skipped updates in a row after which the learner counts as diverged
 
     @checked
     def __init__(
@@ -165,8 +129,8 @@ class GradientLearner(Learner[ModelT, BatchT]):
             histograms=self.histograms,
             skipped_limit=self.skipped_limit,
         )
-        self.skipped = self._groups.skipped
-        self.stepper: Stepper = LocalStepper(self._groups)
+        self.skipped = self._groups.skipped  #: counts updates whose gradients were not finite
+        self.stepper: Stepper = LocalStepper(self._groups)  #: takes the steps: here, with other ranks, or elsewhere
         #: The graphs of updates; None if the learner has none.
         self.graphs = Graphs(self, self._groups) if compile is True else None
         self._may_compile = compile == "auto"
@@ -216,12 +180,13 @@ class GradientLearner(Learner[ModelT, BatchT]):
 
     def live_tensors(self) -> Iterator[tuple[str, Tensor]]:
         """Yield all tensors that updates read and change, by name; an update changes them in place."""
-        yield from _tensors_of("model", self.model)
-        for name, (part, _) in self._kept.items():
+        for name, part in (("model", self.model), *((name, part) for name, (part, _) in self._kept.items())):
+            found: Iterable[tuple[str, Tensor]] = ()
             if isinstance(part, Optimizer):
-                yield from ((f"{name}/{key}", tensor) for key, tensor in part.live_tensors().items())
+                found = part.live_tensors().items()
             elif isinstance(part, nn.Module):
-                yield from _tensors_of(name, part)
+                found = (*part.named_parameters(), *part.named_buffers())
+            yield from ((f"{name}/{key}", tensor) for key, tensor in found)
 
     def optimize_group(
         self, group: str, parameters: Iterable[tuple[str, Tensor]], *, learning_rate: float | None = None
@@ -240,10 +205,7 @@ class GradientLearner(Learner[ModelT, BatchT]):
         """Step down the gradient of a scalar loss: of these groups, or of the one with all of the model's parameters.
 
         A gradient that is not finite changes nothing and is counted. The model's lock is held only while parameters
-        change, so agents in this process that share the model continue to act.
-
-        Raises:
-            RankError: another rank is gone.
+        change, so agents in this process that share the model continue to act. Raises `RankError` if a rank is gone.
         """
         names = groups or (MODEL,)
         self.stepper.step([self.gradients(loss, name, keep_graph=name != names[-1]) for name in names])
@@ -257,11 +219,7 @@ class GradientLearner(Learner[ModelT, BatchT]):
         self._use(RankStepper(self._groups, ranks, self.model))
 
     def send_gradients(self, send: Callable[[Sequence[Gradients]], object]) -> None:
-        """Send the gradients of the model's parameters from now on, see `SendingStepper`.
-
-        Raises:
-            ValueError: the model counts batches in its norms, which parameter servers do not see.
-        """
+        """Send the gradients of the model's parameters from now on, see `SendingStepper`; refuses batch norms."""
         if any(isinstance(module, BatchRenorm) for module in self.model.modules()):
             raise ValueError("norm is batch, which parameter servers cannot count; use layer or rms")
         self._use(SendingStepper(self._groups, send, self.model))
@@ -336,11 +294,5 @@ class GradientLearner(Learner[ModelT, BatchT]):
     def _use(self, stepper: Stepper) -> None:
         """Replace the stepper by one that needs other processes, which a graph cannot."""
         self.stepper = stepper
-        if self.graphs is not None:
-            self.graphs.close()
-            self.graphs = None
-
-
-def _tensors_of(prefix: str, module: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    for name, tensor in (*module.named_parameters(), *module.named_buffers()):
-        yield f"{prefix}/{name}", tensor
+        self.close()
+        self.graphs = None

@@ -73,9 +73,7 @@ def read_norm(norm: NormName | None) -> NormKind | None:
 
 
 def make_norm(kind: NormKind, units: int, members: int | None = None) -> Norm:
-    """Make the normalization of a layer for features [..., units], or for those of networks at once, [members, B,
-    units].
-    """
+    """Make a layer's normalization, for features [..., units], or for networks at once, [members, B, units]."""
     if isinstance(kind, BatchNormSettings):
         return BatchRenorm(units, kind, members)
     return RowNorm(units, members, is_centered=kind == "layer")

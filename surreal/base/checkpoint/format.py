@@ -156,11 +156,7 @@ def random_state(generator: np.random.Generator) -> dict[str, Any]:
 
 
 def set_random_state(state: Mapping[str, Any], generator: np.random.Generator) -> None:
-    """Restore the states from `random_state`; no other thread may use the generator meanwhile.
-
-    Raises:
-        ValueError: the state is damaged, or of another kind of generator.
-    """
+    """Restore the states from `random_state`, while no other thread draws; raises `ValueError` if they do not fit."""
     try:
         version, words, gauss = state["python"]
         python = (version, tuple(words), gauss)

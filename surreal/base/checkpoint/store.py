@@ -147,11 +147,7 @@ class CheckpointStore:
 
 
 def open_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
-    """Read the checkpoint at a path or URL; `FOLDER/latest` and `FOLDER/best` read the newest or best whole one.
-
-    Raises:
-        CheckpointError: it is missing, cut off, or not a checkpoint.
-    """
+    """Read the checkpoint at a path or URL; `FOLDER/latest` and `FOLDER/best` read the newest or best whole one."""
     from surreal.base.checkpoint.format import load_checkpoint
 
     text = os.fspath(path)

@@ -72,10 +72,7 @@ def call_with_options(
     text: str | None = None,
     is_plain: bool = False,
 ) -> T:
-    """Call `action` with the command line's values of its options, and return its result.
-
-    With `is_plain`, the text is not Markdown, and Click's marks in it are heeded.
-    """
+    """Call `action` with the command line's values; if `is_plain`, the text has Click's marks, not Markdown."""
     returned: list[T] = []
     command = make_command(lambda **given: returned.append(action(**given)), options, text, is_plain=is_plain)
     try:

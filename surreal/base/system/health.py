@@ -171,10 +171,7 @@ class StartParts(NamedTuple):
 
 
 class Startup:
-    """Start-up time of this process; the heartbeat reports its parts once, for `surreal chaos`.
-
-    Marks may be set from any thread, and count once.
-    """
+    """Parts of this process's start-up time, which the heartbeat reports once; marks are set from any thread."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

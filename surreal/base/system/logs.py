@@ -199,9 +199,6 @@ class WaitNotice:
         notice.end()
 
     The first wait begins with this object.
-
-    Attributes:
-        began_s: when the wait began, by the clock; None without one, so that there is nothing to end.
     """
 
     logger: logging.Logger
@@ -212,6 +209,7 @@ class WaitNotice:
 
     def __post_init__(self) -> None:
         self._quiet_until_s = -float("inf")
+        #: when the wait began, by the clock; None without one, so that there is nothing to end
         self.began_s: float | None = self.clock()
 
     def begin(self) -> None:

@@ -90,10 +90,7 @@ def probe(path: str, role: str, name: str) -> tuple[bool, str]:
 
 
 def birth_of(pid: int) -> str:
-    """Return when a process began, in clock ticks since the boot, to recognize later ones with the same id.
-
-    "" if there is no such process, or no /proc.
-    """
+    """Return when a process began, in clock ticks since the boot, which identifies it; "" if that is unknown."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return file.read().rpartition(b")")[2].split()[19].decode()

@@ -10,17 +10,11 @@ from surreal.config.schema.root import Config
 
 
 class _Idle(NamedTuple):
-    """A setting that nothing would act on.
+    """A setting that nothing would act on."""
 
-    Attributes:
-        key: the setting; it counts as given if its value is not its default.
-        when: whether nothing would act on it.
-        why: the rest of "KEY is VALUE, but ...", where `{c}` is the configuration.
-    """
-
-    key: str
-    when: Callable[[Config], object]
-    why: str
+    key: str  #: the setting; it counts as given if its value is not its default
+    when: Callable[[Config], object]  #: whether nothing would act on it
+    why: str  #: the rest of "KEY is VALUE, but ...", where `{c}` is the configuration
 
 
 _SERVER = "redis.address (or --redis) names a server that this run does not start; set {name} in that server, or leave"

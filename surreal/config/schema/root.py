@@ -30,12 +30,9 @@ _SHARED_ENV = ("id", "kwargs", "wrappers", "frame_stack", "observation_space", "
 
 @dataclasses.dataclass(frozen=True)
 class Sources:
-    """The places that settings came from; two configurations that differ only in them are equal.
+    """The places that settings came from; two configurations that differ only in them are equal."""
 
-    Attributes:
-        places: dotted key to "app.yaml line 12" or "--set".
-    """
-
+    #: dotted key to "app.yaml line 12" or "--set"
     places: Mapping[str, str] = dataclasses.field(default_factory=dict, compare=False)
 
 
@@ -183,9 +180,7 @@ class Config(Section):
         }
 
     def source_of(self, key: str) -> str:
-        """Return where a setting, or its nearest known parent, came from: "app.yaml line 12", "--set", or "" for a
-        default.
-        """
+        """Return where a setting, or its nearest known parent, came from: "app.yaml line 12", "--set", or ""."""
         places = self._sources.places
         while key and key not in places:
             key = key.rpartition(".")[0]

@@ -41,17 +41,11 @@ class View(NamedTuple):
 
 
 class Game(ABC):
-    """Base of all games. A subclass defines `reset` and `step`, and updates `is_over`.
+    """Base of all games. A subclass defines `reset` and `step`, and updates `is_over`."""
 
-    Attributes:
-        observation_spaces: one space for each player.
-        action_spaces: one space for each player.
-        is_over: whether all episodes have ended; true before the first `reset`.
-    """
-
-    observation_spaces: tuple[AnySpace, ...]
-    action_spaces: tuple[AnySpace, ...]
-    is_over: bool = True
+    observation_spaces: tuple[AnySpace, ...]  #: one space for each player
+    action_spaces: tuple[AnySpace, ...]  #: one space for each player
+    is_over: bool = True  #: whether all episodes have ended; true before the first `reset`
     render_mode: str | None = None
     metadata: ClassVar[dict[str, Any]] = {}
 

@@ -100,27 +100,20 @@ class Columns:
 
 
 class PlayerColumns:
-    """One row for each player slot of a `GamePool`: its last view, and its episode so far.
-
-    Attributes:
-        obs: per leaf [count, *shape], of the last view.
-        mask: [count, mask_width], legal actions of the last view.
-        has_mask: whether any view had a mask.
-        reward: [count] since the view before.
-        is_open: [count] whether the player has an episode in progress, of which a row was shown.
-        is_recorded: [count] whether the game in progress is experience of this player.
-        was_recorded: [count] the same of the episode that ended last.
-    """
+    """One row for each player slot of a `GamePool`: its last view, and its episode so far."""
 
     def __init__(self, obs_spec: ObsSpec, count: int, mask_width: int) -> None:
         self._spec = obs_spec
+        #: per leaf [count, *shape], of the last view
         self.obs = [np.zeros((count, *leaf.shape), leaf.dtype) for leaf in obs_spec.leaves]
-        self.mask = np.ones((count, mask_width), np.bool_)
-        self.has_mask = False
-        self.reward = np.zeros(count)
+        self.mask = np.ones((count, mask_width), np.bool_)  #: [count, mask_width], legal actions of the last view
+        self.has_mask = False  #: whether any view had a mask
+        self.reward = np.zeros(count)  #: [count] since the view before
+        #: [count] whether the player has an episode in progress, of which a row was shown
         self.is_open = np.zeros(count, np.bool_)
+        #: [count] whether the game in progress is experience of this player
         self.is_recorded = np.ones(count, np.bool_)
-        self.was_recorded = np.ones(count, np.bool_)
+        self.was_recorded = np.ones(count, np.bool_)  #: [count] the same of the episode that ended last
         self._final_obs = [np.zeros_like(leaf) for leaf in self.obs]
         self._final_mask = np.ones_like(self.mask)
         self._final_reward = np.zeros(count)

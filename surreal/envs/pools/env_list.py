@@ -1,7 +1,4 @@
-"""EnvList: steps single gymnasium environments in turn, as fast as Python allows, into preallocated columns.
-
-`LocalEnvPool` and the workers of `SubprocEnvPool` use it.
-"""
+"""EnvList: steps single gymnasium environments in turn, for `LocalEnvPool` and the workers of `SubprocEnvPool`."""
 
 from __future__ import annotations
 
@@ -32,17 +29,14 @@ StepFunction = Callable[[Any], tuple[Any, Any, bool, bool, dict[str, Any]]]
 
 
 class EnvList:
-    """k environments of one kind; an environment whose episode ends is reset in the same step.
+    """k environments of one kind, whose columns are preallocated; one whose episode ends is reset in the same step.
 
     An environment that gives an impossible number (nan, infinite, or too large) loses its episode and begins another.
-    With `on_error` "restart", an environment that raises is made again. `FaultCounter` limits both.
+    `FaultCounter` limits that, and how often an environment that raises is made again.
 
     Args:
         seeds: for the first reset of each environment; an environment that is made again gets the next seed.
         on_error: "end" raises the exceptions of environments, "restart" makes the environment again.
-
-    Attributes:
-        lost: indices of the environments that lost their episode in the last step and show a first observation.
 
     Raises:
         EnvError: the environments have different spaces, or spaces without arrays.
@@ -60,7 +54,7 @@ class EnvList:
         if not env_fns:
             raise ValueError("a pool needs at least one environment")
         self.envs: list[gymnasium.Env[Any, Any]] = []
-        self.lost: list[int] = []
+        self.lost: list[int] = []  #: those that lost their episode in the last step and show a first observation
         self.lost_episodes = 0
         self._env_fns = list(env_fns)
         self._seeds = list(seeds)
@@ -104,8 +98,7 @@ class EnvList:
                     raise EnvError(f"{_name(env)} begins with an impossible observation: {np.asarray(leaf)}")
             self.has_mask = self.has_mask or (self._mask_width > 0 and "action_mask" in info)
             self._write(index, obs)
-            if self.has_mask:
-                self._write_mask(self.columns.action_mask, index, info)
+            self._write_mask(index, info)
 
     def step(self, actions: NDArray[Any]) -> list[int]:
         """Apply actions [k, *action_shape] in the agent's form; returns the indices of environments that ended."""
@@ -181,7 +174,7 @@ class EnvList:
             self._refuse(index, "a value that is not a number", error)
             return False
         if self.has_mask:
-            self._write_mask(self.columns.action_mask, index, info)
+            self._write_mask(index, info)
         if self._has_interventions:
             executed = info.get(EXECUTED_ACTION)
             self.columns.is_intervention[index] = executed is not None
@@ -194,8 +187,7 @@ class EnvList:
         return True
 
     def _refuse(self, index: int, what: str, error: Exception) -> None:
-        name = _name(self.envs[index])
-        problem = f"{name} (environment {index}) gives {what}: {describe_error(error)}"
+        problem = f"{self._who(index)} gives {what}: {describe_error(error)}"
         if self._on_error == "end":
             raise EnvError(problem) from error
         self._faults[index].add(problem, error)
@@ -203,27 +195,24 @@ class EnvList:
         self.columns.reward[index] = 0.0
 
     def _lose(self, ended: list[int]) -> list[int]:
-        """Restart the environments that lost their episode; returns which of the others ended."""
-        self.lost = self._find_lost()
-        for index in self.lost:
-            self._restart(index)
-        return [index for index in ended if index not in self.lost]
-
-    def _find_lost(self) -> list[int]:
-        """Find the environments whose step raised, or gave an impossible number."""
+        """Restart the environments whose step raised, or gave an impossible number; returns which others ended."""
         columns, lost = self.columns, set(self._raised)
         for name, array in (("reward", columns.reward), *zip(self._leaf_names, columns.obs, strict=True)):
             if not is_sound(array):
                 for index in np.flatnonzero(unsound_rows(array)).tolist():
                     if index not in lost:
-                        who = f"{_name(self.envs[index])} (environment {index})"
-                        self._faults[index].add(f"{who}: {describe_unsound({name: array[index]})}")
+                        self._faults[index].add(f"{self._who(index)}: {describe_unsound({name: array[index]})}")
                         lost.add(index)
-        return sorted(lost)
+        self.lost = sorted(lost)
+        for index in self.lost:
+            self._restart(index)
+        return [index for index in ended if index not in lost]
+
+    def _who(self, index: int) -> str:
+        return f"{_name(self.envs[index])} (environment {index})"
 
     def _count_error(self, index: int, error: Exception) -> None:
-        who = f"{_name(self.envs[index])} (environment {index})"
-        self._faults[index].add(f"{who} raised {describe_error(error)}", error)
+        self._faults[index].add(f"{self._who(index)} raised {describe_error(error)}", error)
 
     def _reset(self, index: int, seed: int | None = None, *, is_broken: bool = False) -> tuple[Any, dict[str, Any]]:
         """Reset an environment; one that is broken, or raises here, is made again and gets its next seed."""
@@ -252,9 +241,8 @@ class EnvList:
         monitor, columns = self._monitors[index], self.columns
         self._write(index, obs)
         if any(unsound_rows(leaf[index : index + 1]).any() for leaf in columns.obs):
-            raise EnvError(f"{_name(self.envs[index])} (environment {index}) begins with an impossible observation")
-        if self.has_mask:
-            self._write_mask(columns.action_mask, index, info)
+            raise EnvError(f"{self._who(index)} begins with an impossible observation")
+        self._write_mask(index, info)
         if monitor is not None:
             monitor.take_episode()
         columns.reward[index] = self._returns[index] = 0.0
@@ -269,7 +257,7 @@ class EnvList:
         self._write(index, obs)
         if self.has_mask:
             columns.final_mask[index] = columns.action_mask[index]
-            self._write_mask(columns.action_mask, index, info)
+            self._write_mask(index, info)
         episode: tuple[float, int] | None = (float(self._returns[index]), self._steps - self._starts[index])
         if monitor is not None:
             # Read after the reset, which ends an episode that only a wrapper cut.
@@ -288,9 +276,10 @@ class EnvList:
                 raise _shape_error(self.envs[index], leaf, np.shape(value))
             array[index] = value
 
-    def _write_mask(self, masks: NDArray[np.bool_], index: int, info: Mapping[str, Any]) -> None:
-        mask = info.get("action_mask")
-        masks[index] = True if mask is None else flat_mask(mask, self._mask_width)
+    def _write_mask(self, index: int, info: Mapping[str, Any]) -> None:
+        if self.has_mask:
+            mask = info.get("action_mask")
+            self.columns.action_mask[index] = True if mask is None else flat_mask(mask, self._mask_width)
 
     def _check_spaces(self) -> None:
         first = self.envs[0]

@@ -106,10 +106,7 @@ class ThreadedEnvPool(EnvPool):
         self._is_started = False
 
     def recv(self, timeout_s: float = 1.0) -> StepBatch:
-        """Wait for a batch; returns an empty one at once if too many environments still need an action.
-
-        EnvPool has no wait with a limit: `timeout_s` is ignored.
-        """
+        """Wait for a batch, however long; returns an empty one at once if too many environments need an action."""
         if self.num_envs - self._num_waiting < self._batch_size or self._envs is None:
             return self._empty
         if not self._is_started:
@@ -201,9 +198,7 @@ class ThreadedEnvPool(EnvPool):
 
 
 def envpool_name(env_id: str) -> str:
-    """Translate an id of gymnasium into EnvPool's: `ALE/Pong-v5` into Pong-v5, `dm_control/cheetah-run-v0` into
-    CheetahRun-v1.
-    """
+    """Translate gymnasium's id into EnvPool's: `dm_control/cheetah-run-v0` into CheetahRun-v1."""
     namespace, _, name = env_id.rpartition("/")
     if namespace == "dm_control":
         task = name.rpartition("-v")[0]

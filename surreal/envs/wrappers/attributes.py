@@ -76,11 +76,7 @@ class _AttributesFile:
 
 
 def set_attributes(env: gymnasium.Env[Any, Any] | VectorEnv[Any, Any, Any], values: Mapping[str, Any]) -> None:
-    """Set attributes of an environment, or of the outermost wrapper that has them.
-
-    Raises:
-        EnvError: there is no such attribute, or it is private or a method; names the most similar one.
-    """
+    """Set attributes of the outermost wrapper that has them; raises `EnvError` for those that cannot be set."""
     base = env.unwrapped
     if isinstance(base, SyncVectorEnv):
         for single in base.envs:

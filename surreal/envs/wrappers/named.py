@@ -31,17 +31,11 @@ AnyEnv = gymnasium.Env[Any, Any]
 
 @dataclass(frozen=True)
 class WrapperSpec:
-    """One wrapper of an environment.
+    """One wrapper of an environment."""
 
-    Attributes:
-        name: one of `wrapper_names()`, or the import path of a class whose first argument is the environment.
-        args: its other arguments.
-        training_only: omit it in evaluation; None omits wrappers that change rewards or shorten episodes, except
-            `time_limit`.
-    """
-
-    name: str
-    args: Mapping[str, Any] = field(default_factory=dict)
+    name: str  #: one of `wrapper_names()`, or the import path of a class whose first argument is the environment
+    args: Mapping[str, Any] = field(default_factory=dict)  #: its other arguments
+    #: omit it in evaluation; None omits wrappers that change rewards or shorten episodes, except `time_limit`
     training_only: bool | None = None
 
     @property

@@ -168,9 +168,7 @@ class ActorCriticLearner(GradientLearner[ModelT, TrajectoryBatch]):
         return normalise(advantage, mask) if self.normalize_advantage else advantage
 
     def entropy(self, policy: Distribution, action: Tensor, mask: Tensor | None) -> Tensor:
-        """Return the mean entropy of the steps [...] as `entropy_type` counts it, a scalar; `mask` None: all are
-        steps.
-        """
+        """Return the mean entropy of the steps [...], as `entropy_type` counts it; `mask` None: all are steps."""
         entropy = policy.entropy()
         mean = mean_of_steps(entropy, mask)
         return mean / math.prod(action.shape[entropy.ndim :]) if self._is_mean_entropy else mean

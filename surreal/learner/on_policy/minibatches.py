@@ -56,10 +56,7 @@ class Minibatch(NamedTuple):
 
 
 def everything(batch: TrajectoryBatch, *, whole: bool, steps: Tensor | None = None) -> Minibatch:
-    """Return all steps of a batch in order: [N], or as they lie, [T, B], where a memory needs their order.
-
-    `steps` are what `minibatches` takes.
-    """
+    """Return all `steps` of a batch in order: [N], or [T, B] where a memory needs their order; see `minibatches`."""
     if not whole:
         # Torch takes a third longer for the layers of a small network, and their gradients, over two leading axes.
         return Shuffled(batch, _steps(batch) if steps is None else steps).part(slice(None))

@@ -48,9 +48,7 @@ class PolicyCritics(ABC):
 
     @abstractmethod
     def advantage(self, obs: Obs, policy: Distribution, action: Tensor) -> Tensor:
-        """Return how much better than E_p Q the critics take actions [N, *action_shape] to be, [N], without
-        gradient.
-        """
+        """Return how much better than E_p Q the critics take actions [N, *action_shape] to be, [N], detached."""
 
 
 class DiscretePolicyCritics(PolicyCritics):

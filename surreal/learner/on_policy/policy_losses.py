@@ -63,10 +63,7 @@ def clipped_policy_loss(
 
 
 def importance_policy_loss(log_ratio: Tensor, advantage: Tensor, mask: Tensor | None) -> Tensor:
-    """Minus the mean of ratio * advantage: the surrogate of TRPO (Schulman et al. 2015 eq. 14) and of PPO with KL.
-
-    Arguments as in `clipped_policy_loss`.
-    """
+    """Minus the mean of ratio * advantage, as in TRPO (Schulman et al. 2015 eq. 14); see `clipped_policy_loss`."""
     check_same_shape(log_ratio=log_ratio, advantage=advantage, mask=mask)
     return -mean_of_steps(log_ratio.exp() * advantage, mask)
 

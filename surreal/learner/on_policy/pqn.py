@@ -120,11 +120,7 @@ class PQNLearner(GradientLearner[Module, TrajectoryBatch]):
         return {"loss": loss, "q_mean": mean_of_steps(q, steps.mask), "td_error_abs_mean": error}
 
     def values(self, obs: Obs, state: Tensor | None, is_first: Tensor | None) -> Tensor:
-        """Compute the Q values [..., n_actions] of steps, or of sequences after a state.
-
-        Raises:
-            ValueError: the model is recurrent, and the agent recorded no state.
-        """
+        """Compute the Q values [..., n_actions] of steps, or of sequences after a state, which must be recorded."""
         if self.model.state_shape is None:
             q: Tensor = self.model(obs)
             return q

@@ -54,11 +54,7 @@ class Entry:
     cost_s: float
 
     def load(self, device: torch.device) -> Any:
-        """Return the function of a list of tensors, in the order of the interface, that gives a list.
-
-        Raises:
-            RuntimeError: the library cannot be loaded.
-        """
+        """Return the function, of tensors in the interface's order; raises `RuntimeError` if it does not load."""
         index = -1 if device.type == "cpu" else (device.index or 0)
         before = os.environ.get("TMPDIR")
         with tempfile.TemporaryDirectory(dir=self.library.parent) as place:

@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -19,6 +19,9 @@ from surreal.learner.stepping.graph_cache import Compiling, Entry
 from surreal.learner.stepping.reports import Histograms
 from surreal.learner.stepping.stepper import ParameterGroups
 from surreal.model import Distribution
+
+P = ParamSpec("P")
+LearnerT = TypeVar("LearnerT")
 
 
 class GraphedLearner(Protocol):
@@ -35,6 +38,8 @@ class GraphedLearner(Protocol):
         """Yield all tensors that updates read and change, by name."""
 
 
+#: Updates between two readings of metrics from which on these are rare.
+_RARE = 10
 #: Largest difference between a graph's tensors and the method's, relative to the largest number of each.
 _TOLERANCE = 1e-3
 #: Calls that are measured before a decision; the first ones are slower than the rest.
@@ -202,3 +207,24 @@ def _source_digests(classes: Sequence[type]) -> Iterator[tuple[str, str]]:
                 yield cls.__qualname__, "unknown"
             else:
                 yield path, _digest_of(path)
+
+
+def one_graph(
+    method: Callable[Concatenate[LearnerT, P], Mapping[str, Tensor]],
+) -> Callable[Concatenate[LearnerT, P], Mapping[str, Tensor]]:
+    """Mark a method of a learner that does an update, or a part of one, as one that may be compiled as a whole.
+
+    It computes with tensors of its arguments and of the learner's state (the model, optimizers, and what was given to
+    `keep`: networks and optimizers), calls `step`, and returns scalars and tensors by name. It reads no number of a
+    tensor, and nothing of the learner that changes: that must be an argument. Random numbers come from generators among
+    the arguments.
+    """
+
+    @functools.wraps(method)
+    def call(self: Any, *args: P.args, **kwargs: P.kwargs) -> Mapping[str, Tensor]:
+        # Rare updates whose metrics are read are not worth another graph.
+        if self.graphs is None or kwargs or (self.is_metrics_due and self.metrics_interval >= _RARE):
+            return method(self, *args, **kwargs)
+        return self.graphs.call(method, args)
+
+    return call  # type: ignore[return-value]  # its arguments are the method's

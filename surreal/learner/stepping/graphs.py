@@ -60,25 +60,18 @@ class Graphs:
     Args:
         seconds_left: predicts how long the run continues, s, to compile alongside where that pays off; None compiles
             at the first call, and waits for it.
-
-    Attributes:
-        settings: what the learner was made with; see `note_settings`.
-        waits: whether it compiles at the first call.
-        keeps_waiting: called while the learner waits for a compiler; False ends the wait.
-        running: number of graphs in use.
-        cost_s: CPU seconds that compiling took, in all.
-        saving_s: CPU seconds that graphs were expected to save, in all.
     """
 
     def __init__(
         self, learner: GraphedLearner, groups: ParameterGroups, seconds_left: Callable[[], float] | None = None
     ) -> None:
-        self.waits = seconds_left is None
-        self.settings: Mapping[str, Any] = {}
+        self.waits = seconds_left is None  #: whether it compiles at the first call
+        self.settings: Mapping[str, Any] = {}  #: what the learner was made with; see `note_settings`
+        #: called while the learner waits for a compiler; False ends the wait
         self.keeps_waiting: Callable[[], bool] = lambda: True
-        self.running = 0
-        self.cost_s = 0.0
-        self.saving_s = 0.0
+        self.running = 0  #: number of graphs in use
+        self.cost_s = 0.0  #: CPU seconds that compiling took, in all
+        self.saving_s = 0.0  #: CPU seconds that graphs were expected to save, in all
         self._learner = learner
         self._groups = groups
         self._seconds_left = seconds_left or (lambda: math.inf)

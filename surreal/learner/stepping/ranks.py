@@ -43,9 +43,6 @@ class Ranks:
         store: which all of them reach.
         timeout_s: longest wait of a call for the others, s; a rank whose process ends is noticed at once.
 
-    Attributes:
-        is_broken: whether a call has failed, so that no further one can do.
-
     Raises:
         RankError: not all of them came in time.
     """
@@ -53,7 +50,7 @@ class Ranks:
     def __init__(self, store: Store, rank: int, count: int, *, timeout_s: float = 600.0) -> None:
         self.rank = rank
         self.count = count
-        self.is_broken = False
+        self.is_broken = False  #: whether a call has failed, so that no further one can do
         self._store = store
         self._notice = WaitNotice(logger, level=logging.INFO)
         has_nccl = torch.cuda.is_available() and torch.distributed.is_nccl_available()

@@ -31,14 +31,11 @@ class Histograms:
 
     Args:
         interval: interval in updates, >= 1; raising it costs less and shows less. None: never.
-
-    Attributes:
-        is_due: whether the running update is one of these.
     """
 
     def __init__(self, interval: int | None) -> None:
         self.interval = interval
-        self.is_due = False
+        self.is_due = False  #: whether the running update is one of these
         self._found: dict[str, Histogram] = {}
         self._seen_groups: set[str] = set()
         self._lock = threading.Lock()
@@ -65,9 +62,7 @@ class Histograms:
         policy_values: Mapping[str, Tensor],
         parameters: Mapping[str, Mapping[str, Tensor]],
     ) -> None:
-        """Add the observations of a batch, the policy's values in it, by name, and the parameters, by group and
-        name.
-        """
+        """Add a batch's observations, the policy's values in it by name, and the parameters by group and name."""
         for name, values in step_values(batch, policy_values):
             self.add(f"learner/{name}", values)
         for group, tensors in parameters.items():
@@ -94,9 +89,7 @@ class Histograms:
 
 
 def step_values(batch: Batch | TrajectoryBatch, further: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
-    """Return observations, actions and further values of the steps of a batch, with their names; rows without one
-    go.
-    """
+    """Return observations, actions and further values of a batch, by name, without the rows that are no step."""
     if isinstance(batch, TrajectoryBatch):
         steps = (batch.mask > 0.0).nonzero(as_tuple=True)
         obs = tree.map_leaves(lambda leaf: leaf[:-1], batch.obs)

@@ -157,10 +157,7 @@ class LocalStepper(Stepper):
 
 
 class RankStepper(LocalStepper):
-    """Steps down the mean of the gradients of all ranks, at the same time as they do.
-
-    All ranks begin with the same state, and do updates together.
-    """
+    """Steps down the mean of the gradients of all ranks, which begin with the same state and update together."""
 
     def __init__(self, groups: ParameterGroups, ranks: Ranks, model: Module) -> None:
         super().__init__(groups)
@@ -272,11 +269,7 @@ class SkipCounter:
         self._finite[group] = self._finite.get(group, False) | is_finite
 
     def end_update(self, *, is_checked: bool) -> None:
-        """Count the update whose steps were noted; a check of the count waits for a GPU.
-
-        Raises:
-            DivergedError: the limit of skipped updates in a row is reached.
-        """
+        """Count the update's noted steps, which waits for a GPU; raises `DivergedError` at the limit."""
         is_skipped: Tensor | bool = False
         for group, is_finite in self._finite.items():
             self._streaks[group] = (self._streaks.get(group, 0) + 1) * (is_finite ^ True)

@@ -188,13 +188,9 @@ class Expectation(NamedTuple):
 
 
 class SoftModel(OffPolicyActorCritic):
-    """Base of models for SAC. Expectations over actions are sampled (continuous) or summed (discrete).
+    """Base of models for SAC. Expectations over actions are sampled (continuous) or summed (discrete)."""
 
-    Attributes:
-        target_entropy: target entropy of the policy that papers aim at, in nats.
-    """
-
-    target_entropy: float
+    target_entropy: float  #: target entropy of the policy that papers aim at, in nats
 
     @abstractmethod
     def expect(

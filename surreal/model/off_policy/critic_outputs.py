@@ -25,13 +25,9 @@ CriticOutputName = str | Mapping[str, Any]
 
 
 class ScalarOutput(nn.Module):
-    """One output: the value. Targets take the smallest of all critics (clipped double Q-learning, arXiv:1802.09477).
+    """One output: the value. Targets take the smallest of all critics (clipped double Q-learning, arXiv:1802.09477)."""
 
-    Attributes:
-        size: number of outputs.
-    """
-
-    size = 1
+    size = 1  #: number of outputs
 
     @property
     def unit(self) -> Tensor | float:

@@ -64,9 +64,7 @@ class EnsembleMLP(nn.Module):
         self.output = EnsembleDense(members, before, after, generator=generator)
 
     def forward(self, features: Tensor, members: int | None = None) -> Tensor:
-        """Compute [members, B, sizes[-1]] from the same rows [B, sizes[0]] float32; `members` is how many of the first,
-        None: all.
-        """
+        """Compute [members, B, sizes[-1]] from [B, sizes[0]] float32, for the first `members`, None: all."""
         count = self.members if members is None else members
         outputs = features.expand(count, *features.shape)
         if self.blocks is not None:

@@ -149,10 +149,7 @@ def build_sender(
     on_full: Literal["wait", "drop"] | None = None,
     is_limited: bool = True,
 ) -> ExpSender:
-    """Make the sender of process number `index`; `on_full` wins over `sender.on_full`.
-
-    `is_limited` returns whether the limiter holds it back, if there is one.
-    """
+    """Make the sender of process number `index`, which waits for the limiter, if there is one and `is_limited`."""
     return ExpSender(
         shards,
         chunk_steps=config.sender.chunk_steps,

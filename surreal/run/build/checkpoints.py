@@ -94,11 +94,7 @@ def earlier_checkpoint(config: Config, run_dir: Path) -> str | None:
 def go_back(config: Config, run_dir: Path) -> str:
     """Make the checkpoint that `checkpoint.restore` names the newest one, in all places; once for each resume.
 
-    Returns:
-        What was done, for people; "" if none of the run's is named.
-
-    Raises:
-        CheckpointError: it is not there, or the later ones cannot be moved.
+    Returns what was done, for people, or "" without a name; raises `CheckpointError` if that is not possible.
     """
     name = earlier_checkpoint(config, run_dir)
     if name is None:

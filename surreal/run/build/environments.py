@@ -130,10 +130,7 @@ def check_env(env_id: str) -> None:
 def build_pool(
     config: Config, *, index: int, opponents: Opponents | None = None, attributes: Path | None = None
 ) -> EnvPool:
-    """Make the environments of agent number `index`.
-
-    Opponents are for games in self-play; `attributes` is the file of `FollowAttributes`.
-    """
+    """Make the environments of agent number `index`, with opponents in self-play, or `FollowAttributes` of a file."""
     pool, rate_hz = _build_pool(config, index, opponents, attributes), config.env.rate_hz
     if rate_hz is None:
         return pool

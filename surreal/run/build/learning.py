@@ -265,10 +265,7 @@ def build_broadcaster(
 
 
 def build_checkpoints(config: Config, run_dir: Path, *, index: int = 0) -> RunCheckpoints:
-    """Make the stores of whole checkpoints, of the learner or of parameter server number `index`.
-
-    Nothing is asked, written or started yet.
-    """
+    """Make the checkpoint stores of the learner, or of parameter server number `index`; nothing is started yet."""
     settings = config.checkpoint
 
     def store(folder: str) -> CheckpointStore:

@@ -28,13 +28,7 @@ _NO_REWARD = np.zeros(())
 
 @dataclass(eq=False)
 class EvaluationSlot:
-    """One environment of a round.
-
-    Attributes:
-        mask: [mask_width] actions that are legal.
-        length: env steps of the running episode.
-        player: player of a game of several, who is to act; else 0.
-    """
+    """One environment of a round."""
 
     index: int
     env: gymnasium.Env[Any, Any]  #: reset and stepped here
@@ -48,10 +42,10 @@ class EvaluationSlot:
         self.seeds: list[int] = []
         self.scores: list[EpisodeScore] = []
         self.leaves: list[NDArray[Any]] = []
-        self.mask = np.ones(self.mask_width, np.bool_)
+        self.mask = np.ones(self.mask_width, np.bool_)  #: [mask_width] actions that are legal
         self.has_mask = False
-        self.length = 0
-        self.player = 0
+        self.length = 0  #: env steps of the running episode
+        self.player = 0  #: player of a game of several, who is to act; else 0
         self._acted: set[int] = set()  # players that acted in this episode
         self._return = 0.0
 

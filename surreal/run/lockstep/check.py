@@ -87,10 +87,7 @@ def check_parts(config: Config, *, resumed: Path | None = None, is_here: bool = 
 
 
 def try_update(config: Config, spaces: EnvSpaces | None = None) -> None:
-    """Act on random rows, and learn from them once; torch's global generator stays unchanged.
-
-    Without an observation space, nothing is tried.
-    """
+    """Act on random rows, if there is an observation space, and learn from them once; torch's generator stays."""
     config = _on_cpu(config)
     spaces = find_spaces(config) if spaces is None else spaces
     if spaces.observation is not None:
@@ -128,13 +125,10 @@ def _on_cpu(config: Config) -> Config:
 
 
 class _Calls:
-    """Notes the observations that a model is in the middle of computing with.
-
-    Attributes:
-        shape: shape of the first leaf, while `forward` runs or after it has raised; None otherwise.
-    """
+    """Notes the observations that a model is in the middle of computing with."""
 
     def __init__(self, model: nn.Module) -> None:
+        #: shape of the first leaf, while `forward` runs or after it has raised; None otherwise
         self.shape: list[int] | None = None
         model.register_forward_pre_hook(self._begin)
         model.register_forward_hook(self._end)

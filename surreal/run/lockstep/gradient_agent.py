@@ -197,9 +197,7 @@ class GradientSession:
         return sum(agent.episodes for agent in self._agents)
 
     def run(self, *checks: Callable[[], object]) -> None:
-        """Act and compute until the run ends, or has its env steps; `checks` are called now and then, and may raise to
-        end it.
-        """
+        """Act and compute until the run ends, has its env steps, or one of the `checks` called now and then raises."""
         for place, agent in enumerate(self._agents):
             self._threads.spawn(str(place), agent.turn)
         self._process.startup.mark_restored()

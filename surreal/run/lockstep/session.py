@@ -59,11 +59,7 @@ class LockstepSession:
         self.process.telemetry.step()  # hears why the run ends, which without a launcher is the result's reason
 
     def end(self) -> None:
-        """Explain what an interrupted run will do again; the rest is in its last checkpoint.
-
-        Raises:
-            DivergedError: nothing was learned since the checkpoint before.
-        """
+        """Explain what an interrupted run will do again; raises `DivergedError` if nothing was learned since."""
         if self._learner is not None:
             if lost := self._learner.count_unsaved():
                 logger.warning("%d updates since the last checkpoint are dropped; --resume does them again", lost)

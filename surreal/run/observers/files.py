@@ -180,9 +180,7 @@ class WandbSink(MetricSink):
 
 
 def with_process(numbers: Numbers) -> dict[str, float]:
-    """Name metrics so that those of one process do not hide those of another: agents after the first have their number
-    in the name.
-    """
+    """Put the process's name before the metrics of agents after the first, so that none hides another."""
     is_one_of_many = numbers.process.rpartition("-")[2].isdecimal() and not numbers.process.endswith("-0")
     prefix = f"{numbers.process}/" if is_one_of_many else ""
     return {f"{prefix}{name}": value for name, value in numbers.values.items()}

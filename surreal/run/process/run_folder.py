@@ -228,12 +228,7 @@ def last_metric(run_dir: Path, name: str) -> float:
 
 
 def read_result(run_dir: Path) -> dict[str, Any]:
-    """Read `result.json`.
-
-    Raises:
-        OSError: it cannot be read.
-        ValueError: it is not a JSON object.
-    """
+    """Read `result.json`; raises `OSError`, or `ValueError` if it is not a JSON object."""
     result = parse_json((run_dir / RESULT_NAME).read_text(encoding="utf-8"))
     if not isinstance(result, dict):
         raise ValueError(f"it is a {type(result).__name__}, not an object")

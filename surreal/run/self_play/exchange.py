@@ -92,12 +92,7 @@ class LeagueExchange:
         self._client.redis.xadd(self._games, entry, maxlen=_MAX_REPORTS, approximate=True)
 
     def fetch(self, version: int) -> Published | None:
-        """Read a version's parameters; None if they are not in Redis.
-
-        Raises:
-            CodecError: the value is not parameters.
-            RedisError: no answer.
-        """
+        """Read a version's parameters; None if they are not in Redis. Raises `CodecError` or `RedisError`."""
         return PublishedReader(self._client, [self._client.policy_keys(self._name(version))]).newest()
 
     def _name(self, version: int) -> str:

@@ -67,12 +67,7 @@ class LeagueKeeper:
                 file.unlink()
 
     def step(self, model: Module, *, version: int, env_steps: int, updates: int) -> None:
-        """Keep the current learner as a version, if that is due, and maintain the league now and then.
-
-        Raises:
-            DivergedError: its parameters are not finite.
-            SurrealError: Redis does not answer for too long.
-        """
+        """Keep the current learner as a version, if that is due, and maintain the league now and then."""
         if self._is_due(version, env_steps, updates):
             self._keep(model, version, env_steps, updates)
             self._looked_s = -float("inf")

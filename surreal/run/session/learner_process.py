@@ -91,9 +91,7 @@ def describe_run(config: Config, run: str, run_dir: Path) -> None:
 
 
 def hyperparameters(config: Config) -> dict[str, float | str]:
-    """Return the settings that curves differ by, by their keys: numbers, words, and whether something is on (1 or
-    0).
-    """
+    """Return the settings that curves differ by, by their keys: numbers, words, and 1 or 0 for what is on or off."""
     plain: dict[str, Any] = config.model_dump(mode="json", by_alias=True)
     found: dict[str, float | str] = {"seed": float(config.seed)}
     for section in _SECTIONS:

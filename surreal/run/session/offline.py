@@ -42,12 +42,7 @@ _SPARE_SHARE = 1.1
 
 
 def offline_settings(config: Config, source: str) -> list[str]:
-    """Return the overrides of a run that has this recorded experience instead of agents; see `offline_overrides`.
-
-    Raises:
-        CodecError: there is no whole manifest, or no metadata that can be read.
-        ConfigError: nothing would end the training, or there is no such dataset.
-    """
+    """Return the overrides of a run that has this recorded experience in place of agents; see `offline_overrides`."""
     return offline_overrides(config, size_of(source, lookahead=config.lookahead))
 
 

@@ -28,10 +28,6 @@ class Publishing:
 
     What a consuming stream handed out is committed after the broadcast that includes it, so a learner that dies loses
     nothing.
-
-    Attributes:
-        applied: gives what `write_progress` tells of gradients.
-        on_publish: called with version and updates when parameters have gone out.
     """
 
     config: Config  #: the whole configuration
@@ -43,7 +39,9 @@ class Publishing:
     clock: Callable[[], float] = time.monotonic  #: seconds, monotonic
 
     def __post_init__(self) -> None:
+        #: gives what `write_progress` tells of gradients
         self.applied: Callable[[], Mapping[str, int] | None] = lambda: None
+        #: called with version and updates when parameters have gone out
         self.on_publish: Callable[[int, int], object] = lambda _, __: None
         self._last_s = -float("inf")
         self._last_updates = 0

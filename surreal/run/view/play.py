@@ -44,12 +44,7 @@ class EpisodeDisplay:
         return self.show or self.record is not None or self.screen is not None
 
     def make_env(self, config: Config, stack: ExitStack, *, name: str) -> gymnasium.Env[Any, Any]:
-        """Make an evaluation environment that is shown in this way.
-
-        Raises:
-            BusyError: another process records into the folder.
-            EnvError: the environment cannot be made, or not be shown in this way.
-        """
+        """Make an evaluation environment that is shown in this way; raises `BusyError` or `EnvError` if it cannot."""
         mode = None
         if self.record is not None:
             stack.callback(_claim_videos(self.record).release, is_removed=True)

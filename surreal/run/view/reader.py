@@ -35,10 +35,7 @@ _LASTING = ("episode_return", "eval_return", "best_return", "replay_fill", "samp
 
 @dataclass(eq=False)
 class RunReader:
-    """Reads one run, or all runs of a Redis, in one round trip; used by one thread at a time.
-
-    In a Redis Cluster, the server of each run is asked.
-    """
+    """Reads one run, or all of a Redis, in one round trip to each server; used by one thread at a time."""
 
     client: RedisClient  #: client of the run, or of any run if all are read
     reads_all: bool = False  #: whether `read_all` reads all runs that the Redis lists

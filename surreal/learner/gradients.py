@@ -1,9 +1,10 @@
 """`GradientLearner`: the base of learners that step down the gradient of a loss.
 
-def learn(self, i, batch):
-    loss = ...
-    self.step(loss)
-    return {"loss": loss}
+A subclass gives losses, and its stepper (see `stepping.stepper`) does the steps:
+    def learn(self, i, batch):
+        loss = ...
+        self.step(loss)
+        return {"loss": loss}
 """
 
 from __future__ import annotations
@@ -294,5 +295,6 @@ class GradientLearner(Learner[ModelT, BatchT]):
     def _use(self, stepper: Stepper) -> None:
         """Replace the stepper by one that needs other processes, which a graph cannot."""
         self.stepper = stepper
-        self.close()
-        self.graphs = None
+        if self.graphs is not None:
+            self.graphs.close()
+            self.graphs = None

@@ -225,6 +225,7 @@ def one_graph(
         # Rare updates whose metrics are read are not worth another graph.
         if self.graphs is None or kwargs or (self.is_metrics_due and self.metrics_interval >= _RARE):
             return method(self, *args, **kwargs)
-        return self.graphs.call(method, args)
+        result: Mapping[str, Tensor] = self.graphs.call(method, args)
+        return result
 
     return call  # type: ignore[return-value]  # its arguments are the method's

@@ -89,7 +89,7 @@ class Histograms:
 
 
 def step_values(batch: Batch | TrajectoryBatch, further: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
-    """Return observations, actions and further values of a batch, by name, without the rows that are no step."""
+    """Return observations, actions and further values of a batch, by name, without padding rows."""
     if isinstance(batch, TrajectoryBatch):
         steps = (batch.mask > 0.0).nonzero(as_tuple=True)
         obs = tree.map_leaves(lambda leaf: leaf[:-1], batch.obs)

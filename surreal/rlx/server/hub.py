@@ -6,7 +6,6 @@ Everything here runs on the server's thread, but for `on_actions` and `on_releas
 from __future__ import annotations
 
 import asyncio
-import heapq
 import resource
 import sys
 import time
@@ -37,6 +36,8 @@ _WINDOW_S = 10.0
 FIRST_REQUEST_S = 30.0
 #: Strangers at the same time, at most; more lets more clients with slow networks connect at once.
 _MAX_STRANGERS = 256
+#: Free env slots from which on a new session may get one that still holds back steps.
+_MAX_HELD_SLOTS = 256
 #: Files that the rest of the process may still open.
 _RESERVED_FILES = 64
 #: Longest message of a connection that has no session yet, bytes.
@@ -172,9 +173,17 @@ class Hub:
         return sum(connection.buffered_bytes() for connection in self.connections)
 
     def take_slot(self) -> int:
-        """Assign the smallest free slot to a new session: agents keep arrays of slots."""
-        if self._free:
-            return heapq.heappop(self._free)
+        """Assign the smallest free slot to a new session: agents keep arrays of slots.
+
+        Slots that hold back steps of an earlier session are left out, unless there are many: its steps would wait too.
+        """
+        free = self._free
+        if self.pending.slots and len(free) < _MAX_HELD_SLOTS:
+            free = [slot for slot in free if not self.pending.holds(slot)]
+        if free:
+            slot = min(free)
+            self._free.remove(slot)
+            return slot
         self._next_slot += 1
         return self._next_slot - 1
 
@@ -228,8 +237,7 @@ class Hub:
             self._loop.call_soon_threadsafe(self._take_back, slots)
 
     def _take_back(self, slots: Sequence[int]) -> None:
-        for slot in slots:
-            heapq.heappush(self._free, slot)
+        self._free += slots
 
     # -- time --------------------------------------------------------------------------------------------------------
 

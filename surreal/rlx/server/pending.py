@@ -90,6 +90,10 @@ class PendingSteps:
             found.steps.append((step_id, found.rows))
         return step_id
 
+    def holds(self, slot: int) -> bool:
+        """Whether an env slot has steps whose reward may still change."""
+        return slot in self.slots and any(step_id in self._due_s for step_id, _ in self.slots[slot].steps)
+
     def count_row(self, slot: int) -> None:
         """Count a row of an env slot that holds back steps, and give up on the oldest if there are too many."""
         found = self.slots[slot]

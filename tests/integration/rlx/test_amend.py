@@ -43,6 +43,24 @@ def test_the_number_comes_with_the_reply_and_with_the_row_of_its_reward(harness:
     assert [metrics[f"rlx/{name}_total"] for name in names] == [1, 1, 2]
 
 
+def test_a_new_client_does_not_wait_for_the_steps_of_one_that_left(harness: Any, wire: Any) -> None:
+    served = harness(max_amend_s=60.0)
+    hub = served.server._hub
+    first, second, third = wire(served), wire(served), wire(served)
+    first.init()
+    first.update(STATE)
+    step_id = first.ask(command="update", reward=0.0, state=STATE, terminal=True, amend_within_s=60.0)["step_id"]
+    first.close()
+    served.wait(lambda: hub._free == [0])
+    second.init()
+    second.update(STATE)
+    assert second.ask(command="amend", step_id=step_id, reward=1.0)["is_amended"]
+    third.init()
+    third.update(STATE)
+    served.wait(lambda: len(served.rows) == 4)
+    assert [int(row.env_ids) for row in served.rows] == [0, 0, 1, 0]
+
+
 def test_sessions_that_exploit_or_name_a_policy_hold_nothing_back(harness: Any, wire: Any) -> None:
     served = harness(max_amend_s=60.0)
     client = wire(served)

@@ -16,16 +16,14 @@ never run at the same time. The learner's loop:
 from __future__ import annotations
 
 import logging
-import sys
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Generic, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from surreal.base.ranges import NonNegativeInt, Positive, PositiveInt, Share, checked
-from surreal.base.specs import ObsSpec
 from surreal.base.system.logs import WaitNotice
 from surreal.base.system.threads import Supervisor
 from surreal.base.types import Batch, SampleInfo
@@ -34,21 +32,18 @@ from surreal.distributed.experience.codec import Chunk, Contract
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.replay.batches import B, HandsOut, to_batch
 from surreal.replay.conflicts import ReplayPlan, conflicts
+from surreal.replay.running import RunningReplay
 from surreal.replay.state import ReplayState
 from surreal.replay.store.place import ObservationPlace
 from surreal.replay.store.rows import Mode, Observations, sample_uniform
-from surreal.replay.store.storage import LiveChunks, TransitionStore
+from surreal.replay.store.storage import TransitionStore
 from surreal.replay.stream.limiter import SamplesPerInsert
 from surreal.replay.turn import count_superfluous, take_turn
 
 logger = logging.getLogger(__name__)
 
-#: A thread that is busy in Python starves the training thread at CPython's default of 5 ms. At 0.2 ms, prefetching
-#: costs the learner a few per cent.
-_SWITCH_INTERVAL_S = 0.0002
 
-
-class Replay(ABC, Generic[B]):
+class Replay(RunningReplay[B]):
     """Base of all replays: follows the run's shards, may own them, and returns batches of one kind, B.
 
     Args:
@@ -58,8 +53,7 @@ class Replay(ABC, Generic[B]):
             if the rest would be less than `start_size`.
         max_bytes: bytes kept in Redis; None: as many as fit under Redis' memory limit. For a follower, bytes in Redis
             of the chunks in its index; None: no bound.
-        max_age_s: age at which experience is dropped, s, as long as `start_size` transitions remain; None: no
-            bound.
+        max_age_s: age, s, at which experience is dropped while `start_size` transitions remain; None: no bound.
         start_size: transitions required before the first batch, 1 .. capacity.
         gamma: discount factor of one step.
         n_step: steps summed in a transition's reward, 1 .. lookahead of the stream + 1.
@@ -144,9 +138,9 @@ class Replay(ABC, Generic[B]):
         #: By sender: number of the last chunk whose complete trajectories were all handed out.
         self.learned: Mapping[str, int] = {}
         self.shards = ReplayShards.of(client)
-        self.supervisor = Supervisor("replay")
         self._notice = WaitNotice(logger, level=logging.INFO)
-        self.state: ReplayState[B] = ReplayState.open(
+        supervisor = Supervisor("replay")
+        state: ReplayState[B] = ReplayState.open(
             self.shards,
             self.limiter,
             ObservationPlace(observations, capacity=capacity, mirror_max_bytes=mirror_max_bytes),
@@ -157,12 +151,9 @@ class Replay(ABC, Generic[B]):
             max_age_s=max_age_s,
             lease_s=lease_s,
             prefetch=prefetch,
-            stop=self.supervisor.stop_event,
+            stop=supervisor.stop_event,
         )
-        self.streams = self.state.streams
-        self.owner = self.state.owner
-        self.pointer_queue = self.state.pointer_queue
-        self.fetcher_queue = self.state.fetcher_queue
+        super().__init__(state, supervisor)
 
     # -- hooks: on the replay's thread ---------------------------------------------------------------------------
 
@@ -247,13 +238,6 @@ class Replay(ABC, Generic[B]):
         It never waits. Replays that consume their stream drop the steps of these batches; the others ignore it.
         """
 
-    def start_threads(self) -> None:
-        """Start the background threads. Also makes CPython switch threads more often."""
-        sys.setswitchinterval(min(sys.getswitchinterval(), _SWITCH_INTERVAL_S))
-        for queue in self.pointer_queue.queues:
-            self.supervisor.spawn(f"enqueue-{queue.stream.shard}", queue.enqueue_step)
-        self.supervisor.spawn("replay", self.step)
-
     def step(self, timeout_s: float = 0.05) -> bool:
         """Take one turn of the replay's thread, also in a loop without threads: see `turn.take_turn`."""
         return take_turn(self, self.state, timeout_s)
@@ -280,92 +264,15 @@ class Replay(ABC, Generic[B]):
         self._after_wait(has_batch=has_batch)
         return has_batch
 
-    def check(self) -> None:
-        """Raise `ThreadFailedError` if one of the background threads died."""
-        self.supervisor.check()
-
-    def stop(self) -> None:
-        """Ask the threads to end; a batch iterator ends too."""
-        self.supervisor.stop()
-        self.state.wake.set()
-
-    def join(self, timeout_s: float = 5.0) -> bool:
-        """Wait for the threads, and return the lease, which otherwise expires; return whether all threads ended."""
-        if not self.supervisor.join(timeout_s):
-            return False
-        self.owner.release()
-        if self.store is not None:
-            self.store.observations.close()
-        return True
-
-    def __enter__(self) -> Self:
-        self.start_threads()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-        self.join()
-
-    # -- what it knows -----------------------------------------------------------------------------------------------
-
     def __len__(self) -> int:
         store = self.state.store
         return len(store.transitions) if store is not None else 0
-
-    @property
-    def store(self) -> TransitionStore | None:
-        """The built-in store; None until the first chunk came."""
-        return self.state.store
-
-    @property
-    def chunks(self) -> LiveChunks:
-        """The chunks in the store, oldest first."""
-        return self.state.chunks
 
     @property
     def alive(self) -> range:
         """Sequence numbers of the transitions that can be sampled."""
         store = self.state.store
         return range(store.transitions.tail, store.transitions.head) if store is not None else range(0)
-
-    @property
-    def obs_spec(self) -> ObsSpec | None:
-        """Leaves of an observation; None until the first chunk came."""
-        return self.store.contract.stacked_obs if self.store is not None else None
-
-    @property
-    def global_step(self) -> int:
-        return self.owner.global_step
-
-    @property
-    def is_starved(self) -> bool:
-        """Whether it cannot make another batch because the agents have sent too little."""
-        return self.state.is_starved
-
-    @property
-    def num_samples(self) -> int:
-        """Transitions sampled in the whole run."""
-        return self.owner.samples
-
-    @property
-    def epoch(self) -> str:
-        """The shards' epochs; it changes when a Redis was emptied."""
-        return self.owner.epoch
-
-    def state_dict(self) -> dict[str, Any]:
-        return self.owner.state_dict()
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue counting from a checkpoint; before `start_threads`.
-
-        Raises:
-            ValueError: a value is not a count.
-        """
-        self.owner.load_state_dict(state)
-
-    def metrics(self) -> dict[str, float]:
-        """Sizes, bytes and counts since the start."""
-        return {"replay/fill_ratio": len(self) / self.capacity, **self.state.metrics()}
 
     def _after_wait(self, *, has_batch: bool) -> None:
         wake = self.state.wake
@@ -377,17 +284,6 @@ class Replay(ABC, Generic[B]):
             return
         self.check()
         self._notice.tell("%s", self._awaited())
-
-    def _awaited(self) -> str:
-        if self.store is None:
-            return "waiting for the first experience of an agent"
-        if not self.pointer_queue.has_caught_up.is_set():
-            return f"reading the replay back, {len(self)} transitions so far"
-        if len(self) < self.start_size:
-            return f"filling the replay, {len(self)}/{self.start_size}"
-        if not self.start_sample_condition():
-            return "waiting for experience to make a batch of"
-        return "waiting for more experience of the agents"
 
 
 class UniformReplay(Replay[Batch]):

@@ -9,52 +9,30 @@
         action = agent.update(reward, state, terminal=is_over)
     agent.disconnect()
 
-What goes wrong is one of
-
-    RlxError
-    `-- AgentProxyException             any failure
-        |-- AgentProxyReplyError        the server answered `error`; the connection stays open
-        `-- AgentProxyConnectionError   the connection is lost, or no answer came in time: connect again
-
+What goes wrong is an `AgentProxyException`, see `surreal.rlx.client.connection`.
 `surreal.rlx.client.training.TrainingBase` reconnects by itself.
 """
 
 from __future__ import annotations
 
-import logging
-import os
 import random
 import ssl
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 from surreal.base.ranges import Positive, checked
 from surreal.base.types import EXECUTED_ACTION
+from surreal.rlx.client.connection import (
+    AgentProxyException,
+    Connection,
+    make_context,
+    retrying,
+)
 from surreal.rlx.client.timed_updates import TimedUpdates
-from surreal.rlx.client.transport import Transport, open_transport, parse_address
-from surreal.rlx.protocol.codec import decode, encode
-from surreal.rlx.protocol.errors import RlxEncodeError, RlxError
-
-logger = logging.getLogger(__name__)
-
-_FIRST_WAIT_S = 0.5
-_LONGEST_WAIT_S = 8.0
-
-T = TypeVar("T")
-
-
-class AgentProxyException(RlxError):  # noqa: N818 - RELAAX's name
-    """An agent could not be asked."""
-
-
-class AgentProxyReplyError(AgentProxyException):
-    """The server answered with an error, whose message this exception has. The connection stays open."""
-
-
-class AgentProxyConnectionError(AgentProxyException):
-    """There is no connection, it was lost, or the answer did not come in time; it is closed now."""
+from surreal.rlx.client.transport import parse_address
+from surreal.rlx.protocol.codec import encode
+from surreal.rlx.protocol.errors import RlxEncodeError
 
 
 class AgentProxy:
@@ -110,25 +88,22 @@ class AgentProxy:
         self.connect_timeout_s = connect_timeout_s
         self.metrics = ProxyMetrics(self.update_metrics)
         self._token = token
-        self._ssl_context = ssl_context
         files = (tls_ca, tls_cert, tls_key)
         if ssl_context is None and (tls or self.address.is_tls or files != (None, None, None)):
-            known = (os.environ.get(f"SURREAL_RLX_TLS_{name}") or None for name in ("CA", "CERT", "KEY"))
-            self._ssl_context = _make_context(*(path or other for path, other in zip(files, known, strict=True)))
+            ssl_context = make_context(*files)
+        self._connection = Connection(self.address, timeout_s, connect_timeout_s, ssl_context)
         self.outputs: dict[str, Any] = {}  #: what `init` wanted, of the last action
         self.step_id: int | None = None  #: number of the last step, if its reward may be amended
-        self._lock = threading.Lock()  # of the connection, which a thread of `timing` uses as well
         self._rng = rng or random.Random()
-        self._transport: Transport | None = None
         self._session: dict[str, Any] = {}  # arguments of `init`
         self.timing: TimedUpdates | None = None
         if rate_hz is not None:
-            self.timing = TimedUpdates(self, rate_hz, safe_action, AgentProxyConnectionError)
+            self.timing = TimedUpdates(self, rate_hz, safe_action)
 
     @property
     def is_connected(self) -> bool:
         """Whether there is a connection, as far as is known."""
-        return self._transport is not None
+        return self._connection.is_open
 
     def connect(self, retry: int = 6, *, stop: threading.Event | None = None) -> None:
         """Connect to the server; an existing connection is closed first.
@@ -251,9 +226,7 @@ class AgentProxy:
 
     def close(self) -> None:
         """Close the connection; with `rate_hz`, the next `update` opens another one."""
-        transport, self._transport = self._transport, None
-        if transport is not None:
-            transport.close()
+        self._connection.close()
 
     def __enter__(self) -> AgentProxy:
         return self
@@ -273,15 +246,7 @@ class AgentProxy:
         self.init(**self._session)
 
     def _open(self) -> None:
-        deadline = time.monotonic() + self.connect_timeout_s
-        try:
-            self._transport = open_transport(self.address, deadline, ssl_context=self._ssl_context)
-        except ssl.SSLCertVerificationError as error:
-            raise AgentProxyException(f"the certificate of {self.address} is not accepted: {error}") from error
-        except OSError as error:
-            raise AgentProxyConnectionError(f"no connection to {self.address}: {error}") from error
-        except RlxError as error:
-            raise AgentProxyException(str(error)) from error
+        self._connection.open()
 
     def _exchange(self, request: Mapping[str, Any]) -> dict[str, Any]:
         return self.exchange(self.encode(request))
@@ -295,52 +260,7 @@ class AgentProxy:
 
     def exchange(self, payload: bytes) -> dict[str, Any]:
         """Send an encoded request and return its reply. After a failure in between, the connection is unusable."""
-        with self._lock:
-            return self._exchange_alone(payload)
-
-    def _exchange_alone(self, payload: bytes) -> dict[str, Any]:
-        transport = self._transport
-        if transport is None:
-            raise AgentProxyConnectionError(f"not connected to {self.address}")
-        deadline = time.monotonic() + self.timeout_s
-        try:
-            transport.send(payload, deadline)
-            reply = decode(transport.receive(deadline))
-        except TimeoutError as error:
-            self.close()
-            raise AgentProxyConnectionError(f"{self.address} did not answer within {self.timeout_s:g} s") from error
-        except OSError as error:
-            self.close()
-            raise AgentProxyConnectionError(f"the connection to {self.address} is lost: {error}") from error
-        except RlxError as error:
-            self.close()
-            raise AgentProxyException(
-                f"{self.address} answers with something that is not an RLX message: {error}"
-            ) from error
-        except BaseException:
-            # The answer to this request would be taken for the answer to the next.
-            self.close()
-            raise
-        if "response" not in reply:
-            self.close()
-            raise AgentProxyException(f"{self.address} answers without a `response`: {sorted(reply)}")
-        if reply["response"] == "error":
-            raise AgentProxyReplyError(str(reply.get("message", "the server gives no reason")))
-        return reply
-
-
-def _make_context(authority: str | None, certificate: str | None, key: str | None) -> ssl.SSLContext:
-    try:
-        context = ssl.create_default_context(cafile=authority)
-    except OSError as error:
-        raise AgentProxyException(f"the certificates in {authority} cannot be read: {error}") from error
-    if certificate is not None:
-        try:
-            context.load_cert_chain(certificate, key)
-        except OSError as error:
-            named = " and ".join(path for path in (certificate, key) if path is not None)
-            raise AgentProxyException(f"the certificate in {named} cannot be used: {error}") from error
-    return context
+        return self._connection.exchange(payload)
 
 
 class ProxyMetrics:
@@ -356,33 +276,3 @@ class ProxyMetrics:
     def histogram(self, name: str, y: Any, x: int | None = None) -> None:
         """Record how the numbers y, a list or an array, are distributed."""
         self._send([{"method": "histogram", "name": name, "y": y, "x": x}])
-
-
-def retrying(attempts: int, action: Callable[[], T], *, rng: random.Random, stop: threading.Event | None = None) -> T:
-    """Call a function that needs a connection, and repeat the call while the connection is lost.
-
-    Args:
-        attempts: the most calls, >= 1.
-        action: the function to call.
-        rng: jitter of the waits between the attempts, so that clients that were dropped together return one by one.
-        stop: ends the waiting when set.
-
-    Raises:
-        AgentProxyConnectionError: the connection was still lost at the last call.
-        AgentProxyException: any other failure of the action, at once.
-        ValueError: `attempts` is below 1.
-    """
-    if attempts < 1:
-        raise ValueError(f"the number of attempts is {attempts}; it must be >= 1")
-    waiting = stop or threading.Event()
-    for attempt in range(1, attempts + 1):
-        try:
-            return action()
-        except AgentProxyConnectionError as error:
-            wait_s = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2 ** (attempt - 1)) * rng.uniform(0.5, 1.0)
-            if attempt == attempts or waiting.is_set():
-                raise
-            logger.info("attempt %d of %d failed, the next in %.1f s: %s", attempt, attempts, wait_s, error)
-            if waiting.wait(wait_s):
-                raise
-    raise AssertionError("unreachable")

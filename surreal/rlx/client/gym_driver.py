@@ -21,7 +21,8 @@ import numpy as np
 
 from surreal.base.errors import EnvError, StoppedError
 from surreal.base.types import EXECUTED_ACTION
-from surreal.rlx.client.agent_proxy import AgentProxy, AgentProxyException
+from surreal.rlx.client.agent_proxy import AgentProxy
+from surreal.rlx.client.connection import AgentProxyException
 from surreal.rlx.client.training import TrainingBase
 
 logger = logging.getLogger(__name__)
@@ -100,7 +101,7 @@ class GymTraining(TrainingBase):
 
         Raises:
             StoppedError: `stop` was set in the middle of it.
-            AgentProxyException: see `surreal.rlx.client.agent_proxy`.
+            AgentProxyException: see `surreal.rlx.client.connection`.
         """
         obs, _ = self._env.reset(seed=self._seed)
         self._seed = None

@@ -17,12 +17,16 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from surreal.base.system.deadlines import Deadlines
 from surreal.base.types import EXECUTED_ACTION
+from surreal.rlx.client.connection import AgentProxyConnectionError
 from surreal.rlx.protocol.errors import RlxError
+
+if TYPE_CHECKING:
+    from surreal.rlx.client.agent_proxy import AgentProxy
 
 logger = logging.getLogger(__name__)
 
@@ -33,34 +37,12 @@ _MAX_WAIT_S = 0.5
 _JOIN_TIMEOUT_S = 2.0
 
 
-class Exchange(Protocol):
-    """A connection to a server, as it is used here; all methods raise `RlxError`."""
-
-    @property
-    def is_connected(self) -> bool:
-        """Whether requests can be exchanged, as far as is known."""
-
-    def encode(self, request: Mapping[str, Any]) -> bytes:
-        """Return the bytes of a request."""
-
-    def exchange(self, payload: bytes) -> dict[str, Any]:
-        """Send a request and return its reply."""
-
-    def begin_again(self) -> None:
-        """Connect and begin a session, in one attempt."""
-
-    def close(self) -> None:
-        """Close it; ends an exchange of another thread."""
-
-
 class TimedUpdates:
     """See the module.
 
     Args:
-        connection: makes the exchanges.
         rate_hz: updates per second, > 0.
         safe_action: returned in place of an action that is late; "last": the one before; None: `update` raises.
-        late: class of the errors that it then raises.
         wait: sleeps, s.
 
     Attributes:
@@ -70,15 +52,14 @@ class TimedUpdates:
 
     def __init__(
         self,
-        connection: Exchange,
+        connection: AgentProxy,
         rate_hz: float,
         safe_action: Any,
-        late: type[RlxError],
         wait: Callable[[float], object] = time.sleep,
     ) -> None:
         self.deadlines = Deadlines(rate_hz)
         self.failure: RlxError | None = None
-        self._connection, self._late, self._wait = connection, late, wait
+        self._connection, self._wait = connection, wait
         self._safe_action, self._last = safe_action, None if safe_action == "last" else safe_action
         self._stop = threading.Event()
         self._is_running = threading.Event()  # whether it is not paused
@@ -167,7 +148,7 @@ class TimedUpdates:
         self._rests = not self._is_running.is_set()
         with self._changed:
             self._is_behind = True
-        return self._take_safe(self._late("paused"), is_over=is_over)
+        return self._take_safe(AgentProxyConnectionError("paused"), is_over=is_over)
 
     def _choose(self, reply: dict[str, Any] | None, lost: RlxError | None, *, is_over: bool) -> dict[str, Any]:
         if reply is not None:
@@ -176,7 +157,7 @@ class TimedUpdates:
                 self._last = reply.get("data")
             return reply
         self.deadlines.miss()
-        late = lost or self._late(f"no action came within {1e3 * self.deadlines.period_s:g} ms")
+        late = lost or AgentProxyConnectionError(f"no action came within {1e3 * self.deadlines.period_s:g} ms")
         return self._take_safe(late, is_over=is_over)
 
     def _take_safe(self, failure: RlxError, *, is_over: bool) -> dict[str, Any]:

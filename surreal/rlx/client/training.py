@@ -43,8 +43,8 @@ from typing import Any
 
 import numpy as np
 
-from surreal.rlx.client.agent_proxy import (
-    AgentProxy,
+from surreal.rlx.client.agent_proxy import AgentProxy
+from surreal.rlx.client.connection import (
     AgentProxyConnectionError,
     AgentProxyException,
     AgentProxyReplyError,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from itertools import islice
 from typing import Any
 
 import gymnasium
@@ -19,12 +18,11 @@ from numpy.typing import NDArray
 
 from surreal.base.contracts import AgentView, EnvPool
 from surreal.base.specs import ObsSpec
-from surreal.base.system.threads import HandoverQueue
 from surreal.base.types import EXECUTED_ACTION, StepBatch, StepKind
 from surreal.envs.actions import ActionAdapter
 from surreal.envs.pools.base import EpisodeCounter
-from surreal.rlx.pool.batches import BatchBuilder, CutEvent, Event, FinalEvent, LastEvent, LiveEvent
-from surreal.rlx.pool.gathering import Gathering
+from surreal.rlx.pool.batches import BatchBuilder, Event, LastEvent, LiveEvent
+from surreal.rlx.pool.gathering import Gathering, Intake
 from surreal.rlx.pool.held_steps import FinalRewards
 from surreal.rlx.pool.ranges import DEFAULT_LIMITS, ValueLimits
 from surreal.rlx.pool.states import StateReader
@@ -114,30 +112,19 @@ class RlxEnvPool(EnvPool):
         self._range = self.reader.plain_range if self.reader is not None and is_plain else None
         self._gathers = gather_window_s > 0 or max_wait_s is not None
         self._gathering = Gathering(gather_window_s, max_wait_s)
-        self._oldest_s = self._began_s = 0.0  # when the oldest waiting request came, and when the last batch began
+        self._began_s = 0.0  # when the last batch began
         self._max_rows = gather_max
-        self._queue: HandoverQueue[tuple[float, Sequence[Event]]] = HandoverQueue()
+        self._intake = Intake()
         self._deliver: Deliver = _nowhere
         self._release: Release = _nowhere
-        self._waiting: dict[int, LiveEvent] = {}
-        self._ended: list[LastEvent] = []
-        self._cut: list[int] = []
-        self._released: list[int] = []
-        self._owed: dict[int, Any] = {}  # env slot to session, for rows that the agent has and did not answer
-        self._deferred: list[CutEvent] = []
-        self._final: dict[int, float | None] = {}  # rewards that may no longer change, by step
         self.policies = policies or {}
-        self._named: dict[int, str] = {}  # env slots whose session has named a policy
-        self._wants: dict[int, tuple[str, ...]] = {}
-        self._active: set[int] = set()  # slots of sessions that have asked for actions
         self._batches = self._rows = 0
-        self._num_slots = 0
         self._episodes = EpisodeCounter()
 
     @property
     def num_envs(self) -> int:  # type: ignore[override]
         """Slots in use so far; it grows with the sessions that are open at the same time."""
-        return self._num_slots
+        return self._intake.num_slots
 
     # -- the server's side -----------------------------------------------------------------------------------------
 
@@ -147,27 +134,26 @@ class RlxEnvPool(EnvPool):
 
     def put(self, events: Sequence[Event]) -> None:
         """Report an event of a session; called on the server's thread."""
-        self._queue.put((time.monotonic(), events))
+        self._intake.queue.put((time.monotonic(), events))
 
     # -- the agent loop's side ---------------------------------------------------------------------------------------
 
     def recv(self, timeout_s: float = 1.0) -> StepBatch:
         """Wait for sessions that want an action, or whose episodes ended."""
-        if self._deferred:
-            deferred, self._deferred = self._deferred, []
-            for event in deferred:
-                self._take_cut(event)
-        self._take_ready()
-        if not (self._waiting or self._ended or self._cut):
-            self._take_next(timeout_s)
-            self._take_ready()
-        if 0 < len(self._waiting) < min(self._max_rows, len(self._active)) and self._gathers:
+        intake = self._intake
+        intake.take_deferred()
+        intake.take_ready()
+        if not (intake.waiting or intake.ended or intake.cut):
+            intake.take_next(timeout_s)
+            intake.take_ready()
+        if 0 < len(intake.waiting) < min(self._max_rows, len(intake.active)) and self._gathers:
             self._gather()
+        self.wants = intake.wanted
         return self._make_batch()
 
     def send(self, actions: NDArray[Any], env_ids: NDArray[np.int64]) -> None:
         """Hand over the actions; the server sends them on its own thread."""
-        adapter, owed = self._adapter, self._owed
+        adapter, owed = self._adapter, self._intake.owed
         actions = np.asarray(actions, adapter.dtype)
         ids: list[int] = np.asarray(env_ids).tolist()
         shape = (len(ids), *adapter.shape)
@@ -179,6 +165,10 @@ class RlxEnvPool(EnvPool):
         # A list of Python's numbers where an action is one number: NumPy's are slow to handle one by one.
         rows = adapter.rows(actions) if adapter.shape else adapter.batch(actions).tolist()
         self._deliver([(owed.pop(env_slot), action) for env_slot, action in zip(ids, rows, strict=True)])
+
+    def take_final(self) -> FinalRewards:
+        """Return the rewards that became final, of steps whose rows `recv` has returned; see `HeldSteps`."""
+        return self._intake.take_final()
 
     def executed(self, action: Any) -> NDArray[Any]:
         """Read an action that a client executed in place of the agent's, into the agent's form.
@@ -196,24 +186,16 @@ class RlxEnvPool(EnvPool):
     def show(self, outputs: Mapping[str, NDArray[Any]], env_ids: NDArray[np.int64]) -> None:
         copies = {name: column.copy() for name, column in outputs.items()}  # the agent may use its memory again
         for row, env_slot in enumerate(env_ids.tolist()):
-            if names := self._wants.get(env_slot):
-                self._owed[env_slot].outputs = {name: copies[name][row] if name in copies else None for name in names}
-
-    def take_final(self) -> FinalRewards:
-        """Return the rewards that became final, of steps whose rows `recv` has returned; see `HeldSteps`."""
-        if not self._final:
-            return self._final
-        still_waiting = {event.step_id for event in self._waiting.values()}
-        taken = {step_id: reward for step_id, reward in self._final.items() if step_id not in still_waiting}
-        self._final = {step_id: reward for step_id, reward in self._final.items() if step_id in still_waiting}
-        return taken
+            if names := self._intake.wants.get(env_slot):
+                session = self._intake.owed[env_slot]
+                session.outputs = {name: copies[name][row] if name in copies else None for name in names}
 
     def close(self) -> None:
         """Forget the server; sessions get no more actions."""
         self._deliver, self._release = _nowhere, _nowhere
 
     def awaited(self) -> str:
-        count = len(self._active)
+        count = len(self._intake.active)
         return f"waiting for the states of {count} sessions" if count else "waiting for a client to begin a session"
 
     def metrics(self) -> dict[str, float]:
@@ -222,95 +204,27 @@ class RlxEnvPool(EnvPool):
             "env/steps_total": float(self._rows),
             "rlx/batches_total": float(self._batches),
             "rlx/rows_per_batch": self._rows / max(1, self._batches),
-            "rlx/active_sessions_count": float(len(self._active)),
+            "rlx/active_sessions_count": float(len(self._intake.active)),
             "rlx/outside_bounds_total": float(0 if self.reader is None else self.reader.departures.count),
             **self._episodes.metrics(),
         }
 
     def _gather(self) -> None:
         """Wait briefly for more requests."""
-        now_s, before = time.monotonic(), len(self._waiting)
-        end_s = self._gathering.end_s(self._oldest_s, now_s)
+        intake, now_s = self._intake, time.monotonic()
+        before, end_s = len(intake.waiting), self._gathering.end_s(intake.oldest_s, now_s)
         if end_s <= now_s:
             return
-        while len(self._waiting) < min(self._max_rows, len(self._active)):
-            if not self._take_next(end_s - time.monotonic()):
+        while len(intake.waiting) < min(self._max_rows, len(intake.active)):
+            if not intake.take_next(end_s - time.monotonic()):
                 break
-            self._take_ready()
-        self._gathering.note_gain(len(self._waiting) - before)
-
-    def _take_ready(self) -> None:
-        while (arrival := self._queue.take(0.0)) is not None:
-            self._take(*arrival)
-
-    def _take_next(self, timeout_s: float) -> bool:
-        arrival = self._queue.take(timeout_s)
-        if arrival is not None:
-            self._take(*arrival)
-        return arrival is not None
-
-    def _take(self, time_s: float, events: Sequence[Event]) -> None:
-        if not self._waiting:
-            self._oldest_s = time_s
-        for event in events:
-            if type(event) is LiveEvent:
-                self._waiting[event.env_slot] = event
-                if event.is_first:
-                    self._active.add(event.env_slot)
-                    self._num_slots = max(self._num_slots, event.env_slot + 1)
-                    self._want(event.env_slot, event.wants)
-                    self._named.pop(event.env_slot, None)
-                    if event.policy is not None:
-                        self._named[event.env_slot] = event.policy
-            elif type(event) is LastEvent:
-                if event.env_slot not in self._named:
-                    self._ended.append(event)
-            elif type(event) is FinalEvent:
-                self._final[event.step_id] = event.reward
-            else:
-                self._take_cut(event)  # type: ignore[arg-type]
-
-    def _want(self, env_slot: int, names: tuple[str, ...]) -> None:
-        if self._wants.pop(env_slot, ()) != names:
-            self._wants[env_slot] = names
-            self.wants = frozenset().union(*self._wants.values())
-
-    def _take_cut(self, event: CutEvent) -> None:
-        env_slot = event.env_slot
-        if env_slot in self._owed:
-            # The agent is about to act in it, so the env slot must not close before.
-            self._deferred.append(event)
-            return
-        waiting = self._waiting.pop(env_slot, None)
-        if env_slot in self._named:
-            pass  # the loop knows nothing of it
-        elif waiting is not None and not waiting.is_first:
-            # Its last step is complete: the state that came is the one to bootstrap from.
-            self._ended.append(
-                LastEvent(
-                    env_slot, waiting.state, waiting.reward, False, waiting.is_exploiting, float("nan"), 0,
-                    waiting.executed, waiting.step_id,
-                )
-            )  # fmt: skip
-        elif waiting is None and event.has_episode:
-            self._cut.append(env_slot)
-        if event.is_gone:
-            self._active.discard(env_slot)
-            self._want(env_slot, ())
-            self._named.pop(env_slot, None)
-            self._released.append(env_slot)
+            intake.take_ready()
+        self._gathering.note_gain(len(intake.waiting) - before)
 
     def _act_by_name(self) -> None:
         """Act for the sessions that have named a policy."""
-        groups: dict[str, list[LiveEvent]] = {}
-        for env_slot in self._named.keys() & self._waiting.keys():
-            groups.setdefault(self._named[env_slot], []).append(self._waiting.pop(env_slot))
-        for name, live in groups.items():
-            batch = self._builder.build([], live, [])
-            bad = None if self._range is None else self._range.bad_rows(batch.obs)
-            if bad is not None:
-                _, live = self._refuse(batch, bad, [], live, [])
-                batch = self._builder.build([], live, [])
+        for name, live in self._intake.take_named().items():
+            batch, live = self._build([], live, [])
             if live:
                 agent, ids = self.policies[name], batch.env_ids
                 self._count(live)
@@ -325,35 +239,34 @@ class RlxEnvPool(EnvPool):
         self._batches += 1
         self._rows += len(live)
         for event in live:
-            self._owed[event.env_slot] = event.session
+            self._intake.owed[event.env_slot] = event.session
 
     def _make_batch(self) -> StepBatch:
-        if self._named:
+        intake = self._intake
+        if intake.named:
             self._act_by_name()
-        waiting = self._waiting
-        if len(waiting) > self._max_rows:
-            live = list(islice(waiting.values(), self._max_rows))
-            for event in live:
-                del waiting[event.env_slot]
-        else:
-            live = list(waiting.values())
-            waiting.clear()
-        ended, self._ended = self._ended, []
-        cut, self._cut = self._cut, []
-        batch = self._builder.build(ended, live, cut)
-        bad = None if self._range is None else self._range.bad_rows(batch.obs)
-        if bad is not None:
-            ended, live = self._refuse(batch, bad, ended, live, cut)
-            batch = self._builder.build(ended, live, cut)
+        ended, cut, live = intake.ended, intake.cut, intake.take_waiting(self._max_rows)
+        intake.ended, intake.cut = [], []
+        batch, live = self._build(ended, live, cut)
         if live:
             self._count(live)
-        if ended:
-            count = len(ended)
+        if count := batch.num_last:
             self._episodes.add(batch.info["episode_return"][:count], batch.info["episode_length"][:count])
-        if self._released:
-            released, self._released = self._released, []
+        if intake.released:
+            released, intake.released = intake.released, []
             self._release(released)
         return batch
+
+    def _build(
+        self, ended: list[LastEvent], live: list[LiveEvent], cut: list[int]
+    ) -> tuple[StepBatch, list[LiveEvent]]:
+        """Build a batch, without the rows that are refused; return it with its events that want an action."""
+        batch = self._builder.build(ended, live, cut)
+        bad = None if self._range is None else self._range.bad_rows(batch.obs)
+        if bad is None:
+            return batch, live
+        ended, live = self._refuse(batch, bad, ended, live, cut)
+        return self._builder.build(ended, live, cut), live
 
     def _refuse(
         self, batch: StepBatch, bad: NDArray[np.bool_], ended: list[LastEvent], live: list[LiveEvent], cut: list[int]

@@ -35,7 +35,7 @@ def test_the_number_comes_with_the_reply_and_with_the_row_of_its_reward(harness:
     assert pending_of(served) == [number or 0 for number in numbers]
     assert client.ask(command="amend", step_id=numbers[2], reward=-1)["is_amended"] is True
     assert client.ask(command="amend", step_id=numbers[2], reward=-1)["is_amended"] is False
-    served.wait(lambda: numbers[4] in served.pool._final)  # its time is over
+    served.wait(lambda: numbers[4] in served.pool._intake._final)  # its time is over
     assert client.ask(command="amend", step_id=numbers[4], reward=-1)["is_amended"] is False
     assert served.pool.take_final() == {numbers[2]: -1.0, numbers[4]: None}
     metrics = served.server.metrics()
@@ -120,4 +120,4 @@ def test_a_robot_amends_between_its_updates(harness: Any) -> None:
         assert not agent.amend(agent.step_id, reward=1.0)
         served.may_act.set()
         assert agent.amend(step_id, reward=1.0)  # after the answer that was late
-        served.wait(lambda: served.pool._final == {step_id: 1.0})
+        served.wait(lambda: served.pool._intake._final == {step_id: 1.0})

@@ -13,7 +13,7 @@ from gymnasium import spaces
 
 from surreal.base.errors import EnvError, StoppedError
 from surreal.rlx.client import gym_driver
-from surreal.rlx.client.agent_proxy import AgentProxyReplyError
+from surreal.rlx.client.connection import AgentProxyReplyError
 from surreal.rlx.client.gym_driver import DriverOptions, GymTraining, run_envs, to_env_action
 
 

@@ -169,7 +169,7 @@ def test_requests_that_are_as_old_as_the_deadline_wait_for_nobody() -> None:
     pool, _ = make_pool(max_wait_s=60.0)
     pool.put([live(0, first=True), live(1, first=True)])
     act(pool, pool.recv(1.0))
-    pool._queue.put((time.monotonic() - 60.0, [live(0)]))  # it came while the agent acted
+    pool._intake.queue.put((time.monotonic() - 60.0, [live(0)]))  # it came while the agent acted
     assert pool.recv(1.0).env_ids.tolist() == [0]
     pool.put([live(0)])
     sender = threading.Thread(target=lambda: pool.put([live(1)]))
@@ -182,14 +182,14 @@ def test_waiting_in_vain_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     pool, _ = make_pool(gather_window_s=0.05)
     pool.put([live(0, first=True), live(1, first=True)])
     act(pool, pool.recv(1.0))
-    windows, take_next = 0, pool._take_next
+    windows, take_next = 0, pool._intake.take_next
 
     def count(timeout_s: float) -> bool:
         nonlocal windows
         windows += 1
         return take_next(timeout_s)
 
-    monkeypatch.setattr(pool, "_take_next", count)
+    monkeypatch.setattr(pool._intake, "take_next", count)
     for _ in range(40):
         pool.put([live(0)])
         act(pool, pool.recv(1.0))

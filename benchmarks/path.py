@@ -87,7 +87,7 @@ class Trace(NamedTuple):
     calls: list[tuple[Function, Function]]
 
     def of(self, section: str) -> Trace:
-        """Select one section. Its calls are those into its functions."""
+        """Select one section, with the calls into its functions."""
         functions = [function for function in self.functions if function.section == section]
         return Trace(functions, [call for call in self.calls if call[1].section == section])
 
@@ -98,7 +98,7 @@ class Trace(NamedTuple):
 
     @property
     def num_functions(self) -> int:
-        """The number of functions; a function of several sections counts once."""
+        """The number of functions; one of several sections counts once."""
         return len({(function.file, function.name) for function in self.functions})
 
     @property
@@ -169,10 +169,8 @@ class Recorder:
         function = None
         if section is not None:
             section = self._entries.get((section, code), section)
-            function = self._functions.get((section, code))
-            if function is None:
-                function = Function(section, code.co_filename.removeprefix(_ROOT), code.co_qualname)
-                function = self._functions.setdefault((section, code), function)
+            made = Function(section, code.co_filename.removeprefix(_ROOT), code.co_qualname)
+            function = self._functions.setdefault((section, code), made)
             if self.is_recording:
                 with self._lock:
                     self._calls[caller, function] += 1

@@ -189,8 +189,7 @@ class Replay(RunningReplay[B]):
     def _evict(self) -> int:
         """Count the oldest chunks to drop now: by default, those over `capacity` or `max_bytes`, too old, or gone.
 
-        Raises:
-            ValueError: the byte bound cannot hold `start_size` transitions.
+        Raises `ValueError` if the byte bound cannot hold `start_size` transitions.
         """
         return count_superfluous(self.state, capacity=self.capacity, start_size=self.start_size)
 

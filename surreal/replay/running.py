@@ -9,6 +9,7 @@ from typing import Any, Generic, Self
 
 from surreal.base.specs import ObsSpec
 from surreal.base.system.threads import Supervisor
+from surreal.base.values import checked_count
 from surreal.replay.batches import B
 from surreal.replay.state import ReplayState
 from surreal.replay.store.storage import LiveChunks, TransitionStore
@@ -112,15 +113,26 @@ class RunningReplay(ABC, Generic[B]):
         return self.owner.epoch
 
     def state_dict(self) -> dict[str, Any]:
-        return self.owner.state_dict()
+        return {
+            "samples": self.owner.samples,
+            "global_step": self.global_step,
+            "shard_steps": {str(each.stream.shard): each.steps for each in self.owner.shards},
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue counting from a checkpoint; before `start_threads`.
+        """Continue counting from a checkpoint, also in an empty Redis; before `start_threads`.
 
         Raises:
-            ValueError: a value is not a count.
+            ValueError: a value is not a count; none is taken over.
         """
-        self.owner.load_state_dict(state)
+        samples, total = checked_count(state["samples"]), checked_count(state["global_step"])
+        by_shard = {shard: checked_count(steps) for shard, steps in state.get("shard_steps", {}).items()}
+        self.owner.samples, shards = samples, self.owner.shards
+        if set(by_shard) == {str(each.stream.shard) for each in shards}:
+            for each in shards:
+                each.steps = by_shard[str(each.stream.shard)]
+        else:  # the shards were others: what counts is the sum
+            shards[0].steps = total
 
     def metrics(self) -> dict[str, float]:
         """Sizes, bytes and counts since the start."""

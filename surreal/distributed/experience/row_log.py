@@ -24,17 +24,20 @@ from numpy.typing import NDArray
 
 from surreal.base.errors import BadValueError
 from surreal.base.specs import ArraySpec
-from surreal.base.types import EXECUTED_ACTION, IS_INTERVENTION, Action, StepBatch, StepKind
+from surreal.base.types import IS_INTERVENTION, Action, StepBatch, StepKind
 from surreal.base.values import FEW
 from surreal.distributed.experience.codec import MAX_SEGMENTS, Contract, EncodedChunk, encode
 from surreal.distributed.experience.data_contract import EXTRA_PREFIX, MASK_COLUMN, NEXT_MASK_COLUMN
-
-#: A row's `code` holds its StepKind in the low two bits, and flags above them: two for its outcome; one for a FIRST row
-#: that was closed before an action was taken from it (it became LAST, but still begins a segment); and one for a row
-#: whose step has already left, which serves the stacks of the rows after it.
-KIND_MASK, TERMINATED, TRUNCATED, _BEGINS, _HISTORY = 3, 4, 8, 16, 32
-_FLAGS, _FLAG_SHIFT = 3, 2  # of an outcome
-_LAST = int(StepKind.LAST)
+from surreal.distributed.experience.open_rows import (
+    BEGINS,
+    HISTORY,
+    KIND_MASK,
+    LAST,
+    TERMINATED,
+    TRUNCATED,
+    OpenRows,
+    wrong_shape,
+)
 
 
 class Segments(NamedTuple):
@@ -48,7 +51,10 @@ class Segments(NamedTuple):
     own: NDArray[np.int64]  #: [S] number of steps that may leave now, >= 0
 
 
-class RowLog:
+_FLAGS, _FLAG_SHIFT = 3, 2  # of an outcome
+
+
+class RowLog(OpenRows):
     """Growable columns of rows; see the module.
 
     Args:
@@ -122,30 +128,6 @@ class RowLog:
                 _copy_rows(column, acting, end, values)
         self.length = end
 
-    def set_actions(self, env_slots: NDArray[np.int64], action: Action) -> None:
-        """Set the actions taken in the last row of each of these environments; raises as `append_batch`."""
-        columns, rows = self._columns_of(action), self._last_rows(env_slots)
-        self.version[rows] = action.version
-        for column, values in columns:
-            _check_shape(values, (len(rows), *column.shape[1:]))
-            column[rows] = values
-
-    def _set_executed(self, batch: StepBatch) -> None:
-        """Replace the actions that led to the rows of a batch by those that were executed."""
-        if not self.has_interventions:
-            raise ValueError(f"the batch has {IS_INTERVENTION}, which a sender with interventions=True records")
-        is_intervention = batch.info[IS_INTERVENTION] & (batch.kind != StepKind.FIRST)
-        executed, rows = batch.info[EXECUTED_ACTION], self._last_rows(batch.env_ids[is_intervention])
-        _check_shape(executed, (len(batch.kind), *self.action.shape[1:]))
-        self.action[rows], self.is_intervention[rows] = executed[is_intervention], True
-
-    def _last_rows(self, env_slots: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the log position of the last row of each of these environments."""
-        slots = self.env_slot[: self.length]
-        last = np.zeros(int(slots.max(initial=0)) + 1, np.int64)
-        last[slots] = np.arange(self.length)  # among equal slots, the last one wins
-        return last[env_slots]
-
     def _columns_of(self, action: Action) -> list[tuple[NDArray[Any], NDArray[Any]]]:
         """Pair the columns that actions fill with their values."""
         if action.extras.keys() != self.extras.keys():
@@ -157,20 +139,6 @@ class RowLog:
         if stacks.ndim < 2 or stacks.shape[1] != self.contract.stack:
             raise ValueError(f"observations of shape {stacks.shape} are not stacks of {self.contract.stack} frames")
         return np.asarray(stacks[:, -1])
-
-    def close_slots(self, env_slots: NDArray[np.integer[Any]]) -> None:
-        """End the open segments of environments that ended without a LAST row: their last step becomes truncated."""
-        for env_slot in env_slots:
-            for row in np.flatnonzero(self.env_slot[: self.length] == env_slot)[-1:]:
-                kind = self.code[row] & KIND_MASK
-                if kind == StepKind.FIRST:
-                    self.code[row] = _LAST | _BEGINS
-                elif kind != _LAST:
-                    self.code[row] = _LAST | TRUNCATED
-
-    def close_open_rows(self) -> None:
-        """End every open segment, as `close_slots` does."""
-        self.close_slots(np.unique(self.env_slot[: self.length]))
 
     def cut(self, max_bytes: int, held: int = 0) -> list[EncodedChunk]:
         """Encode all steps that may leave, and keep the rows that the next chunk needs.
@@ -217,18 +185,18 @@ class RowLog:
             env_slot = env_slot[order]
         code = self.code[order]
         kind = code & KIND_MASK
-        is_start = (kind == StepKind.FIRST) | ((code & _BEGINS) != 0)
+        is_start = (kind == StepKind.FIRST) | ((code & BEGINS) != 0)
         is_start[0] = True
         changes = env_slot[1:] != env_slot[:-1]
         is_start[1:] |= changes
-        is_start[1:] |= kind[:-1] == _LAST
+        is_start[1:] |= kind[:-1] == LAST
         start = np.flatnonzero(is_start)
         end = np.append(start[1:], length) - 1
-        is_closed = kind[end] == _LAST
+        is_closed = kind[end] == LAST
         is_closed[:-1] |= ~changes[end[:-1]]  # the same environment began again
         history = np.zeros(len(start), np.int64)
         if self.contract.stack > 1:
-            history = np.add.reduceat((code & _HISTORY) != 0, start, dtype=np.int64)
+            history = np.add.reduceat((code & HISTORY) != 0, start, dtype=np.int64)
         own = np.maximum(end - start - history - np.where(is_closed, 0, lookahead), 0)
         return Segments(order, start, end, is_closed, history, own)
 
@@ -257,12 +225,12 @@ class RowLog:
         is_step = np.ones(len(order), np.bool_)
         is_step[last] = False
         if history.any():
-            is_step &= (self.code[order] & _HISTORY) == 0
+            is_step &= (self.code[order] & HISTORY) == 0
         acted = order[is_step]
         came = order[1:][is_step[:-1]]
         flags = (self.code[came] >> _FLAG_SHIFT) & _FLAGS
         # A closed segment without a LAST row was cut by a new FIRST row: its last step is truncated.
-        cut = segments.is_closed[group] & ((self.code[order[last]] & KIND_MASK) != _LAST)
+        cut = segments.is_closed[group] & ((self.code[order[last]] & KIND_MASK) != LAST)
         if cut.any():
             flags[(np.cumsum(sizes - 1 - history) - 1)[cut]] |= TRUNCATED >> _FLAG_SHIFT
         columns = {"action": self.action.take(acted, axis=0), "reward": self.reward.take(came), "flags": flags}
@@ -299,8 +267,8 @@ class RowLog:
             column[:total] = column[positions]
         self.step[:total] = np.repeat(first_step, sizes) + within
         if self.contract.stack > 1:
-            self.code[:total] &= ~np.uint8(_HISTORY)
-            self.code[:total] |= (within < np.repeat(kept_history, sizes)) * np.uint8(_HISTORY)
+            self.code[:total] &= ~np.uint8(HISTORY)
+            self.code[:total] |= (within < np.repeat(kept_history, sizes)) * np.uint8(HISTORY)
         self.length = self.carried = total
 
     def _drop(self, segments: Segments) -> None:
@@ -321,11 +289,6 @@ def _column(spec: ArraySpec, capacity: int) -> NDArray[Any]:
 
 
 def _copy_rows(column: NDArray[Any], begin: int, end: int, rows: Any) -> None:
-    _check_shape(rows, (end - begin, *column.shape[1:]))
+    if rows.shape != (wanted := (end - begin, *column.shape[1:])):
+        raise wrong_shape(rows, wanted)
     column[begin:end] = rows
-
-
-def _check_shape(rows: Any, wanted: tuple[int, ...]) -> None:
-    # NumPy would silently broadcast a wrong shape.
-    if rows.shape != wanted:
-        raise ValueError(f"rows of shape {rows.shape} where {wanted} is agreed on")

@@ -10,9 +10,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 import numpy as np
 from annotated_types import Ge, Le
@@ -29,14 +28,12 @@ from surreal.distributed.experience.data_contract import MASK_COLUMN, MAX_STACK,
 from surreal.distributed.experience.row_log import RowLog
 from surreal.distributed.experience.sharded_outbox import make_outbox
 from surreal.distributed.experience.shards import ReplayShards
-from surreal.distributed.experience.single_steps import Amendments, SingleSteps
+from surreal.distributed.experience.single_step_sender import SingleStepSender
 
 logger = logging.getLogger(__name__)
 
-_NO_EXTRAS: Mapping[str, NDArray[Any]] = {}
 
-
-class ExpSender:
+class ExpSender(SingleStepSender):
     """Gathers steps into chunks and stores them in the replay's stream.
 
     Args:
@@ -86,21 +83,17 @@ class ExpSender:
         shard: int = 0,
         stop: threading.Event | None = None,
     ) -> None:
+        super().__init__()
         shards, drops = ReplayShards.of(client), on_full == "drop"
         self.outbox = make_outbox(shards, shard, drops_when_full=drops, max_stream_bytes=max_stream_bytes)
         self._push = partial(self.outbox.push, timeout_s=wait_timeout_s, is_limited=is_limited, stop=stop)
         self._chunk_steps = chunk_steps
         self._chunk_max_bytes = chunk_max_bytes
-        self._max_delay_s = max_delay_s
-        self._lookahead, self._frame_stack, self._compression = lookahead, frame_stack, compression
-        self._obs_spec, self._action_spec, self._has_interventions = obs_spec, action_spec, interventions
-        self._log: RowLog | None = None
-        self._flush_length = 0  # length of the log at which a chunk leaves
+        self._max_delay_s, self._frame_stack, self._has_interventions = max_delay_s, frame_stack, interventions
+        self._lookahead, self._compression = lookahead, compression
+        self._obs_spec, self._action_spec = obs_spec, action_spec
         self._fitting_rows = 0  # rows that fit into a chunk
         self._batch_rows = 2  # most rows that came at once
-        self._oldest_s = 0.0
-        self._singles = SingleSteps()
-        self._amendments = Amendments()
 
     def send_batch(self, batch: StepBatch, action: Action) -> None:
         """Record the rows of a pool and the actions taken in them (those after the LAST rows).
@@ -151,78 +144,6 @@ class ExpSender:
             self._set_flush_length(log)
         if log.length >= self._flush_length or time.monotonic() - self._oldest_s >= self._max_delay_s:
             self._leave()
-
-    def send(
-        self,
-        obs: Sequence[Obs],
-        action: Any,
-        reward: float,
-        done: bool,
-        info: Mapping[str, Any] | None = None,
-        *,
-        truncated: bool | None = None,
-        extras: Mapping[str, Any] = _NO_EXTRAS,
-        version: int = -1,
-        amend_within_s: float | None = None,
-    ) -> int:
-        """Record one step: `send([obs, new_obs], action, reward, done, info)`.
-
-        A step whose obs is not the new_obs of the previous step starts a new segment. `send([obs], ...)` is enough
-        while the next step follows, and when the episode ends in a terminal state.
-
-        Args:
-            obs: [obs, new_obs], or [obs].
-            action: the action taken in obs.
-            reward: the reward that followed.
-            done: whether the episode ended.
-            info: `info["truncated"]` marks the end as a time limit. `info["phantom"]` marks the reset that `Env.step`
-                makes after an end, which is not a step and is not recorded. `info["executed_action"]` replaces the
-                action of a sender that records interventions. `info["frames"]` in the first call, a
-                tuple, means that observations are stacks of that many frames, as `FrameStack` makes them.
-            truncated: replaces `info["truncated"]`.
-            extras: columns recorded with the step, the same keys in each.
-            version: parameter version that acted, -1 if unknown.
-            amend_within_s: how long the reward may be amended, s: the step and those after it are held back until
-                `amend` is called for it, or so long. Raising it keeps more steps in memory. None: the reward is final.
-
-        Returns:
-            The step's number, for `amend`; -1 for a phantom.
-
-        Raises:
-            ValueError: shapes changed, or a truncated step, or one to be amended, has no new_obs.
-            BadValueError: a number is not finite, or too large; nothing of this step is recorded.
-            ReplayFullError, RedisUnavailableError, ContractError, StoppedError: as in `send_batch`.
-        """
-        if info and info.get("phantom"):
-            return -1
-        if amend_within_s is not None and len(obs) < 2 and not done:
-            raise ValueError("a step whose reward is to be amended needs its new_obs: send([obs, new_obs], ...)")
-        log = self._log or self._open_single(obs[0], action, extras, info)
-        if self._singles.add(log, obs, action, reward, done, info, truncated, extras, version):
-            self._oldest_s = time.monotonic()
-        step_id = log.offset + log.length - 1
-        if amend_within_s is not None:
-            self._amendments.expect(step_id, amend_within_s)
-        free = log.length - self._count_held(log)
-        if free >= self._flush_length or (free and time.monotonic() - self._oldest_s >= self._max_delay_s):
-            self._leave()
-        return step_id
-
-    def amend(self, step_id: int, *, reward: float) -> bool:
-        """Replace the reward of a step that is held back, which may leave then; on the thread that calls `send`.
-
-        Args:
-            step_id: what `send(..., amend_within_s=...)` returned.
-            reward: the reward that counts.
-
-        Returns:
-            Whether it was in time. Otherwise, it is refused and counted: the step was amended before, has left, or was
-            not held back.
-
-        Raises:
-            BadValueError: the reward is not finite, or too large; the step is still held back.
-        """
-        return self._amendments.amend(self._log, step_id, reward)
 
     def flush_due(self) -> None:
         """Send steps that are older than `max_delay_s`; called when no steps come."""
@@ -309,15 +230,6 @@ class ExpSender:
         extras = extra_specs(action.extras, mask, interventions=self._has_interventions)
         spec = ArraySpec("action", actions.shape[1:], actions.dtype)
         return self._make_log(take(batch.obs, 0), spec, extras, mask_width=0 if mask is None else mask.shape[1])
-
-    def _open_single(self, obs: Obs, action: Any, extras: Mapping[str, Any], info: Mapping[str, Any] | None) -> RowLog:
-        frames = info.get("frames") if info else None
-        if self._frame_stack == 1 and isinstance(frames, tuple) and 1 < len(frames) <= MAX_STACK:
-            self._frame_stack = len(frames)
-        array = np.asarray(action)
-        spec = ArraySpec("action", array.shape, np.dtype(np.float32) if array.dtype == np.float64 else array.dtype)
-        columns = {name: np.asarray(value)[None] for name, value in extras.items()}
-        return self._make_log(obs, spec, extra_specs(columns, interventions=self._has_interventions))
 
     def _make_log(self, obs: Obs, action: ArraySpec, extras: tuple[ArraySpec, ...], *, mask_width: int = 0) -> RowLog:
         """Make the log for observations and actions like the first ones, unless their specs were given."""

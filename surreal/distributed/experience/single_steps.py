@@ -19,7 +19,8 @@ from surreal.base.errors import BadValueError
 from surreal.base.types import EXECUTED_ACTION, Obs, StepKind
 from surreal.base.values import LARGEST, describe_unsound, is_sound
 from surreal.distributed.experience.data_contract import PRIORITY_COLUMN
-from surreal.distributed.experience.row_log import TERMINATED, TRUNCATED, RowLog
+from surreal.distributed.experience.open_rows import TERMINATED, TRUNCATED
+from surreal.distributed.experience.row_log import RowLog
 
 _FIRST, _MID, _LAST = int(StepKind.FIRST), int(StepKind.MID), int(StepKind.LAST)
 

@@ -71,6 +71,8 @@ def import_replay(
     """
     archive = ReplayArchive(path)
     archive.verify()
+    for _ in archive.chunks():
+        pass  # all rows are checked before the first is stored
     shards = ReplayShards.of(where)
     stop = stop or threading.Event()
     importers = [_Importer(stream, archive, len(shards), timeout_s, stop) for stream in shards.streams()]

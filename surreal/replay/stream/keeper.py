@@ -11,11 +11,9 @@ import logging
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from surreal.base.errors import LeaseError, RedisUnavailableError, StoppedError
 from surreal.base.system.logs import WaitNotice
-from surreal.base.values import checked_count
 from surreal.distributed.experience.stream import Stream
 from surreal.replay.store.storage import StoredChunk
 from surreal.replay.stream.limiter import Credit, SamplesPerInsert
@@ -39,13 +37,8 @@ class StreamKeeper:
     """Claims, renews and counts for one replay; used by one thread.
 
     Args:
-        streams: the shards whose experience the replay uses.
-        limiter: the samples-per-insert band, None for no limit.
-        is_owner: whether to own the streams.
         max_bytes: accounted bytes to keep, in all shards together; None: what fits under Redis' memory limit. For a
             follower, bytes of the chunks in its index; None: no bound.
-        lease_s: life of the leases, s.
-        mode: mode of the streams, "window" or "consume".
         others: the run's other shards, whose env steps count as well.
     """
 
@@ -77,14 +70,12 @@ class StreamKeeper:
             ]
         else:
             self._followed = [StreamFollower(stream, stop=stop, is_patient=self._is_only) for stream in streams]
-        self.shards: Sequence[StreamOwner | StreamFollower] = self.owners or self._followed
+        self.shards: Sequence[StreamFollower] = self.owners or self._followed
         self._by_number = {owner.stream.shard: owner for owner in self.owners}
         self._follower_max_bytes = max_bytes or _NO_BOUND
         self._limits = Credit(limiter, lease_s=lease_s)
         self._held_since_s: dict[int, float] = {}
         self._told_credit: int | None = None
-        self._waits_s = 0.0
-        self._waiting_since_s: float | None = None
 
     # -- what is known -----------------------------------------------------------------------------------------------
 
@@ -127,43 +118,18 @@ class StreamKeeper:
 
     # -- counts ------------------------------------------------------------------------------------------------------
 
-    def state_dict(self) -> dict[str, Any]:
-        return {
-            "samples": self.samples,
-            "global_step": self.global_step,
-            "shard_steps": {str(each.stream.shard): each.steps for each in self.shards},
-        }
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over the counts of a checkpoint; an empty Redis will continue from them.
-
-        Raises:
-            ValueError: one of them is not a count; none is taken over.
-        """
-        samples, total = checked_count(state["samples"]), checked_count(state["global_step"])
-        by_shard = {shard: checked_count(steps) for shard, steps in state.get("shard_steps", {}).items()}
-        self.samples = samples
-        if set(by_shard) == {str(each.stream.shard) for each in self.shards}:
-            for each in self.shards:
-                each.steps = by_shard[str(each.stream.shard)]
-        else:  # the shards were others: what counts is the sum
-            self.shards[0].steps = total
-
     def rebase(self, alive: int | None = None) -> None:
-        """Make the limiter count from here: the streams hold too few transitions to begin with.
+        """Make the limiter count from here: the streams hold too few transitions to begin with, `alive` of them.
 
-        Args:
-            alive: how many; None: as many as they held when their env steps were counted, which differs from what has
-                been read since, or has not yet.
+        None: as many as they held when their env steps were counted; other chunks may have been read since.
         """
         if alive is None:
-            alive = sum(each.live_steps for each in self.shards)
+            alive = self._live_steps
         self._limits.rebase(max(self._steps - alive, 0), self.samples)
 
     def may_sample(self, number: int) -> bool:
         """Whether the limiter lets the learner sample that many transitions."""
-        base, band = self._limits, self._limits.limiter
-        return band is None or band.may_sample(self._steps - base.base_steps, self.samples - base.base_samples, number)
+        return self._limits.may_sample(self._steps, self.samples, number)
 
     # -- chunks ------------------------------------------------------------------------------------------------------
 
@@ -202,48 +168,39 @@ class StreamKeeper:
             return
         if self.is_owner:
             return
-        notice = WaitNotice(logger)
+        notice, began_s = WaitNotice(logger), time.monotonic()
         try:
-            self._claim(notice)
+            while True:
+                waited_s = time.monotonic() - began_s  # before it is asked: this process may be held up after that
+                held = [owner for owner in self.owners if not owner.is_owner and self._tick(owner, is_first=True)]
+                client = self.owners[0].stream.client
+                if not held and any(owner.is_owner for owner in self.owners):
+                    if self._steps:
+                        what = "the replay of run %s continues at %d env steps, of which it holds the last %d"
+                        logger.info(what, client.run, self._steps, self._live_steps)
+                    return
+                if held and waited_s > 2 * self._lease_s + 1:
+                    raise self._held()
+                if not held and waited_s > client.retry_timeout_s:
+                    raise RedisUnavailableError(f"no shard of run {client.run} answers", address=client.address)
+                if held:
+                    notice.tell("waiting until the learner that owned the replay of run %s last is gone", client.run)
+                if self._stop.wait(0.1):
+                    raise StoppedError("stopped while waiting for the stream's lease")
         finally:
             notice.end()
-
-    def _claim(self, notice: WaitNotice) -> None:
-        began_s = time.monotonic()
-        while True:
-            waited_s = time.monotonic() - began_s  # before it is asked: this process may be held up after that
-            held = [owner for owner in self.owners if not owner.is_owner and self._tick(owner, is_first=True)]
-            client = self.owners[0].stream.client
-            if not held and any(owner.is_owner for owner in self.owners):
-                if self._steps:
-                    alive = sum(owner.live_steps for owner in self.owners)
-                    what = "the replay of run %s continues at %d env steps, of which it holds the last %d"
-                    logger.info(what, client.run, self._steps, alive)
-                return
-            if held and waited_s > 2 * self._lease_s + 1:
-                raise self._held()
-            if not held and waited_s > client.retry_timeout_s:
-                raise RedisUnavailableError(f"no shard of run {client.run} answers", address=client.address)
-            if held:
-                notice.tell("waiting until the learner that owned the replay of run %s last is gone", client.run)
-            if self._stop.wait(0.1):
-                raise StoppedError("stopped while waiting for the stream's lease")
 
     def renew(self, *, is_waiting: bool = False) -> None:
         """Tick where it is time: chunks are to go, the limiter's credit changed, or the lease wants renewal.
 
-        Args:
-            is_waiting: the learner waits for the limiter, so the count of env steps must be fresh.
+        If the learner waits for the limiter, the count of env steps must be fresh.
 
         Raises:
             LeaseError: another replay took a stream over.
         """
         now_s = time.monotonic()
-        if is_waiting and self._waiting_since_s is None:
-            self._waiting_since_s = now_s
-        elif not is_waiting and self._waiting_since_s is not None:
-            self._waits_s += now_s - self._waiting_since_s
-            self._waiting_since_s = None
+        if is_waiting is not self._limits.is_waiting:
+            self._limits.note_wait(is_waiting, now_s)
         if self._followed or self._foreign:
             self._read_counts(_URGENT_COUNTS_INTERVAL_S if is_waiting else _COUNTS_INTERVAL_S)
         credit = self._limits.total(self.samples)
@@ -259,11 +216,7 @@ class StreamKeeper:
         self._told_credit = credit
 
     def refresh(self) -> None:
-        """Tick now, whatever the time, so that the counts are exact, as lockstep needs them.
-
-        Raises:
-            LeaseError, RedisUnavailableError, ValueError, StoppedError: as from `claim` and `renew`.
-        """
+        """Tick now, so that the counts are exact, as lockstep needs them; raises as `claim` and `renew`."""
         self.claim()
         for owner in self.owners:
             self._tick(owner)
@@ -274,25 +227,14 @@ class StreamKeeper:
             owner.release(self.samples, self.global_step - owner.steps)
 
     def metrics(self) -> dict[str, float]:
-        live_bytes, live_steps = (
-            sum(getattr(each, name) for each in self.shards) for name in ("live_bytes", "live_steps")
-        )
-        limiter = self._limits.limiter
-        steps = self._steps - (limiter.start_size if limiter else 0)
-        # A follower's own part of the run.
-        base = (0, 0) if self.owners else (self._limits.base_steps, self._limits.base_samples)
-        position, edges = self._limits.position(self._steps, self.samples), self._limits.edges(self._steps)
-        low, high = (max(each - base[1], 0.0) / max(steps - base[0], 1) for each in edges or (0.0, 0.0))
+        live_bytes = sum(each.live_bytes for each in self.shards)
         return {
             "replay/env_steps_total": self.global_step,
             "replay/samples_total": self.samples,
-            "replay/samples_per_insert": (self.samples - base[1]) / max(steps - base[0], 1),
-            **({} if position is None else {"replay/limiter_position_ratio": position}),
-            **({} if edges is None else {"replay/samples_per_insert_low": low, "replay/samples_per_insert_high": high}),
-            "replay/limiter_wait_s_total": self._waits_s,
+            **self._limits.metrics(self._steps, self.samples, is_part=not self.owners),
             "replay/lease_wait_s_total": max((owner.lease_waited_s for owner in self.owners), default=0.0),
             "replay/redis_bytes": live_bytes,
-            "replay/bytes_per_transition": live_bytes / max(live_steps, 1),
+            "replay/bytes_per_transition": live_bytes / max(self._live_steps, 1),
             "replay/shards_count": len(self.shards),
             "replay/shards_away_count": sum(each.stream.client.is_away for each in self.shards),
             "replay/shards_emptied_total": sum(each.num_emptied for each in self.shards),
@@ -339,10 +281,13 @@ class StreamKeeper:
                 follower.read()
 
     def _credit_of(self, owner: StreamOwner) -> int | None:
-        """Env steps that one shard may reach."""
         return self._limits.credit_of(owner, self.owners, samples=self.samples)
 
     @property
     def _steps(self) -> int:
         """Env steps of the shards whose experience the replay uses: what the limiter counts."""
         return sum(each.steps for each in self.shards)
+
+    @property
+    def _live_steps(self) -> int:
+        return sum(each.live_steps for each in self.shards)

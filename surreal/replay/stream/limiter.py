@@ -163,6 +163,33 @@ class Credit:
         self._lease_s = lease_s
         self.largest_chunk = 0
         self._turn, self._turn_since_s = 0, 0.0
+        self.is_waiting = False  #: whether the learner waits for experience
+        self._waits_s = self._waiting_since_s = 0.0
+
+    def note_wait(self, is_waiting: bool, now_s: float) -> None:
+        """Record that the learner begins or ends to wait for the limiter."""
+        if self.is_waiting:
+            self._waits_s += now_s - self._waiting_since_s
+        self.is_waiting, self._waiting_since_s = is_waiting, now_s
+
+    def may_sample(self, steps: int, samples: int, number: int) -> bool:
+        """Whether the learner may sample that many transitions."""
+        inserted, sampled = steps - self.base_steps, samples - self.base_samples
+        return self.limiter is None or self.limiter.may_sample(inserted, sampled, number)
+
+    def metrics(self, steps: int, samples: int, *, is_part: bool) -> dict[str, float]:
+        """Return the ratio of samples to env steps, of the whole run or of a follower's part of it, and the band."""
+        base_steps, base_samples = (self.base_steps, self.base_samples) if is_part else (0, 0)
+        learned_from = max(steps - (self.limiter.start_size if self.limiter else 0) - base_steps, 1)
+        found = {
+            "replay/samples_per_insert": (samples - base_samples) / learned_from,
+            "replay/limiter_wait_s_total": self._waits_s,
+        }
+        if (position := self.position(steps, samples)) is not None:
+            found["replay/limiter_position_ratio"] = position
+        for name, edge in zip(("low", "high"), self.edges(steps) or (), strict=False):
+            found[f"replay/samples_per_insert_{name}"] = max(edge - base_samples, 0.0) / learned_from
+        return found
 
     def rebase(self, steps: int, samples: int) -> None:
         """Count from here.

@@ -34,7 +34,50 @@ _MAX_EVICTIONS = 256
 _NO_BOUND = 1 << 62
 
 
-class StreamOwner:
+class StreamFollower:
+    """Reads the counts of one stream; used by one thread.
+
+    Args:
+        is_patient: whether calls wait until Redis answers. Otherwise, the next call repeats one that failed.
+
+    Attributes:
+        steps: env steps of the shard, as last heard.
+        last_tick_s: time of Redis's last answer, on `time.monotonic`'s clock; 0: never.
+        last_try_s: time of the last attempt to read the counts; 0: never.
+        num_emptied: number of times that Redis came back empty.
+    """
+
+    def __init__(self, stream: Stream, *, stop: threading.Event, is_patient: bool = True) -> None:
+        self.stream = stream
+        self.epoch = ""
+        self.steps = self.live_bytes = self.live_steps = 0
+        self.last_tick_s = self.last_try_s = 0.0
+        self.num_emptied = 0
+        self._stop = stop
+        self._is_patient = is_patient
+
+    def read(self) -> None:
+        self.last_try_s = time.monotonic()
+        counts = self._call(self.stream.counts, "read the stream's counts")
+        if counts is None:
+            return
+        self.last_tick_s = time.monotonic()
+        if self.epoch not in ("", counts.epoch):
+            self.num_emptied += 1
+            logger.warning("the stream has a new epoch: Redis was emptied")
+        self.epoch = counts.epoch
+        # After Redis was emptied the shard counts from zero until its owner has added what it knew.
+        self.steps = max(self.steps, counts.steps)
+        self.live_steps, self.live_bytes = counts.live_steps, counts.live_bytes
+
+    def _call(self, operation: Callable[[], T], what: str) -> T | None:
+        client = self.stream.client
+        if self._is_patient:
+            return client.retry(operation, what=what, stop=self._stop)
+        return client.attempt(operation, what=what)
+
+
+class StreamOwner(StreamFollower):
     """Claims, renews and prunes one stream; used by one thread.
 
     Args:
@@ -42,14 +85,11 @@ class StreamOwner:
             has none).
         lease_s: life of the lease, s.
         mode: mode of the stream, "window" or "consume"; its first owner fixes it.
-        is_patient: whether calls wait until Redis answers. Otherwise, the next tick repeats a call that failed.
+        is_patient: as for `StreamFollower`.
 
     Attributes:
-        steps: env steps of the shard, as last heard.
         credit_steps: env steps that the shard may reach, as stored last; None: no limit.
         largest_bytes: size of the largest chunk in the replay, for which room is kept below the stream's bound.
-        last_tick_s: time of Redis's last answer, on `time.monotonic`'s clock.
-        num_emptied: number of times that Redis came back empty.
     """
 
     def __init__(
@@ -62,21 +102,15 @@ class StreamOwner:
         mode: str = "window",
         is_patient: bool = True,
     ) -> None:
-        self.stream = stream
+        super().__init__(stream, stop=stop, is_patient=is_patient)
         self.mode = mode
         self.bound_bytes = 0
-        self.epoch = ""
-        self.steps = self.live_bytes = self.live_steps = 0
         self.credit_steps: int | None = None
-        self.last_tick_s = 0.0
-        self.num_emptied = 0
         self._max_bytes = max_bytes or 0
         self.largest_bytes = 0
         self._token = make_token(lease_s)
         self._watch = HolderWatch(lease_s)
         self._lease_s = lease_s
-        self._stop = stop
-        self._is_patient = is_patient
         self._pending: list[Eviction] = []
         self._marks: dict[bytes, Mark] = {}
         self._past_epochs: set[str] = set()
@@ -202,12 +236,6 @@ class StreamOwner:
         if chunk.epoch not in self._past_epochs:
             self._marks[chunk.entry_id] = Mark(chunk.entry_id, done, chunk.epoch)
 
-    def _call(self, operation: Callable[[], T], what: str) -> T | None:
-        client = self.stream.client
-        if self._is_patient:
-            return client.retry(operation, what=what, stop=self._stop)
-        return client.attempt(operation, what=what)
-
     def _set_bounds(self) -> bool:
         memory = self._call(self.stream.maxmemory_bytes, "read Redis' memory limit")
         if memory is None:
@@ -248,45 +276,3 @@ class StreamOwner:
 def _bound_above(max_bytes: int) -> int:
     """Append limit of a stream, given the byte budget of its owner."""
     return int(max(max_bytes / FILL_SHARE, max_bytes + ROOM_BYTES))
-
-
-class StreamFollower:
-    """Reads the counts of one stream; used by one thread.
-
-    Args:
-        is_patient: whether reading waits until Redis answers.
-
-    Attributes:
-        steps: env steps of the shard, as last heard.
-        last_tick_s: time of the last read of the counts, on `time.monotonic`'s clock; 0: never.
-        last_try_s: time of the last attempt; 0: never.
-        num_emptied: number of times that Redis came back empty.
-    """
-
-    def __init__(self, stream: Stream, *, stop: threading.Event, is_patient: bool = True) -> None:
-        self.stream = stream
-        self.epoch = ""
-        self.steps = self.live_bytes = self.live_steps = 0
-        self.last_tick_s = self.last_try_s = 0.0
-        self.num_emptied = 0
-        self._stop = stop
-        self._is_patient = is_patient
-
-    def read(self) -> None:
-        self.last_try_s = time.monotonic()
-        client, what = self.stream.client, "read the stream's counts"
-        if self._is_patient:
-            counts = client.retry(self.stream.counts, what=what, stop=self._stop)
-        else:
-            found = client.attempt(self.stream.counts, what=what)
-            if found is None:
-                return
-            counts = found
-        self.last_tick_s = time.monotonic()
-        if self.epoch not in ("", counts.epoch):
-            self.num_emptied += 1
-            logger.warning("the stream has a new epoch: Redis was emptied")
-        self.epoch = counts.epoch
-        # After Redis was emptied the shard counts from zero until its owner has added what it knew.
-        self.steps = max(self.steps, counts.steps)
-        self.live_steps, self.live_bytes = counts.live_steps, counts.live_bytes

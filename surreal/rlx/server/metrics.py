@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from surreal.rlx.protocol.errors import RlxRequestError, RlxValueError, brief
+
+#: Takes a metric of a client: "scalar" or "histogram", name, value, and the step or None.
+MetricSink = Callable[[str, str, Any, int | None], None]
 
 #: Records of one session, and of all sessions of a server: in a second, in the long run, and at once.
 SESSION_RATE, SESSION_BURST = 10.0, 500.0
@@ -49,6 +53,21 @@ class MetricBudget:
         self.dropped = 0  #: records that were too many
         self._names: set[str] = set()
         self._server = Budget(SERVER_RATE, SERVER_BURST)
+
+    def write(self, request: Mapping[str, Any], session: Budget, sink: MetricSink | None, now_s: float) -> None:
+        """Check the records of a request, and pass them on within the budgets.
+
+        Raises:
+            RlxRequestError: as `read_metric`, or a name stands for another kind of metric.
+        """
+        data = request.get("data")
+        for record in [request] if data is None else data if isinstance(data, list) else [data]:
+            found = read_metric(record)
+            if sink is not None and self.admits(found, session, now_s):
+                try:
+                    sink(*found)
+                except ValueError as error:
+                    raise RlxRequestError(f"metric {found.name}: {error}") from error
 
     def admits(self, record: MetricRecord, session: Budget, now_s: float) -> bool:
         """Decide whether a record is written; others are counted."""

@@ -81,8 +81,13 @@ class PendingSteps:
             raise RlxRequestError("amend_within_s comes without a reward; send the one that counts if none follows")
         return float(within_s)
 
-    def expect(self, slot: int, within_s: float, *, is_recorded: bool) -> int:
-        """Return the number of a step whose reward may change; one that is not recorded can never be amended."""
+    def expect(self, slot: int, within_s: float | None, *, is_recorded: bool) -> int:
+        """Return the number of a step whose reward may change in this time; 0 for None: it is final.
+
+        One that is not recorded can never be amended.
+        """
+        if within_s is None:
+            return 0
         step_id = 1 + self._random.getrandbits(_ID_BITS)
         if is_recorded:
             self._due_s[step_id] = self._clock() + within_s

@@ -8,7 +8,6 @@ then the connection keeps further requests back, so replies go out in order.
 
 from __future__ import annotations
 
-import hmac
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -18,7 +17,7 @@ from surreal.rlx.pool.wrapping import SessionWrappers
 from surreal.rlx.protocol.errors import RlxError, RlxRequestError, RlxValueError, brief
 from surreal.rlx.server.hub import Hub
 from surreal.rlx.server.messages import DONE, NO_ACTION, READY, Reply, error_reply, read_flag, read_policy, read_wants
-from surreal.rlx.server.metrics import SESSION_BURST, SESSION_RATE, Budget, read_metric
+from surreal.rlx.server.metrics import SESSION_BURST, SESSION_RATE, Budget
 
 
 class Session:
@@ -39,8 +38,7 @@ class Session:
 
     __slots__ = (
         "_event", "_hub", "_in_episode", "_is_active", "_is_exploiting", "_largest_reward", "_length", "_metrics",
-        "_on_action",
-        "_return", "_slot", "_stacker", "_wrappers",
+        "_on_action", "_return", "_slot", "_stacker", "_wrappers",
         "has_ended", "is_authorized", "is_closed", "is_ready", "is_refused", "is_waiting", "outputs", "step_id",
     )  # fmt: skip
 
@@ -139,7 +137,11 @@ class Session:
     # -- requests ----------------------------------------------------------------------------------------------------
 
     def _init(self, request: Mapping[str, Any]) -> Reply:
-        self._authorize(request)
+        if not self.is_authorized:
+            token = request.get("token")
+            if not self._hub.settings.admits(self, token if isinstance(token, str) else ""):
+                raise RlxRequestError("the token is missing or wrong")
+            self.is_authorized = True
         exploits, wants = read_flag(request, "exploit"), read_wants(request)
         self._event.policy, self._event.wants = read_policy(request, self._hub.pool.policies), wants
         self.outputs = {}
@@ -172,13 +174,7 @@ class Session:
         return None
 
     def _go_on(self, request: Mapping[str, Any]) -> None:
-        """Ask for an action in the state that a request brings."""
-        reader = self._hub.pool.reader
-        state: Any = request.get("state")
-        if reader is not None:
-            state = reader.read(state)
-        if self._wrappers is not None:
-            state = self._wrappers.observation(state)
+        state = self._observe(request.get("state"))
         if request.get("reward") is None:
             self._cut()  # no reward begins an episode, whether or not the last one was ended
         is_first, reward = not self._in_episode, 0.0
@@ -238,29 +234,10 @@ class Session:
 
     def _update_metrics(self, request: Mapping[str, Any]) -> Reply:
         self._require_authorized()
-        hub, data = self._hub, request.get("data")
-        records = [request] if data is None else data if isinstance(data, list) else [data]
-        for record in records:
-            found = read_metric(record)
-            if hub.settings.on_metric is not None and hub.metric_budget.admits(found, self._metrics, hub.turns.clock()):
-                try:
-                    hub.settings.on_metric(*found)
-                except ValueError as error:
-                    raise RlxRequestError(f"metric {found.name}: {error}") from error
+        self._hub.metric_budget.write(request, self._metrics, self._hub.settings.on_metric, self._hub.turns.clock())
         return DONE
 
     # -- parts of requests -------------------------------------------------------------------------------------------
-
-    def _authorize(self, request: Mapping[str, Any]) -> None:
-        if self.is_authorized:
-            return
-        settings, given = self._hub.settings, request.get("token")
-        token = given if isinstance(given, str) else ""
-        if settings.tokens is None or not settings.tokens.open(self, token):
-            shared = settings.token
-            if shared is None or not hmac.compare_digest(token.encode(errors="replace"), shared.encode()):
-                raise RlxRequestError("the token is missing or wrong")
-        self.is_authorized = True
 
     def _require_authorized(self) -> None:
         if not self.is_authorized:
@@ -277,15 +254,17 @@ class Session:
             self.has_ended = True
             self._hub.put(CutEvent(self._slot, has_episode=True, is_gone=False))
 
-    def _read_final(self, state: Any, *, is_terminated: bool) -> Any:
+    def _observe(self, state: Any) -> Any:
         reader = self._hub.pool.reader
-        if reader is None:
-            return state
-        # No learner bootstraps from a terminal state, so it may be left out.
-        wrappers = self._wrappers
-        if is_terminated and state is None:
-            return reader.nothing() if wrappers is None else wrappers.nothing()
-        return reader.read(state) if wrappers is None else wrappers.observation(reader.read(state))
+        if reader is not None:
+            state = reader.read(state)
+        return state if self._wrappers is None else self._wrappers.observation(state)
+
+    def _read_final(self, state: Any, *, is_terminated: bool) -> Any:
+        reader = self._wrappers or self._hub.pool.reader
+        if is_terminated and state is None and reader is not None:
+            return reader.nothing()  # no learner bootstraps from a terminal state, so it may be left out
+        return self._observe(state)
 
     def _read_executed(self, request: Mapping[str, Any]) -> Any:
         """Return the action that was executed in the step before in place of the agent's; None: there is none."""
@@ -299,9 +278,6 @@ class Session:
         return self._hub.pool.executed(action)
 
     def _expect(self, amend_within_s: float | None) -> int:
-        """Return a number for a step whose reward may change in this time; 0: it is final."""
-        if amend_within_s is None:
-            return 0
         is_recorded = self._hub.pool.records and not self._is_exploiting
         return self._hub.pending.expect(self._slot, amend_within_s, is_recorded=is_recorded)
 

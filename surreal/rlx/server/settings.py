@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import ipaddress
 import math
 import ssl
@@ -13,10 +14,8 @@ from typing import Any
 from surreal.rlx.pool.states import RewardReader, StateReader
 from surreal.rlx.protocol.errors import DEFAULT_LIMITS, MAX_FRAME_BYTES, Limits, RlxServerError
 from surreal.rlx.server.admission import Admission
-from surreal.rlx.server.tokens import ClientTokens
-
-#: Takes a metric of a client: "scalar" or "histogram", name, value, and the step or None.
-MetricSink = Callable[[str, str, Any, int | None], None]
+from surreal.rlx.server.metrics import MetricSink
+from surreal.rlx.server.tokens import ClientTokens, Revocable
 
 #: Gives what a server tells about itself, of values that JSON has.
 StatusSource = Callable[[], Mapping[str, Any]]
@@ -73,6 +72,13 @@ class ServerSettings:
     def needs_token(self) -> bool:
         """Whether `init` must bring a token."""
         return self.token is not None or self.tokens is not None
+
+    def admits(self, session: Revocable, token: str) -> bool:
+        """Whether a session may begin with this token."""
+        if self.tokens is not None and self.tokens.open(session, token):
+            return True
+        shared = self.token
+        return shared is not None and hmac.compare_digest(token.encode(errors="replace"), shared.encode())
 
     def __post_init__(self) -> None:
         if self.max_connection_sessions < 1:

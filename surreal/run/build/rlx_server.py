@@ -15,7 +15,8 @@ from surreal.rlx.client.options import find_token
 from surreal.rlx.pool.pool import RlxEnvPool
 from surreal.rlx.pool.states import RewardReader, StateReader
 from surreal.rlx.server.admission import Admission
-from surreal.rlx.server.settings import MetricSink, ServerSettings, load_tls, message_limits
+from surreal.rlx.server.metrics import MetricSink
+from surreal.rlx.server.settings import ServerSettings, load_tls, message_limits
 from surreal.rlx.server.tokens import ClientTokens
 from surreal.run.build.environments import EnvSpaces, client_specs, explicit_spaces, remote_wrappers, value_limits
 

@@ -20,7 +20,7 @@ from surreal.rlx import (
     AgentProxyException,
     AgentProxyReplyError,
 )
-from surreal.rlx.client import agent_proxy
+from surreal.rlx.client import connection
 from surreal.rlx.client.transport import Address, parse_address
 from surreal.rlx.protocol.codec import decode, encode
 
@@ -60,7 +60,7 @@ def fail(error: Exception) -> Answer:
 def connect(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[AgentProxy, FakeTransport]]:
     def make(answer: Answer, **options: Any) -> tuple[AgentProxy, FakeTransport]:
         transport = FakeTransport(answer)
-        monkeypatch.setattr(agent_proxy, "open_transport", lambda *_, **__: transport)
+        monkeypatch.setattr(connection, "open_transport", lambda *_, **__: transport)
         agent = AgentProxy("nowhere:1", **options)
         agent.connect()
         return agent, transport
@@ -202,7 +202,7 @@ def test_connecting_is_tried_again_with_jittered_growing_waits(
         attempts.append(1)
         raise ConnectionRefusedError("nobody there")
 
-    monkeypatch.setattr(agent_proxy, "open_transport", refuse)
+    monkeypatch.setattr(connection, "open_transport", refuse)
     with pytest.raises(AgentProxyConnectionError, match="nobody there"):
         AgentProxy("nowhere:1", rng=random.Random(1)).connect(retry=7)
     assert len(attempts) == 7
@@ -218,7 +218,7 @@ def test_a_certificate_that_is_not_accepted_is_not_tried_again(
     def refuse(*_: Any, **__: Any) -> None:
         raise ssl.SSLCertVerificationError("self-signed certificate")
 
-    monkeypatch.setattr(agent_proxy, "open_transport", refuse)
+    monkeypatch.setattr(connection, "open_transport", refuse)
     with pytest.raises(AgentProxyException, match="certificate") as caught:
         AgentProxy("nowhere:1", tls=True).connect()
     assert not isinstance(caught.value, AgentProxyConnectionError)
@@ -229,7 +229,7 @@ def test_a_stop_ends_the_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any, **__: Any) -> None:
         raise ConnectionRefusedError
 
-    monkeypatch.setattr(agent_proxy, "open_transport", refuse)
+    monkeypatch.setattr(connection, "open_transport", refuse)
     stop = threading.Event()
     stop.set()
     with pytest.raises(AgentProxyConnectionError):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from surreal.rlx import AgentProxy, AgentProxyConnectionError, AgentProxyException, AgentProxyReplyError
-from surreal.rlx.client import agent_proxy
+from surreal.rlx.client import connection
 from surreal.rlx.client.transport import TcpTransport
 from surreal.rlx.protocol.codec import decode, encode
 
@@ -65,7 +65,7 @@ def server() -> Server:
 @pytest.fixture
 def connect(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., AgentProxy]]:
     made: list[AgentProxy] = []
-    monkeypatch.setattr(agent_proxy, "open_transport", server.open)
+    monkeypatch.setattr(connection, "open_transport", server.open)
 
     def make(rate_hz: float, safe_action: Any = -1) -> AgentProxy:
         agent = AgentProxy("nowhere:1", rate_hz=rate_hz, safe_action=safe_action)

@@ -32,8 +32,9 @@ from surreal.config.loading import from_plain
 from surreal.rlx.client.transport import parse_address
 from surreal.rlx.pool.held_steps import HeldSteps
 from surreal.rlx.pool.pool import RlxEnvPool
+from surreal.rlx.server.metrics import MetricSink
 from surreal.rlx.server.server import RlxServer
-from surreal.rlx.server.settings import MetricSink, StatusSource, is_loopback
+from surreal.rlx.server.settings import StatusSource, is_loopback
 from surreal.run.build.acting import build_rounds
 from surreal.run.build.environments import build_spaces
 from surreal.run.build.rlx_server import ServerOptions, build_rlx_pool, build_server_settings, port_owner

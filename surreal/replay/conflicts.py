@@ -46,6 +46,13 @@ def conflicts(plan: ReplayPlan, *, steps_per_sample: int) -> Iterator[tuple[str,
         )
 
 
+def single_step_conflicts(plan: ReplayPlan, reason: str) -> Iterator[tuple[str, str]]:
+    """Yield a conflict if a replay of single steps, for this reason, is to sum the rewards of several."""
+    n_step = plan.arguments.get("n_step", 1)
+    if n_step != 1:
+        yield "learner.n_step", f"is {n_step}, but {reason}"
+
+
 def _size_conflicts(plan: ReplayPlan) -> Iterator[tuple[str, str]]:
     start_size, capacity, batch_size = (plan.arguments.get(name) for name in ("start_size", "capacity", "batch_size"))
     senders, limit = plan.senders, plan.max_env_steps

@@ -10,7 +10,7 @@ from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.codec import Contract
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.replay.base import UniformReplay
-from surreal.replay.conflicts import ReplayPlan
+from surreal.replay.conflicts import ReplayPlan, single_step_conflicts
 from surreal.replay.store.rows import Observations
 from surreal.replay.trajectories.hindsight import GoalFunction, HindsightStore
 
@@ -53,12 +53,7 @@ class HindsightReplay(UniformReplay):
     @classmethod
     def conflicts(cls, plan: ReplayPlan) -> Iterator[tuple[str, str]]:
         yield from super().conflicts(plan)
-        n_step = plan.arguments.get("n_step", 1)
-        if n_step != 1:
-            yield (
-                "learner.n_step",
-                f"is {n_step}, but {cls.__name__} relabels single steps: leave it out, or set it to 1",
-            )
+        yield from single_step_conflicts(plan, f"{cls.__name__} relabels single steps: leave it out, or set it to 1")
 
     def _make_store(self, contract: Contract, observations: Observations) -> HindsightStore:
         return HindsightStore(

@@ -135,7 +135,6 @@ class RunningReplay(ABC, Generic[B]):
             shards[0].steps = total
 
     def metrics(self) -> dict[str, float]:
-        """Sizes, bytes and counts since the start."""
         return {"replay/fill_ratio": len(self) / self.capacity, **self.state.metrics()}
 
     def _awaited(self) -> str:

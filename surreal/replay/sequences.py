@@ -18,7 +18,7 @@ from surreal.base.ranges import NonNegativeInt, PositiveInt, checked
 from surreal.base.types import TrajectoryBatch
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.shards import ReplayShards
-from surreal.replay.conflicts import ReplayPlan
+from surreal.replay.conflicts import ReplayPlan, single_step_conflicts
 from surreal.replay.prioritized import Prioritized
 from surreal.replay.trajectory_replay import TrajectoryReplay
 
@@ -75,16 +75,11 @@ class SequenceReplay(TrajectoryReplay):
     @classmethod
     def conflicts(cls, plan: ReplayPlan) -> Iterator[tuple[str, str]]:
         yield from super().conflicts(plan)
-        n_step = plan.arguments.get("n_step", 1)
-        if n_step != 1:
-            yield (
-                "learner.n_step",
-                f"is {n_step}, but sequences hold single steps, and n-step targets are the learner's: leave it out",
-            )
+        reason = "sequences hold single steps, and n-step targets are the learner's: leave it out"
+        yield from single_step_conflicts(plan, reason)
 
     @property
     def sequence_length(self) -> int:
-        """L, rows of a sequence."""
         return self.trajectory_steps
 
     def start_sample_condition(self) -> bool:
@@ -92,7 +87,6 @@ class SequenceReplay(TrajectoryReplay):
         return super().start_sample_condition() and self.starts.count > 0
 
     def _sample(self, batch_size: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """First steps [B] of sequences."""
         return self.starts.sample(batch_size, self.rng), np.full(batch_size, 1.0 / self.starts.count)
 
     def metrics(self) -> dict[str, float]:

@@ -95,7 +95,6 @@ class ReplayState(Generic[B]):
         return cls(streams, owner, place, pointer_queue, fetcher_queue, stop, wake, set(followed), ages)
 
     def metrics(self) -> dict[str, float]:
-        """Sizes now, and counts since the start."""
         store = self.store
         return {
             "replay/transitions_count": len(store.transitions) if store else 0,

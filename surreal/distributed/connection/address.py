@@ -218,7 +218,6 @@ def _password_file(folder: Path, user: str, run: str) -> Path:
 
 
 def _parse_several(text: str, username: str | None, password: str | None) -> RedisAddress:
-    """Parse the address of a Redis Cluster, or of Sentinels."""
     kind = _CLUSTER if _CLUSTER in text else _SENTINEL
     scheme, _, rest = text.partition(kind)
     if scheme not in ("redis", "rediss"):

@@ -63,7 +63,6 @@ class DurableBatch(Mapping[str, NDArray[Any]]):
 
     @property
     def rows(self) -> int:
-        """Number of rows."""
         return len(next(iter(self._columns.values())))
 
     def commit(self, state: bytes | None = None) -> None:

@@ -147,11 +147,9 @@ class Outbox:
             self._drop(self._pending.popleft())
 
     def close(self) -> None:
-        """Drop the connection."""
         self._channel.close()
 
     def metrics(self) -> dict[str, float]:
-        """Return counts since the start: acknowledged, waited, dropped."""
         return {
             "sender/steps_total": self._steps,
             "sender/chunks_total": self._chunks,

@@ -127,21 +127,21 @@ def encode_metrics(*, time_s: float, step: int, values: Mapping[str, float]) -> 
 
 def encode_histogram(*, time_s: float, step: int, name: str, histogram: Histogram) -> bytes:
     """Encode a histogram as one line, with its bins and sums."""
-    return encode_line(
-        {
-            "kind": "histogram",
-            "time": time_s,
-            "step": step,
-            "name": name,
-            "edges": histogram.edges.tolist(),
-            "counts": histogram.counts.tolist(),
-            "low": histogram.low,
-            "high": histogram.high,
-            "size": histogram.size,
-            "total": encode_number(histogram.total),
-            "total_squares": encode_number(histogram.total_squares),
-        }
-    )
+    head = {"kind": "histogram", "time": time_s, "step": step, "name": name}
+    return encode_line(head | histogram_fields(histogram))
+
+
+def histogram_fields(histogram: Histogram) -> dict[str, Any]:
+    """Return the form of a histogram in JSON."""
+    return {
+        "edges": histogram.edges.tolist(),
+        "counts": [encode_number(value) for value in histogram.counts],
+        "low": encode_number(histogram.low),
+        "high": encode_number(histogram.high),
+        "size": histogram.size,
+        "total": encode_number(histogram.total),
+        "total_squares": encode_number(histogram.total_squares),
+    }
 
 
 def entry_fields(

@@ -21,7 +21,7 @@ from functools import cache
 from typing import Any
 
 from surreal.base.metrics import Histogram
-from surreal.distributed.telemetry.records import LogEntry, encode_number
+from surreal.distributed.telemetry.records import LogEntry, encode_number, histogram_fields
 
 METRICS_PATH = "metrics.jsonl"
 EVENT_NAME = "events.out.tfevents.0.surreal"
@@ -68,18 +68,7 @@ def render_metrics(entry: LogEntry, name: str) -> bytes:
         if line["kind"] == "metrics":
             record["metrics"] = {key: encode_number(value) for key, value in line["values"].items()}
         else:
-            content = line["histogram"]
-            record["histograms"] = {
-                line["name"]: {
-                    "edges": content.edges.tolist(),
-                    "counts": [encode_number(value) for value in content.counts],
-                    "low": encode_number(content.low),
-                    "high": encode_number(content.high),
-                    "size": content.size,
-                    "total": encode_number(content.total),
-                    "total_squares": encode_number(content.total_squares),
-                }
-            }
+            record["histograms"] = {line["name"]: histogram_fields(line["histogram"])}
         text.append(json.dumps(record, allow_nan=False) + "\n")
     return "".join(text).encode()
 
@@ -131,31 +120,26 @@ def _import_tensorboard() -> None:
 
 def event_header(time_s: float) -> bytes:
     """Return the record that every event file begins with."""
-    _import_tensorboard()
-    from tensorboardX.proto import event_pb2
-
-    return _record(event_pb2.Event(wall_time=time_s, file_version="brain.Event:2").SerializeToString())
+    return _event(time_s, file_version="brain.Event:2")
 
 
 def scalar_event(time_s: float, step: int, values: Mapping[str, float]) -> bytes:
     """Return one event with many scalars."""
     _import_tensorboard()
-    from tensorboardX.proto import event_pb2, summary_pb2
+    from tensorboardX.proto import summary_pb2
 
     summary = summary_pb2.Summary()
     for name, value in values.items():
         summary.value.add(tag=name, simple_value=value)
-    return _record(event_pb2.Event(wall_time=time_s, step=step, summary=summary).SerializeToString())
+    return _event(time_s, step=step, summary=summary)
 
 
 def text_event(time_s: float, name: str, content: str) -> bytes:
     """Return one event with a text, which TensorBoard shows as Markdown."""
     _import_tensorboard()
     from tensorboardX import summary
-    from tensorboardX.proto import event_pb2
 
-    message = summary.text(name, content)
-    return _record(event_pb2.Event(wall_time=time_s, summary=message).SerializeToString())
+    return _event(time_s, summary=summary.text(name, content))
 
 
 def hyperparameter_events(
@@ -166,7 +150,7 @@ def hyperparameter_events(
     Each metric is the folder of its event file, next to this one, and its name.
     """
     _import_tensorboard()
-    from tensorboardX.proto import api_pb2, event_pb2, plugin_hparams_pb2, summary_pb2
+    from tensorboardX.proto import api_pb2, plugin_hparams_pb2, summary_pb2
 
     start = plugin_hparams_pb2.SessionStartInfo(group_name=name, start_time_secs=time_s)
     infos = []
@@ -183,14 +167,14 @@ def hyperparameter_events(
         message = summary_pb2.Summary()
         plugin = message.value.add(tag=f"_hparams_/{tag}").metadata.plugin_data
         plugin.plugin_name, plugin.content = "hparams", content
-        records.append(_record(event_pb2.Event(wall_time=time_s, summary=message).SerializeToString()))
+        records.append(_event(time_s, summary=message))
     return b"".join(records)
 
 
 def histogram_event(time_s: float, step: int, name: str, content: Histogram) -> bytes:
     """Return one event with a histogram's bins and sums."""
     _import_tensorboard()
-    from tensorboardX.proto import event_pb2, summary_pb2
+    from tensorboardX.proto import summary_pb2
 
     message = summary_pb2.HistogramProto(
         min=content.low,
@@ -203,11 +187,15 @@ def histogram_event(time_s: float, step: int, name: str, content: Histogram) -> 
     )
     summary = summary_pb2.Summary()
     summary.value.add(tag=name, histo=message)
-    return _record(event_pb2.Event(wall_time=time_s, step=step, summary=summary).SerializeToString())
+    return _event(time_s, step=step, summary=summary)
 
 
-def _record(data: bytes) -> bytes:
+def _event(time_s: float, **content: Any) -> bytes:
+    """Make a TFRecord of one event message."""
+    _import_tensorboard()
+    from tensorboardX.proto import event_pb2
     from tensorboardX.record_writer import masked_crc32c
 
+    data = event_pb2.Event(wall_time=time_s, **content).SerializeToString()
     length = struct.pack("<Q", len(data))
     return b"".join((length, struct.pack("<I", masked_crc32c(length)), data, struct.pack("<I", masked_crc32c(data))))

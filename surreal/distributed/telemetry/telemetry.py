@@ -167,7 +167,6 @@ class Telemetry:
         self._episodes.add(float(episode_return), int(length), env_id)
 
     def metrics(self) -> dict[str, float]:
-        """Return totals of dropped lines and failed round trips."""
         return {
             "telemetry/dropped_lines_total": float(self._dropped),
             "telemetry/errors_total": float(self._shipper.error_count),

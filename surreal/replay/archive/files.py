@@ -12,7 +12,6 @@ import secrets
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import pyarrow as pa
@@ -69,7 +68,6 @@ class ArchiveWriter:
         self._writer: Any = None
 
     def add(self, chunk: Chunk, *, sender: str, sequence: int) -> None:
-        """Write one chunk of the archive's contract."""
         index = self._senders.setdefault(sender, len(self._senders))
         rows = rows_of(self.contract, chunk, number=self._chunks, sender=index, sequence=sequence)
         self._chunks += 1
@@ -126,9 +124,7 @@ class ArchiveWriter:
     def __enter__(self) -> ArchiveWriter:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _write_batch(self) -> None:

@@ -35,7 +35,6 @@ class RemoteChunks:
         return int(self.first[place - 1] + self.rows[place - 1]) if place > self._begin else 0
 
     def find(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Places of the chunks that hold these rows."""
         first = self.first[self._begin : self._end]
         return np.searchsorted(first, rows, side="right") + (self._begin - 1)
 

@@ -181,9 +181,8 @@ class MirroredRows(Observations):
 
     def __init__(self, contract: Contract, size: int) -> None:
         super().__init__(contract)
-        self._names = [str(i) for i in range(len(contract.obs.leaves))]
-        shapes = {name: (leaf.shape, leaf.dtype) for name, leaf in zip(self._names, contract.obs.leaves, strict=True)}
-        self.ring = Ring(shapes, size)
+        self._leaves = {str(i): leaf for i, leaf in enumerate(contract.obs.leaves)}
+        self.ring = Ring({name: self._form_of(leaf) for name, leaf in self._leaves.items()}, size)
 
     @property
     def head(self) -> int:
@@ -196,13 +195,17 @@ class MirroredRows(Observations):
     def insert(self, chunk: Chunk) -> int:
         if not chunk.leaves:
             raise ValueError("a chunk came without its observations, which are to be mirrored")
-        return self.ring.append(dict(zip(self._names, chunk.leaves, strict=True)), chunk.num_rows)
+        return self.ring.append(dict(zip(self._leaves, chunk.leaves, strict=True)), chunk.num_rows)
 
     def free_until(self, sequence: int) -> None:
         self.ring.free_until(sequence)
 
     def collect(self, rows: NDArray[np.int64]) -> Leaves:
-        return [self.ring.take(name, rows) for name in self._names]
+        return [self.ring.take(name, rows) for name in self._leaves]
+
+    def _form_of(self, leaf: ArraySpec) -> tuple[tuple[int, ...], Any]:
+        """Shape and dtype of a row of a leaf, as it is stored."""
+        return leaf.shape, leaf.dtype
 
 
 def rows_expected(capacity: int) -> int:
@@ -211,63 +214,57 @@ def rows_expected(capacity: int) -> int:
 
 
 #: Without lz4's frame around it: a row's size is known, and the frame takes six times as long as a row.
-_CODEC = "lz4_raw"
+_CODEC = pa.Codec("lz4_raw")
 #: Smaller rows of a leaf stay uncompressed.
 _LEAST_BYTES = 256
 
 
-class CompressedRows(Observations):
+class CompressedRows(MirroredRows):
     """Rows that take a fraction of their memory, and are decompressed when they are sampled."""
 
-    def __init__(self, contract: Contract, size: int) -> None:
-        super().__init__(contract)
-        self._codec = pa.Codec(_CODEC)
-        self._leaves = [(str(i), leaf, leaf.nbytes >= _LEAST_BYTES) for i, leaf in enumerate(contract.obs.leaves)]
-        shapes = {name: ((), object) if packed else (leaf.shape, leaf.dtype) for name, leaf, packed in self._leaves}
-        self._ring = Ring(shapes, size)
-        self._packed_bytes = 0
-
-    @property
-    def head(self) -> int:
-        return self._ring.head
+    _packed_bytes = 0
 
     @property
     def nbytes(self) -> int:
-        return self._ring.nbytes + self._packed_bytes
+        return self.ring.nbytes + self._packed_bytes
 
     def insert(self, chunk: Chunk) -> int:
         if not chunk.leaves:
             raise ValueError("a chunk came without its observations, which are to be kept")
-        values = {
-            name: self._pack(rows) if packed else rows
-            for (name, _, packed), rows in zip(self._leaves, chunk.leaves, strict=True)
-        }
-        return self._ring.append(values, chunk.num_rows)
+        rows = zip(self._leaves.items(), chunk.leaves, strict=True)
+        values = {name: self._pack(column) if _is_packed(leaf) else column for (name, leaf), column in rows}
+        return self.ring.append(values, chunk.num_rows)
 
     def free_until(self, sequence: int) -> None:
-        places = np.arange(self._ring.tail, sequence) % self._ring.size
-        for name, _, packed in self._leaves:
-            if packed:
-                column = self._ring.columns[name]
+        places = np.arange(self.ring.tail, sequence) % self.ring.size
+        for name, leaf in self._leaves.items():
+            if _is_packed(leaf):
+                column = self.ring.columns[name]
                 self._packed_bytes -= sum(map(sys.getsizeof, column[places]))
                 column[places] = None
-        self._ring.free_until(sequence)
+        super().free_until(sequence)
 
     def collect(self, rows: NDArray[np.int64]) -> Leaves:
-        return [self._take(name, leaf, packed, rows) for name, leaf, packed in self._leaves]
+        found = super().collect(rows)
+        pairs = zip(self._leaves.values(), found, strict=True)
+        return [self._unpack(leaf, column) if _is_packed(leaf) else column for leaf, column in pairs]
+
+    def _form_of(self, leaf: ArraySpec) -> tuple[tuple[int, ...], Any]:
+        return ((), object) if _is_packed(leaf) else super()._form_of(leaf)
 
     def _pack(self, rows: NDArray[Any]) -> NDArray[np.object_]:
         packed = np.empty(len(rows), np.object_)
         for i, row in enumerate(np.ascontiguousarray(rows).reshape(len(rows), -1)):
-            packed[i] = self._codec.compress(row, asbytes=True)
+            packed[i] = _CODEC.compress(row, asbytes=True)
         self._packed_bytes += sum(map(sys.getsizeof, packed))
         return packed
 
-    def _take(self, name: str, leaf: ArraySpec, packed: bool, rows: NDArray[np.int64]) -> NDArray[Any]:
-        found = self._ring.take(name, rows)
-        if not packed:
-            return found
-        out = np.empty((rows.size, leaf.nbytes), np.uint8)
+    def _unpack(self, leaf: ArraySpec, found: NDArray[Any]) -> NDArray[Any]:
+        out = np.empty((found.size, leaf.nbytes), np.uint8)
         for target, row in zip(out, found.ravel(), strict=True):
-            target[:] = np.frombuffer(self._codec.decompress(row, leaf.nbytes), np.uint8)
-        return out.view(leaf.dtype).reshape(*rows.shape, *leaf.shape)
+            target[:] = np.frombuffer(_CODEC.decompress(row, leaf.nbytes), np.uint8)
+        return out.view(leaf.dtype).reshape(*found.shape, *leaf.shape)
+
+
+def _is_packed(leaf: ArraySpec) -> bool:
+    return leaf.nbytes >= _LEAST_BYTES

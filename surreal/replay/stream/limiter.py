@@ -36,7 +36,6 @@ class Senders(NamedTuple):
 
     @property
     def steps_in_flight(self) -> int:
-        """Env steps of one chunk of each."""
         return self.number * self.chunk_steps
 
 
@@ -142,7 +141,6 @@ class SamplesPerInsert:
         return middle - self.tolerance, middle + self.tolerance
 
     def credit_steps(self, sampled: int) -> int:
-        """Env steps that agents may reach in total."""
         return int(self.start_size + (sampled + self.tolerance) / self.ratio)
 
 
@@ -200,13 +198,11 @@ class Credit:
         self.base_steps, self.base_samples = steps, samples
 
     def position(self, steps: int, samples: int) -> float | None:
-        """Position in the band, see `SamplesPerInsert`; None without a limiter."""
         if self.limiter is None:
             return None
         return self.limiter.position(steps - self.base_steps, samples - self.base_samples)
 
     def edges(self, steps: int) -> tuple[float, float] | None:
-        """Samples at which agents wait, and at which the learner does; None without a limiter."""
         if self.limiter is None:
             return None
         low, high = self.limiter.edges(steps - self.base_steps)

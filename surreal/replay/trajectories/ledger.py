@@ -80,7 +80,6 @@ class Ledger:
             self._checked.add(parse_chunk_id(held.chunk.chunk_id)[0])
 
     def settle(self) -> Settled:
-        """Collect the changes since the last call."""
         gone = []
         for sender in self._checked:
             chunks = self._senders[sender]

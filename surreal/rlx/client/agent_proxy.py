@@ -252,7 +252,6 @@ class AgentProxy:
         return self.exchange(self.encode(request))
 
     def encode(self, request: Mapping[str, Any]) -> bytes:
-        """Return the bytes of a request."""
         try:
             return encode(request)
         except RlxEncodeError as error:

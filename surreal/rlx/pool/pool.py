@@ -199,7 +199,6 @@ class RlxEnvPool(EnvPool):
         return f"waiting for the states of {count} sessions" if count else "waiting for a client to begin a session"
 
     def metrics(self) -> dict[str, float]:
-        """Return steps, episodes, and how large batches are."""
         return {
             "env/steps_total": float(self._rows),
             "rlx/batches_total": float(self._batches),
@@ -210,7 +209,6 @@ class RlxEnvPool(EnvPool):
         }
 
     def _gather(self) -> None:
-        """Wait briefly for more requests."""
         intake, now_s = self._intake, time.monotonic()
         before, end_s = len(intake.waiting), self._gathering.end_s(intake.oldest_s, now_s)
         if end_s <= now_s:

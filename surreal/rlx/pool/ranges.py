@@ -139,11 +139,9 @@ class Range:
             self._departures.note(1, self._describe(array, sent))
 
     def error(self, array: NDArray[Any]) -> RlxValueError:
-        """Explain why a leaf of an observation is refused."""
         return self._describe(array) if self._wide is None else self._wide.error(array)
 
     def _describe(self, array: NDArray[Any], sent: NDArray[Any] | None = None) -> RlxValueError:
-        """Name the first value out of the range."""
         index = int(np.argmin(self._good(array)))  # the first False
         low, high = (np.broadcast_to(bound, array.shape).flat[index] for bound in (self._low, self._high))
         value = (array if sent is None else sent).flat[index]

@@ -53,7 +53,6 @@ class Reader:
         self._keeps_images = keeps_images
 
     def message(self) -> dict[str, Any]:
-        """Read version, keys and values."""
         size = len(self._payload)
         if size < 4:
             raise RlxDecodeError(f"a message begins with its version in 4 bytes, got {size}")

@@ -37,7 +37,6 @@ class Writer:
         self._depth = 0
 
     def message(self, message: Mapping[str, Any]) -> bytes:
-        """Write all keys and values, and return the payload."""
         for key, value in message.items():
             self._key(key)
             self._value(value)

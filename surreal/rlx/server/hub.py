@@ -228,7 +228,6 @@ class Hub:
     # -- from the agent loop's thread --------------------------------------------------------------------------------
 
     def on_actions(self, actions: Sequence[tuple[Waiting, Any]]) -> None:
-        """Bring actions to their sessions."""
         with suppress(RuntimeError):  # the event loop is closed: so are the sessions
             self._loop.call_soon_threadsafe(self._answer, actions)
 
@@ -242,7 +241,6 @@ class Hub:
     # -- time --------------------------------------------------------------------------------------------------------
 
     def is_due(self, connection: Connection) -> bool:
-        """Whether a connection has had its time."""
         timeout_s = self.settings.timeout_s
         return timeout_s is not None and time.monotonic() - connection.opened_s >= timeout_s
 

@@ -36,13 +36,11 @@ class Budget:
         self._rate, self._burst, self._left, self._time_s = rate, burst, burst, 0.0
 
     def has(self, cost: float, now_s: float) -> bool:
-        """Whether so much is left."""
         self._left = min(self._burst, self._left + self._rate * (now_s - self._time_s))
         self._time_s = now_s
         return self._left >= cost
 
     def take(self, cost: float) -> None:
-        """Take what `has` has found."""
         self._left -= cost
 
 

@@ -43,7 +43,6 @@ class Account:
         return self.owes(now_s)
 
     def owes(self, now_s: float) -> bool:
-        """Whether it owes too much rest."""
         return self.wait_s(now_s) > 0
 
     def wait_s(self, now_s: float) -> float:

@@ -81,7 +81,6 @@ class RlxServer:
         self._thread = None
 
     def metrics(self) -> dict[str, float]:
-        """Return counts of connections, requests, refusals and errors."""
         return {} if self._hub is None else self._hub.metrics()
 
     def __enter__(self) -> Self:

@@ -83,7 +83,6 @@ class ClientTokens:
         return len(revoked)
 
     def metrics(self) -> dict[str, float]:
-        """Return how many sessions each client has open."""
         counts = Counter(name for _, name in list(self._sessions.values()))
         return {f"rlx/client_sessions_count/{name}": float(counts[name]) for name in self._names.values()}
 

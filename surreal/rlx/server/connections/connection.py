@@ -93,7 +93,6 @@ class BaseConnection(asyncio.BufferedProtocol, ABC):
             self.take_turn()
 
     def take_turn(self) -> None:
-        """See `surreal.rlx.server.polling.Queued`."""
         self._is_queued = False
         if not self._is_closing:
             self._work_off(self.hub.turns.clock(), is_charged=False)
@@ -114,7 +113,6 @@ class BaseConnection(asyncio.BufferedProtocol, ABC):
         self.adjust_reading()
 
     def queue(self) -> None:
-        """Wait for the next turn."""
         if not self._is_queued:
             self._is_queued = True
             self.hub.turns.put(self)
@@ -142,7 +140,6 @@ class BaseConnection(asyncio.BufferedProtocol, ABC):
         self.hub.strangers.pop(self, None)
 
     def hear(self) -> None:
-        """Record that a whole request arrived."""
         self.heard_s = time.monotonic()
 
     def close(self) -> None:

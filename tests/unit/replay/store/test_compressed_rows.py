@@ -43,11 +43,11 @@ def test_rows_are_those_of_the_mirror_while_chunks_come_and_go() -> None:
                 assert (a.dtype, a.shape) == (b.dtype, b.shape)
                 np.testing.assert_array_equal(a, b)
     assert compressed.head == mirrored.head
-    packed = compressed.nbytes - compressed._ring.nbytes
+    packed = compressed.nbytes - compressed.ring.nbytes
     assert 0 < packed < 0.6 * mirrored.nbytes
     compressed.free_until(compressed.head)
-    assert compressed.nbytes == compressed._ring.nbytes
-    assert not any(row is not None for row in compressed._ring.columns["0"])
+    assert compressed.nbytes == compressed.ring.nbytes
+    assert not any(row is not None for row in compressed.ring.columns["0"])
 
 
 def test_sparse_images_take_a_fraction() -> None:

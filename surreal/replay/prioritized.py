@@ -85,7 +85,7 @@ class Prioritized(Replay[B]):
         self._pending: deque[tuple[NDArray[np.int64], NDArray[np.float64]]] = deque()
         # Guards the tree and the list of chunks, because another thread may save the priorities.
         self._lock = threading.Lock()
-        self._tree: SumTree | None = None  # leaf (sequence number modulo capacity): p^alpha; 0 where nothing is alive
+        self._tree = SumTree(1)  # leaf (sequence number modulo capacity): p^alpha; 0 where nothing is alive
         self._members: deque[tuple[str, range]] = deque()  # chunk id, its sequence numbers
         self._max_leaf = 1.0
         self._saved: SavedPriorities | None = None
@@ -129,7 +129,7 @@ class Prioritized(Replay[B]):
         """
         with self._lock:
             members = list(self._members)
-            leaves = self._tree.leaves if self._tree is not None else np.empty(0)
+            leaves = self._tree.leaves
             max_leaf = self._max_leaf
         chunks = {chunk_id: leaves[_slots(owned, len(leaves))] for chunk_id, owned in members}
         write_priorities(path, SavedPriorities(self.priority_exponent, max_leaf, chunks))
@@ -178,8 +178,6 @@ class Prioritized(Replay[B]):
 
     def _draw(self, number: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Sample transitions from the current tree, in order of their sequence numbers."""
-        if self._tree is None:
-            raise ValueError("nothing was inserted yet")
         leaves, values = self._tree.sample(number, self.rng)
         oldest = self.alive.start
         numbers = oldest + (leaves - oldest) % self._tree.capacity
@@ -189,13 +187,12 @@ class Prioritized(Replay[B]):
         info = gathered.sample_info
         weight = (info.probability / info.probability.min()) ** -self.importance_exponent
         gathered.extras["weight"] = weight.astype(np.float32)
-        total = self._tree.total if self._tree is not None else 0.0
-        priority = self._to_priority(info.probability * total)
+        priority = self._to_priority(info.probability * self._tree.total)
         return super().aggregate_batch(gathered._replace(sample_info=info._replace(priority=priority)))
 
     def metrics(self) -> dict[str, float]:
         with self._lock:  # the tree keeps sums that it works out, as of one moment
-            total = self._tree.total if self._tree is not None else 0.0
+            total = self._tree.total
         return super().metrics() | {
             "replay/importance_exponent": self.importance_exponent,
             "replay/priority_sum": total,
@@ -208,8 +205,6 @@ class Prioritized(Replay[B]):
 
     def _probabilities(self, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
         """Probability of each of these transitions [n]."""
-        if self._tree is None:
-            raise ValueError("nothing was inserted yet")
         return self._tree.leaves[numbers % self._tree.capacity] / self._tree.total
 
     # -- inside ------------------------------------------------------------------------------------------------------
@@ -245,9 +240,8 @@ class Prioritized(Replay[B]):
             self._late += len(is_alive) - int(np.count_nonzero(is_alive))
             numbers, leaves = numbers[is_taken], leaves[is_taken]
         self._note_max(leaves)
-        if self._tree is not None:
-            with self._lock:
-                self._tree.set(numbers % self._tree.capacity, leaves)
+        with self._lock:
+            self._tree.set(numbers % self._tree.capacity, leaves)
 
     def _to_leaves(self, errors: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         """Leaves of these |TD errors|, and which of them make sense: no NaN, nothing negative or too large."""
@@ -266,15 +260,12 @@ class Prioritized(Replay[B]):
         return leaves ** (1.0 / alpha) if alpha else np.ones_like(leaves)
 
     def _set(self, numbers: range, leaves: NDArray[np.float64] | float) -> None:
-        if self._tree is not None:
-            self._tree.set(_slots(numbers, self._tree.capacity), leaves)
+        self._tree.set(_slots(numbers, self._tree.capacity), leaves)
 
     def _fit(self, before: range) -> None:
         """Resize the tree to one leaf per slot of the store, which may have grown while it held `before`."""
         size = self.store.transitions.size if self.store is not None else 1
-        if self._tree is None:
-            self._tree = SumTree(size)
-        elif self._tree.capacity != size:
+        if self._tree.capacity != size:
             leaves = self._tree.leaves[_slots(before, self._tree.capacity)]
             self._tree = SumTree(size)
             self._set(before, leaves)

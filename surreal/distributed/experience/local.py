@@ -14,7 +14,7 @@ import secrets
 import time
 from collections.abc import Sequence
 from itertools import takewhile
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.keys import ShardKeys
@@ -24,7 +24,6 @@ from surreal.distributed.experience.stream import (
     Appended,
     AppendOptions,
     Eviction,
-    Mark,
     OwnerState,
     Stream,
     StreamCounts,
@@ -119,16 +118,10 @@ class LocalStream(Stream):
         self,
         token: str,
         *,
-        lease_ms: int,
         max_bytes: int,
-        credit_steps: int | None = None,
         samples: int | None = None,
-        recount_steps: int = 0,
-        other_steps: int = 0,
-        mode: str = "window",
-        marks: Sequence[Mark] = (),
         evict: Sequence[Eviction] = (),
-        void: str = "",
+        **_: Any,
     ) -> OwnerState:
         before, self._max_bytes = self._samples, max_bytes
         self._samples = before if samples is None else samples

@@ -17,7 +17,6 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from surreal.base.system.deadlines import Deadlines
@@ -43,23 +42,16 @@ class TimedUpdates:
     Args:
         rate_hz: updates per second, > 0.
         safe_action: returned in place of an action that is late; "last": the one before; None: `update` raises.
-        wait: sleeps, s.
 
     Attributes:
         deadlines: what was missed, and the latencies.
         failure: why the last action was the safe one; None if it was the agent's.
     """
 
-    def __init__(
-        self,
-        connection: AgentProxy,
-        rate_hz: float,
-        safe_action: Any,
-        wait: Callable[[float], object] = time.sleep,
-    ) -> None:
+    def __init__(self, connection: AgentProxy, rate_hz: float, safe_action: Any) -> None:
         self.deadlines = Deadlines(rate_hz)
         self.failure: RlxError | None = None
-        self._connection, self._wait = connection, wait
+        self._connection, self._wait = connection, time.sleep
         self._safe_action, self._last = safe_action, None if safe_action == "last" else safe_action
         self._stop = threading.Event()
         self._is_running = threading.Event()  # whether it is not paused

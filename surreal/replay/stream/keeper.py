@@ -129,7 +129,8 @@ class StreamKeeper:
 
     def may_sample(self, number: int) -> bool:
         """Whether the limiter lets the learner sample that many transitions."""
-        return self._limits.may_sample(self._steps, self.samples, number)
+        base, band = self._limits, self._limits.limiter
+        return band is None or band.may_sample(self._steps - base.base_steps, self.samples - base.base_samples, number)
 
     # -- chunks ------------------------------------------------------------------------------------------------------
 

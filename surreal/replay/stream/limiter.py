@@ -170,11 +170,6 @@ class Credit:
             self._waits_s += now_s - self._waiting_since_s
         self.is_waiting, self._waiting_since_s = is_waiting, now_s
 
-    def may_sample(self, steps: int, samples: int, number: int) -> bool:
-        """Whether the learner may sample that many transitions."""
-        inserted, sampled = steps - self.base_steps, samples - self.base_samples
-        return self.limiter is None or self.limiter.may_sample(inserted, sampled, number)
-
     def metrics(self, steps: int, samples: int, *, is_part: bool) -> dict[str, float]:
         """Return the ratio of samples to env steps, of the whole run or of a follower's part of it, and the band."""
         base_steps, base_samples = (self.base_steps, self.base_samples) if is_part else (0, 0)

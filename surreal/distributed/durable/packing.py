@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surreal.base.errors import CodecError
+from surreal.distributed.connection.retry import parse_entry_id
 
 #: Columns by name: an array [B, ...], or a list of B sequences, arrays [L, ...] whose lengths L may differ.
 Rows = Mapping[str, Any]
@@ -172,11 +173,11 @@ class Mirror:
             self._columns[name][place] = column
         self._versions[place] = version
         self._end += rows
-        self._entries.append((_order(entry), rows))
+        self._entries.append((parse_entry_id(entry), rows))
 
     def forget_before(self, entry: bytes | None) -> None:
         """Forget the entries before this one; None: all."""
-        while self._entries and (entry is None or self._entries[0][0] < _order(entry)):
+        while self._entries and (entry is None or self._entries[0][0] < parse_entry_id(entry)):
             self._begin += self._entries.popleft()[1]
 
     def sample(self, size: int, rng: np.random.Generator, min_version: int) -> Columns | None:
@@ -207,8 +208,3 @@ class Mirror:
         versions[: len(self)] = self._versions[alive]
         self._versions = versions
         self._begin, self._end = 0, len(self)
-
-
-def _order(entry: bytes) -> tuple[int, int]:
-    milliseconds, _, number = entry.partition(b"-")
-    return int(milliseconds), int(number)

@@ -9,7 +9,7 @@
     with replay.consume(32) as batch: ...                          or: committed here, unless an exception ends it
     rows = replay.sample(256)                                      or: uniformly from all rows, with replacement
 
-`reader.py` takes and commits rows, `mirror.py` is the copy that `sample` draws from, `packing.py` their bytes.
+`reader.py` takes and commits rows; `packing.py` has their bytes, and the copy that `sample` draws from.
 """
 
 from __future__ import annotations

@@ -9,12 +9,10 @@ from typing import Any, TypeVar
 from redis.exceptions import NoScriptError, ResponseError
 
 from surreal.distributed.connection.client import RedisClient
-from surreal.distributed.connection.wire import load_script
+from surreal.distributed.connection.wire import STAGE_TTL_S, load_script
 
 #: Group of the readers of the stream; its consumers are the readers.
 GROUP = "readers"
-#: How long rows wait for their script at most, s.
-_STAGED_S = 60
 T = TypeVar("T")
 
 
@@ -43,7 +41,7 @@ class DurableServer:
 
         def act() -> bytes:
             pipeline = self.client.redis.pipeline(transaction=False)
-            pipeline.set(staged, data, ex=_STAGED_S)
+            pipeline.set(staged, data, ex=STAGE_TTL_S)
             pipeline.evalsha(script.sha1, len(keys), *keys, *arguments)
             stored, answer = pipeline.execute(raise_on_error=False)
             if isinstance(stored, Exception):

@@ -17,7 +17,7 @@ from surreal.base.system.logs import WaitNotice
 from surreal.distributed.experience.stream import Stream
 from surreal.replay.store.storage import StoredChunk
 from surreal.replay.stream.limiter import Credit, SamplesPerInsert
-from surreal.replay.stream.owner import StreamFollower, StreamOwner
+from surreal.replay.stream.owner import NO_BOUND, StreamFollower, StreamOwner
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +28,6 @@ _COUNTS_INTERVAL_S = 0.25
 _URGENT_COUNTS_INTERVAL_S = 0.02
 #: How often a shard is asked that did not answer, and whose stream is not read here.
 _AWAY_INTERVAL_S = 10.0
-_NO_BOUND = 1 << 62
 #: Samples that Redis may be ahead of the checkpoint.
 _MOST_AHEAD = 1 << 30
 
@@ -72,7 +71,7 @@ class StreamKeeper:
             self._followed = [StreamFollower(stream, stop=stop, is_patient=self._is_only) for stream in streams]
         self.shards: Sequence[StreamFollower] = self.owners or self._followed
         self._by_number = {owner.stream.shard: owner for owner in self.owners}
-        self._follower_max_bytes = max_bytes or _NO_BOUND
+        self._follower_max_bytes = max_bytes or NO_BOUND
         self._limits = Credit(limiter, lease_s=lease_s)
         self._held_since_s: dict[int, float] = {}
         self._told_credit: int | None = None

@@ -31,7 +31,7 @@ T = TypeVar("T")
 _ROOM_CHUNKS = 3
 _DEFAULT_MAX_BYTES = 2 << 30
 _MAX_EVICTIONS = 256
-_NO_BOUND = 1 << 62
+NO_BOUND = 1 << 62
 
 
 class StreamFollower:
@@ -127,7 +127,7 @@ class StreamOwner(StreamFollower):
     def max_bytes(self) -> int:
         """Accounted bytes to keep: some chunks less than the stream's bound, or a sender would wait forever."""
         if not self.bound_bytes:
-            return _NO_BOUND  # the server has not answered yet
+            return NO_BOUND  # the server has not answered yet
         return min(self._max_bytes, max(self.bound_bytes - _ROOM_CHUNKS * self.largest_bytes, 0))
 
     @property

@@ -35,7 +35,7 @@ from surreal.rlx.protocol.codec import encode
 from surreal.rlx.protocol.errors import RlxEncodeError
 
 
-class AgentProxy:
+class AgentProxy(Connection):
     """One session with an RLX server: one environment, one agent.
 
     The constructor does not connect. Calls block, each at most `timeout_s`; one thread uses a proxy at a time.
@@ -83,15 +83,12 @@ class AgentProxy:
         rate_hz: Positive | None = None,
         safe_action: Any = None,
     ) -> None:
-        self.address = parse_address(address)
-        self.timeout_s = timeout_s
-        self.connect_timeout_s = connect_timeout_s
+        server, files = parse_address(address), (tls_ca, tls_cert, tls_key)
+        if ssl_context is None and (tls or server.is_tls or files != (None, None, None)):
+            ssl_context = make_context(*files)
+        super().__init__(server, timeout_s, connect_timeout_s, ssl_context)
         self.metrics = ProxyMetrics(self.update_metrics)
         self._token = token
-        files = (tls_ca, tls_cert, tls_key)
-        if ssl_context is None and (tls or self.address.is_tls or files != (None, None, None)):
-            ssl_context = make_context(*files)
-        self._connection = Connection(self.address, timeout_s, connect_timeout_s, ssl_context)
         self.outputs: dict[str, Any] = {}  #: what `init` wanted, of the last action
         self.step_id: int | None = None  #: number of the last step, if its reward may be amended
         self._rng = rng or random.Random()
@@ -99,11 +96,6 @@ class AgentProxy:
         self.timing: TimedUpdates | None = None
         if rate_hz is not None:
             self.timing = TimedUpdates(self, rate_hz, safe_action)
-
-    @property
-    def is_connected(self) -> bool:
-        """Whether there is a connection, as far as is known."""
-        return self._connection.is_open
 
     def connect(self, retry: int = 6, *, stop: threading.Event | None = None) -> None:
         """Connect to the server; an existing connection is closed first.
@@ -224,10 +216,6 @@ class AgentProxy:
             self.timing.stop()
         self.close()
 
-    def close(self) -> None:
-        """Close the connection; with `rate_hz`, the next `update` opens another one."""
-        self._connection.close()
-
     def __enter__(self) -> AgentProxy:
         return self
 
@@ -245,9 +233,6 @@ class AgentProxy:
         self._open()
         self.init(**self._session)
 
-    def _open(self) -> None:
-        self._connection.open()
-
     def _exchange(self, request: Mapping[str, Any]) -> dict[str, Any]:
         return self.exchange(self.encode(request))
 
@@ -256,10 +241,6 @@ class AgentProxy:
             return encode(request)
         except RlxEncodeError as error:
             raise AgentProxyException(f"{request['command']} cannot be sent: {error}") from error
-
-    def exchange(self, payload: bytes) -> dict[str, Any]:
-        """Send an encoded request and return its reply. After a failure in between, the connection is unusable."""
-        return self._connection.exchange(payload)
 
 
 class ProxyMetrics:

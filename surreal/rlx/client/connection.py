@@ -52,62 +52,64 @@ class Connection:
     def __init__(
         self, address: Address, timeout_s: float, connect_timeout_s: float, ssl_context: ssl.SSLContext | None
     ) -> None:
-        self._address = address
-        self._timeout_s = timeout_s
-        self._connect_timeout_s = connect_timeout_s
+        self.address = address
+        self.timeout_s = timeout_s
+        self.connect_timeout_s = connect_timeout_s
         self._ssl_context = ssl_context
         self._lock = threading.Lock()
         self._transport: Transport | None = None
 
     @property
-    def is_open(self) -> bool:
+    def is_connected(self) -> bool:
+        """Whether there is a connection, as far as is known."""
         return self._transport is not None
 
-    def open(self) -> None:
+    def _open(self) -> None:
         """Connect, in one attempt.
 
         Raises:
             AgentProxyConnectionError: there is no server now.
             AgentProxyException: the attempt failed for a reason that will not pass.
         """
-        deadline = time.monotonic() + self._connect_timeout_s
+        deadline = time.monotonic() + self.connect_timeout_s
         try:
-            self._transport = open_transport(self._address, deadline, ssl_context=self._ssl_context)
+            self._transport = open_transport(self.address, deadline, ssl_context=self._ssl_context)
         except ssl.SSLCertVerificationError as error:
-            raise AgentProxyException(f"the certificate of {self._address} is not accepted: {error}") from error
+            raise AgentProxyException(f"the certificate of {self.address} is not accepted: {error}") from error
         except OSError as error:
-            raise AgentProxyConnectionError(f"no connection to {self._address}: {error}") from error
+            raise AgentProxyConnectionError(f"no connection to {self.address}: {error}") from error
         except RlxError as error:
             raise AgentProxyException(str(error)) from error
 
     def close(self) -> None:
+        """Close the connection; with `rate_hz`, the next `update` opens another one."""
         transport, self._transport = self._transport, None
         if transport is not None:
             transport.close()
 
     def exchange(self, payload: bytes) -> dict[str, Any]:
-        """Send an encoded request and return its reply."""
+        """Send an encoded request and return its reply. After a failure in between, the connection is unusable."""
         with self._lock:
-            return self._exchange(payload)
+            return self._exchange_alone(payload)
 
-    def _exchange(self, payload: bytes) -> dict[str, Any]:
+    def _exchange_alone(self, payload: bytes) -> dict[str, Any]:
         transport = self._transport
         if transport is None:
-            raise AgentProxyConnectionError(f"not connected to {self._address}")
-        deadline = time.monotonic() + self._timeout_s
+            raise AgentProxyConnectionError(f"not connected to {self.address}")
+        deadline = time.monotonic() + self.timeout_s
         try:
             transport.send(payload, deadline)
             reply = decode(transport.receive(deadline))
         except TimeoutError as error:
             self.close()
-            raise AgentProxyConnectionError(f"{self._address} did not answer within {self._timeout_s:g} s") from error
+            raise AgentProxyConnectionError(f"{self.address} did not answer within {self.timeout_s:g} s") from error
         except OSError as error:
             self.close()
-            raise AgentProxyConnectionError(f"the connection to {self._address} is lost: {error}") from error
+            raise AgentProxyConnectionError(f"the connection to {self.address} is lost: {error}") from error
         except RlxError as error:
             self.close()
             raise AgentProxyException(
-                f"{self._address} answers with something that is not an RLX message: {error}"
+                f"{self.address} answers with something that is not an RLX message: {error}"
             ) from error
         except BaseException:
             # The answer to this request would be taken for the answer to the next.
@@ -115,7 +117,7 @@ class Connection:
             raise
         if "response" not in reply:
             self.close()
-            raise AgentProxyException(f"{self._address} answers without a `response`: {sorted(reply)}")
+            raise AgentProxyException(f"{self.address} answers without a `response`: {sorted(reply)}")
         if reply["response"] == "error":
             raise AgentProxyReplyError(str(reply.get("message", "the server gives no reason")))
         return reply

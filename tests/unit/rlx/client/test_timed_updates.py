@@ -228,7 +228,7 @@ def test_disconnecting_ends_an_exchange_that_waits_for_an_answer() -> None:
     ours, theirs = socket.socketpair()
     with theirs:
         agent = AgentProxy("nowhere:1", rate_hz=FAST_HZ, safe_action=0)
-        agent._connection._transport = TcpTransport(ours)
+        agent._transport = TcpTransport(ours)
         assert agent.timing is not None
         assert agent.update(state=[0.0]) == 0
         thread = agent.timing._thread

@@ -88,7 +88,7 @@ MODULES = {
     "surreal.observers": "surreal.run.observers",
     "surreal.replay.archive.transfer": "surreal.replay.archive",
     "surreal.replay.engine.batches": "surreal.replay.batches",
-    "surreal.replay.engine.conflicts": "surreal.replay.conflicts",
+    "surreal.replay.engine.conflicts": "surreal.replay.stream.conflicts",
     "surreal.replay.engine.fetcher": "surreal.replay.batches",
     "surreal.replay.engine.sampling": "surreal.replay.batches",
     "surreal.replay.stream.ages": "surreal.replay.state",

@@ -10,8 +10,8 @@ from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.codec import Contract
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.replay.base import UniformReplay
-from surreal.replay.conflicts import ReplayPlan, single_step_conflicts
 from surreal.replay.store.rows import Observations
+from surreal.replay.stream.conflicts import ReplayPlan, single_step_conflicts
 from surreal.replay.trajectories.hindsight import GoalFunction, HindsightStore
 
 

@@ -20,9 +20,9 @@ from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.codec import Chunk
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.replay.base import Replay
-from surreal.replay.conflicts import ReplayPlan
 from surreal.replay.store.rows import sample_uniform
 from surreal.replay.store.storage import Gathered
+from surreal.replay.stream.conflicts import ReplayPlan
 from surreal.replay.trajectories.lanes import Cut, Cutter
 from surreal.replay.trajectories.ledger import Handed
 from surreal.replay.trajectories.unrolling import GatheredTrajectories

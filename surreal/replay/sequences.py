@@ -18,8 +18,8 @@ from surreal.base.ranges import NonNegativeInt, PositiveInt, checked
 from surreal.base.types import TrajectoryBatch
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.shards import ReplayShards
-from surreal.replay.conflicts import ReplayPlan, single_step_conflicts
 from surreal.replay.prioritized import Prioritized
+from surreal.replay.stream.conflicts import ReplayPlan, single_step_conflicts
 from surreal.replay.trajectory_replay import TrajectoryReplay
 
 #: How often sequences are drawn before all starts are listed.

@@ -1,4 +1,4 @@
-"""The data of the turn of a replay's thread, see `surreal.replay.turn`."""
+"""Data of the turn of a replay's thread, and the hooks that the turn calls, see `surreal.replay.turn`."""
 
 from __future__ import annotations
 
@@ -7,21 +7,55 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Generic, Literal, Self
+from typing import Any, Generic, Literal, Protocol, Self, TypeVar
 
 from surreal.base.ranges import Positive, checked
+from surreal.base.types import Batch, TrajectoryBatch
 from surreal.distributed.connection.retry import parse_entry_id
+from surreal.distributed.experience.codec import Chunk, Contract
 from surreal.distributed.experience.pointer_queue import ShardedPointerQueue
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.distributed.experience.stream import Stream
 from surreal.replay.batches import B, ExpFetcherQueue
 from surreal.replay.store.place import ObservationPlace
+from surreal.replay.store.rows import Observations
 from surreal.replay.store.storage import LiveChunks, Request, StoredChunk, TransitionStore
 from surreal.replay.stream.keeper import StreamKeeper
 from surreal.replay.stream.limiter import SamplesPerInsert
 
+B_co = TypeVar("B_co", bound=Batch | TrajectoryBatch, covariant=True)
+
 #: How often a server is asked for its time: between, clocks that are set and machines that sleep are noticed late.
 _ASK_INTERVAL_S = 60.0
+
+
+class ReplayHooks(Protocol[B_co]):
+    """The settings and the decisions of a replay. All are used on its thread."""
+
+    batch_size: int
+    start_size: int
+    n_step: int
+    steps_per_sample: int
+    drawn_once: int
+    limiter: SamplesPerInsert | None
+
+    @property
+    def makes_own_batches(self) -> bool: ...
+
+    @property
+    def samples_single_rows(self) -> bool: ...
+
+    def start_sample_condition(self) -> bool: ...
+
+    def aggregate_batch(self, gathered: Any) -> B_co: ...
+
+    def _insert(self, table: Chunk) -> range | None: ...
+
+    def _sample(self, batch_size: int) -> Any: ...
+
+    def _evict(self) -> int: ...
+
+    def _make_store(self, contract: Contract, observations: Observations) -> TransitionStore: ...
 
 
 @dataclass

@@ -14,19 +14,14 @@ chunks that lost them leave, and the batch is sampled again.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from surreal.base.errors import ContractError
 from surreal.distributed.experience.codec import Contract
 from surreal.replay.batches import B, check_sampled
-from surreal.replay.state import ReplayState
+from surreal.replay.state import ReplayHooks, ReplayState
 from surreal.replay.store.storage import Request, StoredChunk, TransitionStore
-
-if TYPE_CHECKING:
-    from surreal.replay.base import Replay
 
 _CHUNKS_PER_TURN = 8
 _BATCHES_PER_TURN = 8
@@ -37,7 +32,7 @@ _MAX_TRIES = 16
 _LIMITED_PAUSE_S = 0.005
 
 
-def take_turn(replay: Replay[B], state: ReplayState[B], timeout_s: float) -> bool:
+def take_turn(replay: ReplayHooks[B], state: ReplayState[B], timeout_s: float) -> bool:
     """Take one turn; wait a moment if there is nothing to do, or was nothing left to do after the last one.
 
     Returns:
@@ -85,7 +80,7 @@ def take_turn(replay: Replay[B], state: ReplayState[B], timeout_s: float) -> boo
 # -- chunks: insert and evict ------------------------------------------------------------------------------------------
 
 
-def take_in(replay: Replay[B], state: ReplayState[B]) -> int:
+def take_in(replay: ReplayHooks[B], state: ReplayState[B]) -> int:
     """Insert the chunks that are ready, and evict old ones; return how many there were."""
     taken = 0
     while taken < _CHUNKS_PER_TURN:
@@ -96,7 +91,7 @@ def take_in(replay: Replay[B], state: ReplayState[B]) -> int:
         if store is None or store.contract is not chunk.contract:
             store = _open_store(replay, state, chunk.contract)
         begin = store.transitions.head
-        numbers: Any = replay._insert(chunk)
+        numbers = replay._insert(chunk)
         if numbers is None:  # a user's hook returned nothing: what the built-in store has gained, if anything
             numbers = range(begin, store.transitions.head)
         stored = StoredChunk(
@@ -119,7 +114,7 @@ def take_in(replay: Replay[B], state: ReplayState[B]) -> int:
     return taken
 
 
-def _open_store(replay: Replay[B], state: ReplayState[B], contract: Contract | None) -> TransitionStore:
+def _open_store(replay: ReplayHooks[B], state: ReplayState[B], contract: Contract | None) -> TransitionStore:
     """Create the store for the first chunk; refuse chunks of another contract."""
     run, store = state.streams[0].client.run, state.store
     if contract is None:
@@ -180,7 +175,7 @@ def count_superfluous(state: ReplayState[B], *, capacity: int, start_size: int) 
 # -- batches: sample and gather ----------------------------------------------------------------------------------------
 
 
-def make_ahead(replay: Replay[B], state: ReplayState[B]) -> tuple[bool, bool]:
+def make_ahead(replay: ReplayHooks[B], state: ReplayState[B]) -> tuple[bool, bool]:
     """Make batches if there is room for them. If observations are remote, ask for one and finish the one before it.
 
     Returns:
@@ -209,7 +204,7 @@ def make_ahead(replay: Replay[B], state: ReplayState[B]) -> tuple[bool, bool]:
     return bool(batches), is_limited
 
 
-def ask(replay: Replay[B], state: ReplayState[B], number: int = 1) -> None:
+def ask(replay: ReplayHooks[B], state: ReplayState[B], number: int = 1) -> None:
     """Sample this many batches, and request their observations."""
     store = state.store
     if store is None:
@@ -231,7 +226,7 @@ def ask(replay: Replay[B], state: ReplayState[B], number: int = 1) -> None:
     state.asked.append(store.request(numbers, probability))
 
 
-def next_batches(replay: Replay[B], state: ReplayState[B], number: int = 1) -> list[B]:
+def next_batches(replay: ReplayHooks[B], state: ReplayState[B], number: int = 1) -> list[B]:
     """Make the batch of the oldest request, or new ones; none if too few steps are left, or rows were gone.
 
     More than one batch is sampled only if `state.at_once` is.
@@ -260,7 +255,7 @@ def next_batches(replay: Replay[B], state: ReplayState[B], number: int = 1) -> l
 
 
 def _replace_gone(
-    replay: Replay[B],
+    replay: ReplayHooks[B],
     store: TransitionStore,
     alive: range,
     numbers: NDArray[np.int64],

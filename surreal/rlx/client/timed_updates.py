@@ -17,15 +17,13 @@ import logging
 import random
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 from surreal.base.system.deadlines import Deadlines
 from surreal.base.types import EXECUTED_ACTION
 from surreal.rlx.client.connection import AgentProxyConnectionError
 from surreal.rlx.protocol.errors import RlxError
-
-if TYPE_CHECKING:
-    from surreal.rlx.client.agent_proxy import AgentProxy
 
 logger = logging.getLogger(__name__)
 
@@ -34,6 +32,26 @@ _OF_A_STEP = (EXECUTED_ACTION, "amend_within_s")
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.1, 2.0
 _MAX_WAIT_S = 0.5
 _JOIN_TIMEOUT_S = 2.0
+
+
+class Exchange(Protocol):
+    """A connection to a server, as it is used here; all methods raise `RlxError`."""
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether requests can be exchanged, as far as is known."""
+
+    def encode(self, request: Mapping[str, Any]) -> bytes:
+        """Return the bytes of a request."""
+
+    def exchange(self, payload: bytes) -> dict[str, Any]:
+        """Send a request and return its reply."""
+
+    def begin_again(self) -> None:
+        """Connect and begin a session, in one attempt."""
+
+    def close(self) -> None:
+        """Close it; ends an exchange of another thread."""
 
 
 class TimedUpdates:
@@ -48,7 +66,7 @@ class TimedUpdates:
         failure: why the last action was the safe one; None if it was the agent's.
     """
 
-    def __init__(self, connection: AgentProxy, rate_hz: float, safe_action: Any) -> None:
+    def __init__(self, connection: Exchange, rate_hz: float, safe_action: Any) -> None:
         self.deadlines = Deadlines(rate_hz)
         self.failure: RlxError | None = None
         self._connection, self._wait = connection, time.sleep

@@ -25,7 +25,7 @@ from surreal.learner import GradientLearner, Learner, ReplayView
 from surreal.learner.parameter_server.server import ParameterServer
 from surreal.model.filters import FilterCounts
 from surreal.replay import Replay
-from surreal.replay.conflicts import ReplayPlan
+from surreal.replay.stream.conflicts import ReplayPlan
 from surreal.replay.stream.limiter import Senders, default_tolerance
 from surreal.run.build.checkpoints import checkpoint_folders, scored_rounds
 from surreal.run.build.construct import Recipe, Setting, check, construct, refused, value_of

@@ -25,7 +25,7 @@ from surreal.base.ranges import Positive, checked
 from surreal.base.types import EXECUTED_ACTION
 from surreal.rlx.client.connection import (
     AgentProxyException,
-    Connection,
+    ProxyConnection,
     make_context,
     retrying,
 )
@@ -35,7 +35,7 @@ from surreal.rlx.protocol.codec import encode
 from surreal.rlx.protocol.errors import RlxEncodeError
 
 
-class AgentProxy(Connection):
+class AgentProxy(ProxyConnection):
     """One session with an RLX server: one environment, one agent.
 
     The constructor does not connect. Calls block, each at most `timeout_s`; one thread uses a proxy at a time.

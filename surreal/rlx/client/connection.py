@@ -41,7 +41,7 @@ class AgentProxyConnectionError(AgentProxyException):
     """There is no connection, it was lost, or the answer did not come in time; it is closed now."""
 
 
-class Connection:
+class ProxyConnection:
     """One connection; a background thread may use it as well.
 
     Args:

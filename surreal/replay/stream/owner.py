@@ -85,7 +85,7 @@ class StreamOwner(StreamFollower):
             has none).
         lease_s: life of the lease, s.
         mode: mode of the stream, "window" or "consume"; its first owner fixes it.
-        is_patient: as for `StreamFollower`.
+        is_patient: whether calls wait until Redis answers, as `StreamFollower` describes.
 
     Attributes:
         credit_steps: env steps that the shard may reach, as stored last; None: no limit.

@@ -1,4 +1,4 @@
-"""What waits for the next batch of a pool: `Intake` has the events of sessions, `Gathering` decides how long they wait.
+"""Events that wait for the next batch of a pool: `Intake` holds them, `Gathering` decides how long they wait.
 
 `RlxEnvPool` uses both.
 """

@@ -6,11 +6,15 @@ those of a node that failed are used if the run comes back to it, and not after 
 
 from __future__ import annotations
 
+import os
 import secrets
 import shutil
+import socket
+import stat
+from contextlib import suppress
 from pathlib import Path
 
-from surreal.base.errors import ConfigError
+from surreal.base.errors import ConfigError, FolderError, describe_os_error
 
 
 class NodeLocal:
@@ -34,15 +38,17 @@ class NodeLocal:
         """Bring the newest files to this node, before its server starts.
 
         Raises:
-            ConfigError: a folder cannot be written.
+            ConfigError: a folder cannot be written, or another user may have written it.
         """
         try:
+            self._claim()
             has_shared = self._shared.is_dir()
             if has_shared or self._read(0) != self._read(1):
-                shutil.rmtree(self.folder, ignore_errors=True)
+                shutil.rmtree(self.folder)
+                self._claim()
             if has_shared:
-                shutil.copytree(self._shared, self.folder)
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                shutil.copytree(self._shared, self.folder, dirs_exist_ok=True)
+                self.folder.chmod(0o700)
             token = secrets.token_hex(8)
             for path in reversed(self._tokens):
                 path.write_text(token)
@@ -55,13 +61,31 @@ class NodeLocal:
         """Bring the files to the run's folder, whole or not at all, after the server has stopped.
 
         Raises:
-            OSError: they could not be written; the node's files remain.
+            FolderError: they could not be written; the node's files remain.
         """
         new = self._shared.with_name("redis.new")
-        shutil.rmtree(new, ignore_errors=True)
-        shutil.copytree(self.folder, new)
-        new.rename(self._shared)
+        try:
+            shutil.rmtree(new, ignore_errors=True)
+            shutil.copytree(self.folder, new)
+            new.rename(self._shared)
+        except OSError as error:
+            shutil.rmtree(new, ignore_errors=True)
+            why = error.args[0][0][2] if isinstance(error, shutil.Error) else describe_os_error(error)
+            raise FolderError(
+                f"--local-disk: the experience stays in {self.folder}, because {why}; a job that starts on "
+                f"{socket.gethostname()} again continues with it"
+            ) from error
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _claim(self) -> None:
+        """Make the folder, or accept the one of an earlier job: the disk may be one where all users write."""
+        with suppress(FileExistsError):
+            self.folder.mkdir(mode=0o700, parents=True)
+        found = self.folder.lstat()
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+            what = "is not a folder" if not stat.S_ISDIR(found.st_mode) else f"belongs to user {found.st_uid}"
+            raise ConfigError(f"--local-disk: {self.folder} {what}; remove it, or choose another place")
+        self.folder.chmod(0o700)
 
     def _read(self, place: int) -> str:
         path = self._tokens[place]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import socket
+import stat
 from pathlib import Path
 
 import pytest
 
-from surreal.base.errors import ConfigError
+from surreal.base.errors import ConfigError, FolderError
 from surreal.plugins.clusters.redis.node_local import NodeLocal
 
 
@@ -73,3 +76,62 @@ def test_a_disk_that_cannot_be_written_is_named(run_dir: Path) -> None:
     (run_dir.parent / "file").write_text("")
     with pytest.raises(ConfigError, match=r"--local-disk: .*file/surreal-demo cannot be written: Not a directory"):
         on("file", run_dir).fetch()
+
+
+@pytest.mark.parametrize("target", ["elsewhere", "nowhere"])
+def test_a_link_in_place_of_the_folder_is_refused_and_what_it_leads_to_stays(run_dir: Path, target: str) -> None:
+    (run_dir.parent / "elsewhere").mkdir()
+    (run_dir.parent / "elsewhere" / "file").write_text("of another user")
+    (run_dir.parent / "a").mkdir()
+    on("a", run_dir).folder.symlink_to(run_dir.parent / target)
+    with pytest.raises(ConfigError, match=r"--local-disk: .*a/surreal-demo is not a folder; remove it"):
+        on("a", run_dir).fetch()
+    assert [path.name for path in (run_dir.parent / "elsewhere").iterdir()] == ["file"]
+    assert not (run_dir.parent / "nowhere").exists()
+    assert not (run_dir / "redis.token").exists()
+
+
+def test_the_folder_of_another_user_is_refused(run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    start("a", run_dir)
+    write("a", run_dir, "first")
+    own = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: own + 1)
+    with pytest.raises(ConfigError, match=rf"a/surreal-demo belongs to user {own}; remove it, or choose another"):
+        on("a", run_dir).fetch()
+    assert (on("a", run_dir).folder / "aof").read_text() == "first"
+
+
+def test_other_users_cannot_enter_the_folder(run_dir: Path) -> None:
+    on("a", run_dir).folder.mkdir(mode=0o755, parents=True)
+    start("a", run_dir)
+    assert stat.S_IMODE(on("a", run_dir).folder.stat().st_mode) == 0o700
+    on("a", run_dir).keep()
+    (run_dir / "redis").chmod(0o755)
+    start("a", run_dir)
+    assert stat.S_IMODE(on("a", run_dir).folder.stat().st_mode) == 0o700
+
+
+def test_files_that_cannot_be_brought_back_stay_and_the_error_names_their_place(run_dir: Path) -> None:
+    start("a", run_dir)
+    write("a", run_dir, "first")
+    run_dir.rename(run_dir.with_name("away"))
+    run_dir.write_text("")  # the shared file system is gone
+    where = f"the experience stays in {on('a', run_dir).folder}, because .*: not a directory; a job that starts on "
+    with pytest.raises(FolderError, match=where + socket.gethostname()):
+        on("a", run_dir).keep()
+    run_dir.unlink()
+    run_dir.with_name("away").rename(run_dir)
+    assert start("a", run_dir) == "first"
+
+
+def test_a_copy_that_fails_halfway_leaves_nothing_in_the_run_folder(run_dir: Path) -> None:
+    start("a", run_dir)
+    write("a", run_dir, "first")
+    broken = on("a", run_dir).folder / "broken"
+    broken.symlink_to("nowhere")
+    with pytest.raises(FolderError, match=r"--local-disk: the experience stays in .*, because .*No such file"):
+        on("a", run_dir).keep()
+    assert sorted(path.name for path in run_dir.iterdir()) == ["redis.token"]
+    broken.unlink()
+    on("a", run_dir).keep()
+    assert start("b", run_dir) == "first"

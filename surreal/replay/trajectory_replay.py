@@ -13,7 +13,8 @@ from surreal.distributed.experience.codec import Contract
 from surreal.replay.base import Replay
 from surreal.replay.batches import HandsOut, to_trajectory_batch
 from surreal.replay.store.rows import Observations
-from surreal.replay.trajectories.unrolling import GatheredTrajectories, StartIndex, TrajectoryStore
+from surreal.replay.trajectories.starts import StartIndex
+from surreal.replay.trajectories.unrolling import GatheredTrajectories, TrajectoryStore
 
 
 class TrajectoryReplay(Replay[TrajectoryBatch]):
@@ -23,6 +24,7 @@ class TrajectoryReplay(Replay[TrajectoryBatch]):
         trajectory_steps: T of a trajectory, >= 1; a subclass sets it.
         counts_rows: whether T counts rows, ends of episodes included; otherwise, it counts steps.
         indexes_starts: whether the store finds the steps at which a whole trajectory begins.
+        start_interval: steps of an episode between those at which a trajectory may begin.
         burn_in: rows at the start that only bring the recurrent state up to date.
     """
 
@@ -30,6 +32,7 @@ class TrajectoryReplay(Replay[TrajectoryBatch]):
     trajectory_steps: int
     counts_rows: ClassVar[bool] = False
     indexes_starts: ClassVar[bool] = False
+    start_interval: int = 1
     burn_in: int = 0
 
     @property
@@ -70,5 +73,6 @@ class TrajectoryReplay(Replay[TrajectoryBatch]):
             length=self.trajectory_steps,
             counts_rows=self.counts_rows,
             indexes_starts=self.indexes_starts,
+            start_interval=self.start_interval,
             observations=observations,
         )

@@ -4,7 +4,8 @@ A chunk is made of *segments*, runs of consecutive steps of one environment. It 
 
 * `head`: magic, format version, counts, lengths, the id of the stream's contract, and five int32 for each segment:
   observation rows, own steps, env slot, number of its first step in the episode, history rows;
-* `table`: one Arrow IPC record batch message, one row per step (`Contract.table_columns`), segment after segment;
+* `table`: one Arrow IPC record batch message, one row per step (`Contract.table_columns`), segment after segment.
+  With a `Contract.state_interval` above 1, recurrent states are lists, which are empty in the steps without one;
 * `block`: the observation rows. Each leaf's rows are contiguous, so a row has a known offset. If the contract has
   compression, each leaf is compressed separately, and the head ends with the compressed sizes, uint32 each.
 
@@ -163,7 +164,7 @@ def encode(
     """
     if problem := _describe_unsound(contract, columns, leaves):
         raise BadValueError(f"experience that cannot be learned from is not sent: {problem}")
-    table = write_table(contract.table_columns, contract.table_schema, columns)
+    table = write_table(contract.table_columns, contract.table_schema, columns, contract.with_state(segments))
     pieces = write_block(leaves, contract.compression)
     block_bytes = sum(piece.nbytes for piece in pieces)
     num_steps, own_steps = len(columns["reward"]), int(segments[:, 1].sum())
@@ -253,7 +254,8 @@ def decode(contract: Contract, head: bytes, table: bytes | memoryview, block: by
         raise CodecError(f"the block has {len(block)} bytes; its head says {found.block_bytes}")
     if len(table) != found.table_bytes or found.table_bytes > MAX_CHUNK_BYTES:
         raise CodecError(f"the table has {len(table)} bytes; its head says {found.table_bytes}")
-    columns = read_table(contract.table_columns, contract.table_schema, table, found.steps)
+    kept = contract.with_state(segments)
+    columns = read_table(contract.table_columns, contract.table_schema, table, found.steps, kept)
     if columns["flags"].max() > _FLAGS_MAX:
         raise CodecError(f"a step has the flags {columns['flags'].max()}; at most {_FLAGS_MAX} is known")
     if not are_within(columns["version"], -1, MAX_VERSION):

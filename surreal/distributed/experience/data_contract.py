@@ -27,6 +27,8 @@ MASK_COLUMN, NEXT_MASK_COLUMN = "action_mask", "next_action_mask"
 #: Column with initial priorities from agents (Ape-X, Horgan et al. 2018, arXiv:1803.00933). It may hold any number;
 #: readers ignore senseless ones.
 PRIORITY_COLUMN = "priority"
+#: Extras with this name, or with names that begin with it and a dot, are recurrent state before the step.
+STATE_COLUMN = "state"
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,8 @@ class Contract:
             n-step return in the same chunk, for n <= lookahead + 1.
         stack: frames of an observation, >= 1; if more than one, `obs` describes a single frame.
         compression: compression of each leaf of a block: "lz4", "zstd", or None.
+        state_interval: steps of an episode between those that have their recurrent state with them, >= 1; steps 0,
+            `state_interval`, ... have it.
     """
 
     obs: ObsSpec
@@ -49,6 +53,7 @@ class Contract:
     lookahead: int = 0
     stack: int = 1
     compression: str | None = None
+    state_interval: int = 1
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -59,6 +64,7 @@ class Contract:
             "lookahead": self.lookahead,
             "stack": self.stack,
             "compression": self.compression,
+            **({"state_interval": self.state_interval} if self.state_interval > 1 else {}),  # older ids stay the same
         }
 
     @classmethod
@@ -80,7 +86,9 @@ class Contract:
                 raise ValueError(f"stack is {data['stack']!r}; it must be an integer 1 .. {MAX_STACK}")
             if data["compression"] not in (None, *COMPRESSIONS):
                 raise ValueError(f"compression is {data['compression']!r}; it must be null or one of {COMPRESSIONS}")
-            return cls(obs, action, extras, data["lookahead"], data["stack"], data["compression"])
+            if type(interval := data.get("state_interval", 1)) is not int or interval < 1:
+                raise ValueError(f"state_interval is {interval!r}; it must be an integer >= 1")
+            return cls(obs, action, extras, data["lookahead"], data["stack"], data["compression"], interval)
         except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise CodecError(f"the stream's contract cannot be read: {error}") from error
 
@@ -116,9 +124,25 @@ class Contract:
         return tuple(columns)
 
     @cached_property
+    def sparse(self) -> tuple[ArraySpec, ...]:
+        """Extras that only some steps have: recurrent state, with a `state_interval` above 1."""
+        return tuple(e for e in self.extras if self.state_interval > 1 and e.shape and is_state(e.name))
+
+    def with_state(self, segments: NDArray[np.int32]) -> NDArray[np.bool_] | None:
+        """Mark the steps [n_steps] of a chunk's segments that have recurrent state; None if all columns are whole."""
+        if not self.sparse:
+            return None
+        steps = segments[:, 0].astype(np.int64) - 1 - segments[:, 4]
+        number = np.arange(steps.sum()) + np.repeat(segments[:, 3] - (np.cumsum(steps) - steps), steps)
+        found: NDArray[np.bool_] = number % self.state_interval == 0
+        return found
+
+    @cached_property
     def row_bytes(self) -> int:
-        """Bytes of a row in a chunk's content: an observation, and its step's row in the table."""
-        return self.obs.row_bytes + sum(spec.nbytes for _, spec in self.table_columns)
+        """Bytes of a row in a chunk's content, on average: an observation, and its step's row in the table."""
+        sparse_bytes = sum(extra.nbytes for extra in self.sparse)
+        in_table = sum(spec.nbytes for _, spec in self.table_columns) - sparse_bytes
+        return self.obs.row_bytes + in_table + -(-sparse_bytes // self.state_interval)
 
     @cached_property
     def table_head_bytes(self) -> int:
@@ -127,7 +151,12 @@ class Contract:
 
     @cached_property
     def table_schema(self) -> pa.Schema:
-        return schema_of(self.table_columns)
+        return schema_of(self.table_columns, {EXTRA_PREFIX + extra.name for extra in self.sparse})
+
+
+def is_state(name: str) -> bool:
+    """Whether an extra with this name is recurrent state."""
+    return name == STATE_COLUMN or name.startswith(STATE_COLUMN + ".")
 
 
 def hash_of(text: bytes) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from typing import Any
 
@@ -26,25 +27,41 @@ Columns = Sequence[tuple[str, ArraySpec]]
 COMPRESSIONS = ("lz4", "zstd")
 
 
-def schema_of(columns: Columns) -> pa.Schema:
-    """Return the Arrow schema of a table; columns with empty rows are left out."""
-    return pa.schema([pa.field(name, _arrow_type(spec), nullable=False) for name, spec in columns if spec.nbytes])
+def schema_of(columns: Columns, sparse: AbstractSet[str] = frozenset()) -> pa.Schema:
+    """Return the Arrow schema of a table; columns with empty rows are left out.
+
+    Some rows of a `sparse` column are missing: it has lists in them, of all of the row's numbers or of none.
+    """
+    fields = [(name, _arrow_type(spec, is_sparse=name in sparse)) for name, spec in columns if spec.nbytes]
+    return pa.schema([pa.field(name, arrow, nullable=False) for name, arrow in fields])
 
 
-def write_table(columns: Columns, schema: pa.Schema, values: Mapping[str, NDArray[Any]]) -> bytes:
-    """Serialize columns [n, ...].
+def write_table(
+    columns: Columns, schema: pa.Schema, values: Mapping[str, NDArray[Any]], kept: NDArray[np.bool_] | None = None
+) -> bytes:
+    """Serialize columns [n, ...]; of sparse ones, the rows `kept` [n].
 
     Raises:
         ValueError: a column is not of the dtype and shape of its spec.
     """
-    arrays = [to_arrow(spec, values[name]) for name, spec in columns if spec.nbytes]
+    stored = zip(schema.types, [column for column in columns if column[1].nbytes], strict=True)
+    arrays = [
+        to_arrow(spec, values[name])
+        if kept is None or not pa.types.is_list(arrow)
+        else _to_lists(arrow, spec, values[name], kept)
+        for arrow, (name, spec) in stored
+    ]
     return bytes(pa.RecordBatch.from_arrays(arrays, schema=schema).serialize().to_pybytes())
 
 
 def read_table(
-    columns: Columns, schema: pa.Schema, table: bytes | memoryview, num_rows: int
+    columns: Columns,
+    schema: pa.Schema,
+    table: bytes | memoryview,
+    num_rows: int,
+    kept: NDArray[np.bool_] | None = None,
 ) -> dict[str, NDArray[Any]]:
-    """Read a table: views on `table`, [num_rows, ...] each.
+    """Read a table: views on `table`, [num_rows, ...] each; sparse columns are copies, 0 in all but the rows `kept`.
 
     Raises:
         CodecError: the bytes are not a table with these columns and that many rows.
@@ -60,17 +77,25 @@ def read_table(
             raise CodecError(f"the table has {batch.num_rows} steps; its head says {num_rows}")
         batch.validate(full=True)
         stored = iter(batch.columns)
-        return {name: to_numpy(spec, next(stored) if spec.nbytes else None, num_rows) for name, spec in columns}
+        found = {}
+        for name, spec in columns:
+            column = next(stored) if spec.nbytes else None
+            if kept is not None and isinstance(column, pa.ListArray):
+                found[name] = _from_lists(spec, column, kept)
+            else:
+                found[name] = to_numpy(spec, column, num_rows)
+        return found
     except (pa.ArrowException, OSError, EOFError, ValueError, struct.error, IndexError) as error:
         raise CodecError(f"the table is not a readable Arrow record batch: {error}") from error
 
 
 @lru_cache(maxsize=256)
-def _arrow_type(spec: ArraySpec) -> pa.DataType:
+def _arrow_type(spec: ArraySpec, *, is_sparse: bool = False) -> pa.DataType:
     # Never of size zero: Arrow divides by a list's size, which would crash the process.
     dtype = np.dtype(np.uint8) if spec.dtype == np.bool_ else spec.dtype
     value = pa.from_numpy_dtype(dtype)
-    return value if spec.shape == () else pa.list_(pa.field("item", value, nullable=False), math.prod(spec.shape))
+    item = pa.field("item", value, nullable=False)
+    return pa.list_(item) if is_sparse else value if spec.shape == () else pa.list_(item, math.prod(spec.shape))
 
 
 def to_arrow(spec: ArraySpec, array: NDArray[Any]) -> pa.Array:
@@ -88,6 +113,21 @@ def to_arrow(spec: ArraySpec, array: NDArray[Any]) -> pa.Array:
         return pa.Array.from_buffers(arrow, len(values), [None, pa.py_buffer(values)])
     flat = pa.Array.from_buffers(arrow.value_type, values.size, [None, pa.py_buffer(values)])
     return pa.FixedSizeListArray.from_arrays(flat, type=arrow)
+
+
+def _to_lists(arrow: pa.DataType, spec: ArraySpec, array: NDArray[Any], kept: NDArray[np.bool_]) -> pa.Array:
+    ends = np.append(0, np.cumsum(kept * math.prod(spec.shape))).astype(np.int32)
+    rows = to_arrow(spec, array[kept]).flatten()
+    return pa.Array.from_buffers(arrow, len(kept), [None, pa.py_buffer(ends)], children=[rows])
+
+
+def _from_lists(spec: ArraySpec, lists: pa.Array, kept: NDArray[np.bool_]) -> NDArray[Any]:
+    lengths = np.diff(lists.offsets.to_numpy())
+    if lists.null_count or (lengths != kept * math.prod(spec.shape)).any():
+        raise CodecError(f"column {spec.name} has rows in other steps than its contract says")
+    array = np.zeros((len(kept), *spec.shape), spec.dtype)
+    array[kept] = to_numpy(spec, lists, int(kept.sum()))
+    return array
 
 
 def to_numpy(spec: ArraySpec, column: pa.Array | None, num_rows: int, first_row: int = 0) -> NDArray[Any]:

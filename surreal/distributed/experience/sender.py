@@ -58,6 +58,8 @@ class ExpSender(SingleStepSender):
             time for each chunk; readers must mirror the observations.
         interventions: whether something else may replace actions, as `info["executed_action"]` says; then the executed
             ones are recorded, and a column `is_intervention`.
+        state_interval: steps of an episode between those that recurrent state is sent with. Readers can begin sequences
+            at these steps only, and others take less memory.
         shard: number of the shard to send to; while it does not answer, another one is used.
         stop: ends a wait with `StoppedError` when it is set.
     """
@@ -80,6 +82,7 @@ class ExpSender(SingleStepSender):
         frame_stack: Annotated[int, Ge(1), Le(MAX_STACK)] = 1,
         compression: Literal["lz4", "zstd"] | None = None,
         interventions: bool = False,
+        state_interval: PositiveInt = 1,
         shard: int = 0,
         stop: threading.Event | None = None,
     ) -> None:
@@ -90,7 +93,7 @@ class ExpSender(SingleStepSender):
         self._chunk_steps = chunk_steps
         self._chunk_max_bytes = chunk_max_bytes
         self._max_delay_s, self._frame_stack, self._has_interventions = max_delay_s, frame_stack, interventions
-        self._lookahead, self._compression = lookahead, compression
+        self._lookahead, self._compression, self._state_interval = lookahead, compression, state_interval
         self._obs_spec, self._action_spec = obs_spec, action_spec
         self._fitting_rows = 0  # rows that fit into a chunk
         self._batch_rows = 2  # most rows that came at once
@@ -236,8 +239,8 @@ class ExpSender(SingleStepSender):
         obs_spec = self._obs_spec or ObsSpec.from_obs(obs)
         if self._frame_stack > 1:
             obs_spec = frame_spec(obs_spec, self._frame_stack)
-        lookahead, stack = self._lookahead, self._frame_stack
-        contract = Contract(obs_spec, self._action_spec or action, extras, lookahead, stack, self._compression)
+        form = (self._lookahead, self._frame_stack, self._compression, self._state_interval)
+        contract = Contract(obs_spec, self._action_spec or action, extras, *form)
         self._fitting_rows = (self._chunk_max_bytes - contract.table_head_bytes) // contract.row_bytes
         capacity = min(self._chunk_steps, max(self._fitting_rows, 0)) + 64
         self._log = log = RowLog(contract, capacity, mask_width=mask_width)

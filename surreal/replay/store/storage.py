@@ -180,7 +180,8 @@ class TransitionStore:
             columns["horizon"] = ((), np.int32)
         if contract.stack > 1:
             columns["depth"] = ((), np.int32)
-        columns |= {f"extra.{extra.name}": (extra.shape, extra.dtype) for extra in contract.extras}
+        self.extras = tuple(extra for extra in contract.extras if extra not in contract.sparse)
+        columns |= {f"extra.{extra.name}": (extra.shape, extra.dtype) for extra in self.extras}
         self.transitions = PackedRing(columns, size)
 
     def __len__(self) -> int:
@@ -239,7 +240,7 @@ class TransitionStore:
             reward=found["reward"].copy(),
             discount=found["discount"].copy(),
             version=version,
-            extras={extra.name: found[f"extra.{extra.name}"].copy() for extra in self.contract.extras},
+            extras={extra.name: found[f"extra.{extra.name}"].copy() for extra in self.extras},
             sample_info=SampleInfo(indices, probability, version, age_steps=self.transitions.head - 1 - indices),
         )
         return Request(gathered, rows, len(indices) if indices.ndim > 1 else 1)

@@ -33,14 +33,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from surreal.base.errors import ContractError
 from surreal.base.types import SampleInfo
 from surreal.distributed.experience.codec import Chunk, Contract
-from surreal.replay.store.rows import Observations, Ring, sample_uniform
+from surreal.distributed.experience.data_contract import is_state
+from surreal.replay.store.rows import Observations, Ring
 from surreal.replay.store.storage import Request, StoredChunk, TransitionStore, stack_rows
 from surreal.replay.trajectories.lanes import Lanes, Run
+from surreal.replay.trajectories.starts import StartIndex
 
-#: Extras with this name, or with names that begin with it and a dot, are recurrent state before the step.
-STATE_COLUMN = "state"
 _TRUNCATED = 2
 _TERMINATED = 1
 _UNKNOWN = np.iinfo(np.int64).max
@@ -79,7 +80,11 @@ class TrajectoryStore(TransitionStore):
         length: T of the trajectories to gather, >= 1.
         counts_rows: whether T counts rows, ends of episodes included; otherwise, it counts steps.
         indexes_starts: whether to keep `starts`.
+        start_interval: steps of an episode between those at which a trajectory may start.
         observations: the observation rows; None: mirrored here.
+
+    Raises:
+        ContractError: there would be no recurrent state where a trajectory may start.
 
     Attributes:
         runs: runs of the chunk that was inserted last.
@@ -95,13 +100,24 @@ class TrajectoryStore(TransitionStore):
         length: int = 1,
         counts_rows: bool = False,
         indexes_starts: bool = False,
+        start_interval: int = 1,
         observations: Observations | None = None,
     ) -> None:
+        if start_interval % contract.state_interval:
+            raise ContractError(
+                f"sequences begin every {start_interval} steps of an episode, but the stream has a recurrent state "
+                f"only every {contract.state_interval}; send with a state_interval that divides {start_interval}"
+            )
         super().__init__(contract, capacity=capacity, n_step=1, gamma=gamma, observations=observations)
         self._length = length
+        self._start_interval = start_interval
         self._counts_rows = counts_rows
         links = {"next": ((), np.int64), "flags": ((), np.uint8), "is_first": ((), np.bool_)}
+        if contract.sparse:
+            links["states"] = ((), np.int64)  # how many came, up to that of the step
         self.links = Ring(links, self.transitions.size)
+        states = {extra.name: (extra.shape, extra.dtype) for extra in contract.sparse}
+        self.states = Ring(states, self.transitions.size // contract.state_interval)
         self.lanes = Lanes()
         self.runs: list[Run] = []
         self.starts = StartIndex(length, self.transitions.size) if indexes_starts else None
@@ -115,19 +131,28 @@ class TrajectoryStore(TransitionStore):
         self.runs = self.lanes.add(chunk.chunk_id, numbers.start, chunk.env_slot[own], step, flags != 0)
         if self.runs:
             following[np.array([run.end for run in self.runs]) - 1 - numbers.start] = -1
-        self.links.append({"next": following, "flags": flags, "is_first": step == 0}, len(numbers))
+        links = {"next": following, "flags": flags, "is_first": step == 0}
+        if self.contract.sparse:
+            has_state = step % self.contract.state_interval == 0
+            links["states"] = self.states.head + np.cumsum(has_state)
+            states = {name: chunk.extras[name][own[has_state]] for name in self.states.columns}
+            self.states.append(states, int(has_state.sum()))
+        self.links.append(links, len(numbers))
         for run in self.runs:
             if run.previous >= self.links.tail:
                 self.links.columns["next"][run.previous % self.links.size] = run.begin
         if self.starts is not None:
             self.starts.append(len(numbers))
             for run in self.runs:
-                self.starts.add(run, flags[run.begin - numbers.start : run.end - numbers.start] != 0)
+                of_run = slice(run.begin - numbers.start, run.end - numbers.start)
+                self.starts.add(run, flags[of_run] != 0, step[of_run] % self._start_interval == 0)
         return numbers
 
     def evict(self, chunk: StoredChunk) -> None:
         """Free everything up to the end of this chunk, which has the oldest that are left."""
         super().evict(chunk)
+        if self.contract.sparse and chunk.steps:
+            self.states.free_until(int(self.links.take("states", np.array(chunk.end - 1))))
         self.links.free_until(chunk.end)
         if self.starts is not None:
             self.starts.free_until(chunk.end)
@@ -174,9 +199,10 @@ class TrajectoryStore(TransitionStore):
         is_first[:-1] = self.links.take("is_first", number) & is_step
         zero = np.float32(0.0)
         extras: dict[str, NDArray[Any]] = {}
-        state: dict[str, NDArray[Any]] = {}
-        for extra in self.contract.extras:
-            if extra.name == STATE_COLUMN or extra.name.startswith(STATE_COLUMN + "."):
+        at = self.links.take("states", starts) - 1 if self.contract.sparse else starts
+        state = {name: self.states.take(name, at) for name in self.states.columns}
+        for extra in self.extras:
+            if is_state(extra.name):
                 state[extra.name] = found[f"extra.{extra.name}"][0].copy()
             else:
                 extras[extra.name] = found[f"extra.{extra.name}"].copy()
@@ -220,78 +246,3 @@ class TrajectoryStore(TransitionStore):
 def _and_after(numbers: NDArray[Any], is_step: NDArray[np.bool_]) -> NDArray[Any]:
     """[T + 1, B] numbers of the rows, one higher for final observations, and that after the last row."""
     return np.concatenate([numbers + ~is_step, numbers[-1:] + 1])
-
-
-#: How often starts are drawn before all of them are listed.
-_MAX_TRIES = 8
-
-
-class StartIndex:
-    """The steps that begin a whole sequence.
-
-    Args:
-        length: L, rows of a sequence.
-        size: steps expected to be alive.
-
-    Attributes:
-        count: number of starts.
-    """
-
-    def __init__(self, length: int, size: int) -> None:
-        self.length = length
-        self.count = 0
-        self._ring = Ring({"is_start": ((), np.bool_)}, size)
-        # By the last step of each lane: the steps that need further rows, and the number of rows from each to the end.
-        self._waiting: dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
-
-    def append(self, steps: int) -> None:
-        self._ring.append({"is_start": np.zeros(steps, np.bool_)}, steps)
-
-    def add(self, run: Run, has_ended: NDArray[np.bool_]) -> None:
-        """Take in a run of a chunk for whose steps there is room; an episode ended with the steps [n] of
-        `has_ended`.
-        """
-        rows = 1 + has_ended.astype(np.int64)
-        behind = np.cumsum(rows)
-        numbers, ahead = np.arange(run.begin, run.end), behind[-1] - (behind - rows)
-        before = self._waiting.pop(run.previous, None)
-        if before is not None:
-            numbers = np.concatenate([before[0], numbers])
-            ahead = np.concatenate([before[1] + behind[-1], ahead])
-        is_whole = ahead >= self.length
-        whole = numbers[is_whole]
-        whole = whole[whole >= self._ring.tail]
-        self._ring.columns["is_start"][whole % self._ring.size] = True
-        self.count += len(whole)
-        self._waiting[run.end - 1] = numbers[~is_whole], ahead[~is_whole]
-
-    def free_until(self, oldest: int) -> None:
-        if oldest <= self._ring.tail:
-            return
-        gone = np.arange(self._ring.tail, oldest)
-        self.count -= int(np.count_nonzero(self._ring.take("is_start", gone)))
-        self._ring.free_until(oldest)
-        for last in [last for last in self._waiting if last < oldest]:
-            del self._waiting[last]
-
-    def are_starts(self, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return which of these living steps [n] begin a whole sequence."""
-        found: NDArray[np.bool_] = self._ring.take("is_start", numbers)
-        return found
-
-    def sample(self, number: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """That many of the starts, uniformly, with replacement.
-
-        Raises:
-            ValueError: there is none.
-        """
-        if not self.count:
-            raise ValueError("no sequence can begin anywhere")
-        found = np.empty(0, np.int64)
-        for _ in range(_MAX_TRIES):
-            tried = sample_uniform(rng, self._ring.tail, self._ring.head, 2 * number)
-            found = np.concatenate([found, tried[self._ring.take("is_start", tried)]])
-            if len(found) >= number:
-                return found[:number]
-        alive = np.arange(self._ring.tail, self._ring.head)
-        return rng.choice(alive[self._ring.take("is_start", alive)], number)

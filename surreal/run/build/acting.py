@@ -156,6 +156,7 @@ def build_sender(
         chunk_max_bytes=config.sender.chunk_max_bytes,
         max_delay_s=config.sender.max_delay_s,
         lookahead=config.lookahead,
+        state_interval=config.replay.args.get("start_interval", 1),
         on_full=on_full or config.sender.on_full,
         compression=config.sender.compression,
         wait_timeout_s=config.sender.wait_timeout_s,

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from surreal.base.pytorch import Module
 from surreal.base.types import TrajectoryBatch
 from surreal.learner import Learner
-from surreal.replay import MixedReplay, Replay, SequenceReplay
+from surreal.replay import MixedReplay, PrioritizedSequenceReplay, Replay, SequenceReplay
 
 
 def next_batch(replay: Replay) -> Any:
@@ -141,21 +141,32 @@ class RecurrentQ(Module):
         return torch.stack(values)
 
 
-def test_a_recurrent_network_learns_to_remember(run: Any) -> None:
-    """From 1500 steps of random acting; blind guessing is right half of the time, the greedy network in 95 %."""
+@pytest.mark.parametrize(
+    ("kind", "interval"), [(SequenceReplay, 1), (SequenceReplay, _DELAY + 1), (PrioritizedSequenceReplay, _DELAY + 1)]
+)
+def test_a_recurrent_network_learns_to_remember(run: Any, kind: type[SequenceReplay], interval: int) -> None:
+    """From 1500 steps of random acting; blind guessing is right half of the time, the greedy network in 95 %.
+
+    With an interval of an episode's steps, sequences begin with episodes, of which there are 250.
+    """
     torch.manual_seed(0)
     rng = np.random.default_rng(0)
     network = RecurrentQ()
-    sender = run.sender(chunk_steps=64)
+    sender = run.sender(chunk_steps=64, state_interval=interval)
     collect(Recall(rng), network, sender, 1500)
-    replay = SequenceReplay(
-        run.client, sequence_length=_LENGTH, burn_in=_BURN_IN, batch_size=32, start_size=1000, gamma=0.9, seed=0
-    )
+    replay = kind(
+        run.client, sequence_length=_LENGTH, burn_in=_BURN_IN, start_interval=interval, batch_size=32, start_size=1000,
+        gamma=0.9, seed=0,
+    )  # fmt: skip
     run.replays.append(replay)
     pump(replay, steps=1500)
     learner = RecurrentDQN(network, replay)
     for update in range(200):
-        learner.optimize(update, next_batch(replay))
+        batch = next_batch(replay)
+        assert interval == 1 or batch.is_first[0].all()
+        learner.optimize(update, batch)
+    if interval > 1:
+        assert replay.metrics()["replay/sequence_starts_count"] <= 1500 / interval
     assert rate_of_success(Recall(rng), network, 100) >= 0.95
 
 

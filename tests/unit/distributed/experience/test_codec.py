@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import tracemalloc
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -77,6 +78,12 @@ SMALL = Contract(
     (ArraySpec("value", (), np.dtype(np.float32)), ArraySpec("mask", (3,), np.dtype(np.bool_))),
     lookahead=1,
 )
+#: Of its two states, only every third step of an episode has values.
+SPARSE = replace(
+    SMALL,
+    extras=tuple(ArraySpec(name, (2,), np.dtype(np.float32)) for name in ("state", "state.c", "states")),
+    state_interval=3,
+)
 
 
 @examples(80)
@@ -98,6 +105,40 @@ def test_a_chunk_survives_the_wire(contract: Contract, sizes: list[int], seed: i
     assert chunk.own_steps == encoded.own_steps == segments[:, 1].sum()
     assert chunk.stored_bytes == encoded.stored_bytes
     assert chunk.num_rows == sum(sizes) + len(sizes)
+
+
+@examples(50)
+@given(sizes=st.lists(st.integers(1, 6), min_size=1, max_size=6), seed=st.integers(0, 1000))
+def test_only_some_steps_have_a_state(sizes: list[int], seed: int) -> None:
+    segments, columns, leaves = make_parts(SPARSE, sizes, seed)
+    encoded = encode(SPARSE, segments, columns, leaves)
+    chunk = decode_chunk(Contract.from_bytes(SPARSE.as_bytes), encoded)
+    first, steps = segments[:, 3].tolist(), (segments[:, 0] - 1).tolist()
+    number = np.concatenate([np.arange(begin, begin + count) for begin, count in zip(first, steps, strict=True)])
+    for name in ("state", "state.c"):
+        whole = columns[f"extra.{name}"]
+        np.testing.assert_array_equal(chunk.extras[name], np.where(number[:, None] % 3 == 0, whole, 0.0))
+        assert chunk.extras[name].dtype == np.float32
+    np.testing.assert_array_equal(chunk.extras["states"], columns["extra.states"])
+
+
+def test_states_that_are_not_sent_take_no_bytes() -> None:
+    wide = replace(SMALL, extras=(ArraySpec("state", (2, 512), np.dtype(np.float32)),), state_interval=40)
+    dense = replace(wide, state_interval=1)
+    sizes, saved = [make_chunk(each, [80]).content_bytes for each in (wide, dense)], 78 * 4096
+    assert sizes[1] - sizes[0] > 0.99 * saved
+    assert 80 * wide.row_bytes + wide.table_head_bytes >= sizes[0], "senders fill chunks by this estimate"
+
+
+def test_states_of_other_steps_than_agreed_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = make_chunk(SPARSE, [7])
+    wrong = np.arange(7) < 3
+    with monkeypatch.context() as patched:
+        patched.setattr(Contract, "with_state", lambda self, segments: wrong)
+        encoded = make_chunk(SPARSE, [7])
+    decode_chunk(SPARSE, honest)
+    with pytest.raises(CodecError, match="column state has rows in other steps"):
+        decode_chunk(SPARSE, encoded)
 
 
 @examples(50)
@@ -174,16 +215,17 @@ def assert_refused_or_equal_shaped(contract: Contract, head: bytes, table: bytes
         column.tobytes()  # every byte can be read
 
 
-def test_any_single_flipped_bit_is_refused_or_harmless() -> None:
-    chunk = make_chunk(SMALL, [3, 2])
-    whole, like = parts(chunk), decode_chunk(SMALL, chunk)
+@pytest.mark.parametrize("contract", [SMALL, SPARSE], ids=["whole", "sparse"])
+def test_any_single_flipped_bit_is_refused_or_harmless(contract: Contract) -> None:
+    chunk = make_chunk(contract, [3, 2])
+    whole, like = parts(chunk), decode_chunk(contract, chunk)
     for part in (0, 1):
         for position in range(len(whole[part])):
             for bit in range(8):
                 bad = bytearray(whole[part])
                 bad[position] ^= 1 << bit
                 changed = [bytes(bad) if i == part else good for i, good in enumerate(whole)]
-                assert_refused_or_equal_shaped(SMALL, *changed, like=like)
+                assert_refused_or_equal_shaped(contract, *changed, like=like)
 
 
 @examples(100)
@@ -340,6 +382,7 @@ def hostile_contracts() -> list[Any]:
     leaf = good["obs"]["leaves"][0]
     return [
         [], 7, None, "text", {}, good | {"format": 99}, good | {"obs": None}, good | {"extras": [1]},
+        good | {"state_interval": 0}, good | {"state_interval": "3"},
         good | {"extras": {"a": 1}}, good | {"lookahead": -1}, good | {"lookahead": 1.5}, good | {"lookahead": "x"},
         good | {"action": good["action"] | {"dtype": "O"}}, good | {"action": good["action"] | {"shape": [1 << 62, 4]}},
         good | {"obs": {"leaves": [leaf], "structure": {"dict": [1]}}},
@@ -349,7 +392,7 @@ def hostile_contracts() -> list[Any]:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("index", range(18))
+@pytest.mark.parametrize("index", range(20))
 def test_a_hostile_contract_is_refused(index: int) -> None:
     data = hostile_contracts()[index]
     try:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from surreal.base.errors import ContractError
 from surreal.base.specs import ArraySpec, ObsSpec
 from surreal.base.types import Action, StepBatch, StepKind, TrajectoryBatch
 from surreal.distributed.experience.codec import Chunk, Contract, decode
@@ -18,7 +19,8 @@ from surreal.distributed.experience.row_log import RowLog
 from surreal.replay.batches import to_trajectory_batch
 from surreal.replay.store.storage import StoredChunk
 from surreal.replay.trajectories.lanes import Cut, Cutter, Lanes, parse_chunk_id
-from surreal.replay.trajectories.unrolling import StartIndex, TrajectoryStore, Unrolled
+from surreal.replay.trajectories.starts import StartIndex
+from surreal.replay.trajectories.unrolling import TrajectoryStore, Unrolled
 from tests.examples import examples
 
 GAMMA = 0.5
@@ -38,6 +40,7 @@ class Step:
     obs: Any
     is_first: bool
     version: int
+    place: int  # in its episode
     reward: float = 0.0
     next_obs: Any = None
     terminated: bool = False
@@ -92,7 +95,8 @@ class World:
             np.zeros(0, np.int64),
         )  # fmt: skip
         if not num_last:
-            self.open[slot] = Step(slot, self.count, obs, kind == StepKind.FIRST, version)
+            place = 0 if kind == StepKind.FIRST or before is None else before.place + 1
+            self.open[slot] = Step(slot, self.count, obs, kind == StepKind.FIRST, version, place)
         acting = 1 - num_last
         extras = {
             "state.h": np.full((acting, 2), self.count, np.float32),
@@ -213,18 +217,28 @@ def play(data: st.DataObject, world: World) -> None:
     world.row(slot, kind, terminated=kind == StepKind.LAST and data.draw(st.booleans()), version=world.count // 8)
 
 
-worlds = st.builds(
-    lambda slots, lookahead, stack: World(
-        Contract(ObsSpec((OBS,)), ArraySpec("action", (), np.dtype(np.int64)), EXTRAS, lookahead, stack), slots
-    ),
-    st.integers(1, 3),
-    st.sampled_from([0, 0, 2]),
-    st.sampled_from([1, 1, 3]),
-)
+def worlds(intervals: st.SearchStrategy[int]) -> st.SearchStrategy[World]:
+    return st.builds(
+        lambda slots, lookahead, stack, interval: World(
+            Contract(
+                ObsSpec((OBS,)),
+                ArraySpec("action", (), np.dtype(np.int64)),
+                EXTRAS,
+                lookahead,
+                stack,
+                state_interval=interval,
+            ),
+            slots,
+        ),
+        st.integers(1, 3),
+        st.sampled_from([0, 0, 2]),
+        st.sampled_from([1, 1, 3]),
+        intervals,
+    )
 
 
 @examples(80)
-@given(data=st.data(), world=worlds, length=st.integers(1, 6), in_rounds=st.booleans())
+@given(data=st.data(), world=worlds(st.just(1)), length=st.integers(1, 6), in_rounds=st.booleans())
 def test_each_step_is_in_one_trajectory_in_order(
     data: st.DataObject, world: World, length: int, in_rounds: bool
 ) -> None:
@@ -276,14 +290,14 @@ def test_each_step_is_in_one_trajectory_in_order(
     assert next_of == {slot: len(found) for slot, found in expected.items()}
 
 
-def naive_starts(received: Received, length: int) -> dict[int, list[Row]]:
+def naive_starts(received: Received, length: int, interval: int) -> dict[int, list[Row]]:
     """Number of each step after which a whole sequence was seen -> the rows of that."""
     starts = {}
     for pieces in received.pieces.values():
         for piece in pieces:
             rows = received.rows(piece)
             for i, (step, is_final) in enumerate(rows):
-                if not is_final and i + length <= len(rows):
+                if not is_final and i + length <= len(rows) and step.place % interval == 0:
                     starts[step.number] = rows[i : i + length]
     return starts
 
@@ -302,11 +316,13 @@ def compare_starts(store: TrajectoryStore, index: StartIndex, expected: dict[int
 
 
 @examples(60)
-@given(data=st.data(), world=worlds, length=st.integers(1, 6))
-def test_sequences_begin_wherever_a_whole_one_was_seen(data: st.DataObject, world: World, length: int) -> None:
-    store = TrajectoryStore(
-        world.contract, capacity=8, gamma=GAMMA, length=length, counts_rows=True, indexes_starts=True
-    )
+@given(data=st.data(), world=worlds(st.integers(1, 3)), length=st.integers(1, 6), factor=st.integers(1, 2))
+def test_sequences_begin_wherever_a_whole_one_was_seen(
+    data: st.DataObject, world: World, length: int, factor: int
+) -> None:
+    interval = factor * world.contract.state_interval
+    options = {"counts_rows": True, "indexes_starts": True, "start_interval": interval}
+    store = TrajectoryStore(world.contract, capacity=8, gamma=GAMMA, length=length, **options)
     index = store.starts
     assert index is not None
     received = Received(world)
@@ -328,8 +344,15 @@ def test_sequences_begin_wherever_a_whole_one_was_seen(data: st.DataObject, worl
         while len(chunks) > 2 and data.draw(st.booleans()):
             store.evict(chunks.popleft())
         alive = range(store.transitions.tail, store.transitions.head)
-        starts = {number_of[action]: rows for action, rows in naive_starts(received, length).items()}
+        starts = {number_of[action]: rows for action, rows in naive_starts(received, length, interval).items()}
         compare_starts(store, index, {start: rows for start, rows in starts.items() if start in alive})
+
+
+def test_states_that_a_stream_lacks_are_missed_before_the_first_batch() -> None:
+    contract = Contract(ObsSpec((OBS,)), ArraySpec("action", (), np.dtype(np.int64)), EXTRAS, state_interval=4)
+    TrajectoryStore(contract, capacity=8, gamma=GAMMA, start_interval=8)
+    with pytest.raises(ContractError, match=r"every 6 steps of an episode, .* only every 4; .* that divides 6"):
+        TrajectoryStore(contract, capacity=8, gamma=GAMMA, start_interval=6)
 
 
 def test_starts_are_drawn_uniformly_where_few_steps_are_starts() -> None:
@@ -342,7 +365,7 @@ def test_starts_are_drawn_uniformly_where_few_steps_are_starts() -> None:
         # Lanes of 100 steps, an episode's end at the last: 101 rows, so that only each lane's first step is a start.
         ended[-1] = True
         (run,) = lanes.add(f"{lane}-0", 100 * lane, np.zeros(100, np.int32), np.arange(100), ended)
-        index.add(run, ended)
+        index.add(run, ended, np.ones(100, np.bool_))
     assert index.count == 20
     drawn = index.sample(4000, np.random.default_rng(3))
     assert (drawn % 100 == 0).all()

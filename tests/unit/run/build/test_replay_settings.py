@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import sys
+import threading
 import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import pytest
 
 from surreal.base.errors import ConfigError
@@ -16,8 +18,10 @@ from surreal.config import Config, default_values, load_config, to_yaml
 from surreal.config.schema.sections import ReplayConfig
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.shards import ReplayShards
+from surreal.envs import LocalEnvPool
 from surreal.learner import Learner
 from surreal.replay import FIFOReplay, Replay, SequenceReplay
+from surreal.run.build import acting
 from surreal.run.build.check import check_names
 from surreal.run.build.learning import build_replay, check_replay, replay_arguments
 
@@ -58,6 +62,15 @@ def anything(monkeypatch: pytest.MonkeyPatch) -> str:
     module.Learning = Learning  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "their_learners", module)
     return "learner: {class: their_learners.Learning}"
+
+
+def test_agents_send_the_states_that_sequences_begin_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: dict[str, Any] = {}
+    monkeypatch.setattr(acting, "ExpSender", lambda shards, **options: sent.update(options))
+    config = load_config("cartpole-r2d2", ["replay.args.start_interval=8"])
+    with LocalEnvPool([lambda: gymnasium.make("CartPole-v1")]) as pool:
+        acting.build_sender(config, NOWHERE, pool, threading.Event())
+    assert sent["state_interval"] == 8
 
 
 # -- settings that a class has no use for ------------------------------------------------------------------------------

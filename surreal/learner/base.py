@@ -184,6 +184,11 @@ class Learner(ABC, Generic[ModelT, BatchT]):
             raise ValueError(f"a part of a checkpoint cannot be named {name!r}: there is one, or it has a slash")
         self._kept[name] = part, expected
 
+    @property
+    def kept(self) -> dict[str, Kept]:
+        """Return what checkpoints keep besides the model, by name."""
+        return {name: part for name, (part, _) in self._kept.items()}
+
     def common_metrics(self) -> Mapping[str, Tensor | float]:
         """Return metrics to read in addition to those of `learn`, when they are due."""
         return {}
@@ -239,7 +244,7 @@ class Learner(ABC, Generic[ModelT, BatchT]):
             self.become_ready()
         self._readback.flush()
         tensors = {f"model/{name}": tensor for name, tensor in self.model.tensors().items()}
-        for part, (kept, _) in self._kept.items():
+        for part, kept in self.kept.items():
             tensors.update({f"{part}/{name}": tensor for name, tensor in kept.tensors().items()})
         state = {
             "learner": type(self).__name__,
@@ -280,16 +285,14 @@ class Learner(ABC, Generic[ModelT, BatchT]):
             if expected is None or split.get(part):
                 check_tensors((expected or kept.tensors)(), split.get(part, {}), part)
         self.model.load_tensors(stored_model, version)
-        for part, (kept, _) in self._kept.items():
+        for part, kept in self.kept.items():
             kept.load_tensors(split.get(part, {}))
-        self.updates = updates
-        self._global_step = global_step
+        self.updates, self._global_step = updates, global_step
 
     def _ages(self, info: SampleInfo) -> dict[str, float]:
-        found = dict[str, float]()
         if self.replay is None:
-            return found
-        versions = info.version[info.version >= 0]
+            return {}
+        found, versions = dict[str, float](), info.version[info.version >= 0]
         if len(versions):
             found["batch_lag_versions"] = self.version - float(versions.mean())
         if info.age_steps is not None and len(info.age_steps):

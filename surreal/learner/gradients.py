@@ -9,30 +9,50 @@ A subclass gives losses, and its stepper (see `stepping.stepper`) does the steps
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypeVar, cast
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from surreal.base.contracts import ReplayView, Stepper
-from surreal.base.errors import CheckpointError
 from surreal.base.ranges import NonNegative, Positive, PositiveInt, ShareBelowOne, checked
 from surreal.base.schedules import CosineSchedule, LinearSchedule, ScheduleSettings, read_schedule
 from surreal.base.types import Gradients
-from surreal.base.values import checked_count
 from surreal.learner.base import BatchT, Learner, ModelT
 from surreal.learner.option_checks import check_schedule
-from surreal.learner.stepping.graph_run import one_graph as one_graph
 from surreal.learner.stepping.graphs import Graphs
-from surreal.learner.stepping.optimizers import MODEL, Optimizer
+from surreal.learner.stepping.optimizers import MODEL
 from surreal.learner.stepping.ranks import Ranks
 from surreal.learner.stepping.stepper import LocalStepper, ParameterGroups, PartStepper, RankStepper, SendingStepper
 from surreal.learner.stepping.update_rules import OptimizerName, OptimizerSettings
 from surreal.model.norms import BatchRenorm
 
 logger = logging.getLogger(__name__)
+
+UpdateT = TypeVar("UpdateT", bound=Callable[..., Mapping[str, Tensor]])
+_RARE = 10  # updates between two readings of metrics, from which on these are rare
+
+
+def one_graph(method: UpdateT) -> UpdateT:
+    """Mark a method of a learner that does an update, or a part of one, as one that may be compiled as a whole.
+
+    It computes with tensors of its arguments and of the learner's state (the model, optimizers, and what was given to
+    `keep`: networks and optimizers), calls `step`, and returns scalars and tensors by name. It reads no number of a
+    tensor, and nothing of the learner that changes: that must be an argument. Random numbers come from generators among
+    the arguments.
+    """
+
+    @functools.wraps(method)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        # Rare updates whose metrics are read are not worth another graph.
+        if self.graphs is None or kwargs or (self.is_metrics_due and self.metrics_interval >= _RARE):
+            return method(self, *args, **kwargs)
+        return self.graphs.call(method, args)
+
+    return cast(UpdateT, call)
 
 
 class GradientLearner(Learner[ModelT, BatchT]):
@@ -116,14 +136,9 @@ class GradientLearner(Learner[ModelT, BatchT]):
             option = "use_cosine_schedule" if use_cosine_schedule else "use_linear_schedule"
             shape = CosineSchedule if use_cosine_schedule else LinearSchedule
             rate = self.make_schedule(option, initial_learning_rate, learning_rate_end, shape)
-        options = {"epsilon": epsilon, "beta1": beta1, "weight_decay": weight_decay}
+        options: Any = (epsilon, beta1, weight_decay)  # each may be None, the optimizer's default
         self._groups = ParameterGroups(
-            OptimizerSettings(
-                optimizer.lower(),
-                initial_learning_rate,
-                decay,
-                **{name: value for name, value in options.items() if value is not None},
-            ),
+            OptimizerSettings(optimizer.lower(), initial_learning_rate, decay, *options),
             max_norm=gradients_norm_clipping,
             lock=model.lock,
             schedule=rate,
@@ -132,8 +147,7 @@ class GradientLearner(Learner[ModelT, BatchT]):
         )
         self.skipped = self._groups.skipped  #: counts updates whose gradients were not finite
         self.stepper: Stepper = LocalStepper(self._groups)  #: takes the steps: here, with other ranks, or elsewhere
-        #: The graphs of updates; None if the learner has none.
-        self.graphs = Graphs(self, self._groups) if compile is True else None
+        self.graphs = Graphs(self, self._groups) if compile is True else None  #: of updates; None: they run as they are
         self._may_compile = compile == "auto"
 
     def make_schedule(
@@ -178,16 +192,6 @@ class GradientLearner(Learner[ModelT, BatchT]):
                 self.graphs.note_settings()
         if self.graphs is not None:
             self.graphs.keeps_waiting = keeps_waiting
-
-    def live_tensors(self) -> Iterator[tuple[str, Tensor]]:
-        """Yield all tensors that updates read and change, by name; an update changes them in place."""
-        for name, part in (("model", self.model), *((name, part) for name, (part, _) in self._kept.items())):
-            found: Iterable[tuple[str, Tensor]] = ()
-            if isinstance(part, Optimizer):
-                found = part.live_tensors().items()
-            elif isinstance(part, nn.Module):
-                found = (*part.named_parameters(), *part.named_buffers())
-            yield from ((f"{name}/{key}", tensor) for key, tensor in found)
 
     def optimize_group(
         self, group: str, parameters: Iterable[tuple[str, Tensor]], *, learning_rate: float | None = None
@@ -245,7 +249,7 @@ class GradientLearner(Learner[ModelT, BatchT]):
             self.graphs.close()
             self.graphs = None
         yield batch
-        self.stepper.end_learning(part for part, _ in self._kept.values())
+        self.stepper.end_learning(self.kept.values())
 
     def finish_update(self, metrics: Mapping[str, Tensor | float]) -> None:
         is_checked = self.is_metrics_due or self.device.type == "cpu"  # checking waits for a GPU
@@ -265,10 +269,7 @@ class GradientLearner(Learner[ModelT, BatchT]):
         return found
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        try:
-            skipped = checked_count(state_dict["state"].get("skipped_updates", 0))
-        except ValueError as error:
-            raise CheckpointError(f"the checkpoint's skipped_updates: {error}") from error
+        skipped = self.skipped.total_of(state_dict["state"])
         super().load_state_dict(state_dict)
         self.skipped.restore(skipped)
 
@@ -281,7 +282,6 @@ class GradientLearner(Learner[ModelT, BatchT]):
         return self._groups.named()
 
     def common_metrics(self) -> Mapping[str, Tensor | float]:
-        """Return learning rate, norm of the gradient before clipping and norm of the parameters, by group."""
         return self._groups.metrics(self.parameter_groups())
 
     @property

@@ -1,4 +1,4 @@
-"""Running a graph: the arguments of a call, and a compiled graph in place of a method."""
+"""Running a graph: the tensors that it reads, the arguments of a call, and a compiled graph in place of a method."""
 
 from __future__ import annotations
 
@@ -8,20 +8,19 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Any, Protocol
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from surreal.base.contracts import Kept
 from surreal.base.pytorch import Module
 from surreal.learner.stepping.graph_cache import Compiling, Entry
+from surreal.learner.stepping.optimizers import Optimizer
 from surreal.learner.stepping.reports import Histograms
 from surreal.learner.stepping.stepper import ParameterGroups
 from surreal.model import Distribution
-
-P = ParamSpec("P")
-LearnerT = TypeVar("LearnerT")
 
 
 class GraphedLearner(Protocol):
@@ -31,15 +30,12 @@ class GraphedLearner(Protocol):
     histograms: Histograms
 
     @property
-    def model(self) -> Module:
-        """Return the model that it improves."""
+    def model(self) -> Module: ...
 
-    def live_tensors(self) -> Iterable[tuple[str, Tensor]]:
-        """Yield all tensors that updates read and change, by name."""
+    @property
+    def kept(self) -> Mapping[str, Kept]: ...
 
 
-#: Updates between two readings of metrics from which on these are rare.
-_RARE = 10
 #: Largest difference between a graph's tensors and the method's, relative to the largest number of each.
 _TOLERANCE = 1e-3
 #: Calls that are measured before a decision; the first ones are slower than the rest.
@@ -111,6 +107,17 @@ class Variant:
         self.nodes = 0  # of its graph; 0 before it was recorded
         self.is_tried = False
         self.tried: tuple[list[float], list[float]] = [], []  # seconds of calls by the method, and by the graph
+
+
+def live_tensors(learner: GraphedLearner) -> Iterator[tuple[str, Tensor]]:
+    """Yield all tensors that updates read and change, by name; an update changes them in place."""
+    for name, part in (("model", learner.model), *learner.kept.items()):
+        found: Iterable[tuple[str, Tensor]] = ()
+        if isinstance(part, Optimizer):
+            found = part.live_tensors().items()
+        elif isinstance(part, nn.Module):
+            found = (*part.named_parameters(), *part.named_buffers())
+        yield from ((f"{name}/{key}", tensor) for key, tensor in found)
 
 
 class CallArguments:
@@ -207,25 +214,3 @@ def _source_digests(classes: Sequence[type]) -> Iterator[tuple[str, str]]:
                 yield cls.__qualname__, "unknown"
             else:
                 yield path, _digest_of(path)
-
-
-def one_graph(
-    method: Callable[Concatenate[LearnerT, P], Mapping[str, Tensor]],
-) -> Callable[Concatenate[LearnerT, P], Mapping[str, Tensor]]:
-    """Mark a method of a learner that does an update, or a part of one, as one that may be compiled as a whole.
-
-    It computes with tensors of its arguments and of the learner's state (the model, optimizers, and what was given to
-    `keep`: networks and optimizers), calls `step`, and returns scalars and tensors by name. It reads no number of a
-    tensor, and nothing of the learner that changes: that must be an argument. Random numbers come from generators among
-    the arguments.
-    """
-
-    @functools.wraps(method)
-    def call(self: Any, *args: P.args, **kwargs: P.kwargs) -> Mapping[str, Tensor]:
-        # Rare updates whose metrics are read are not worth another graph.
-        if self.graphs is None or kwargs or (self.is_metrics_due and self.metrics_interval >= _RARE):
-            return method(self, *args, **kwargs)
-        result: Mapping[str, Tensor] = self.graphs.call(method, args)
-        return result
-
-    return call  # type: ignore[return-value]  # its arguments are the method's

@@ -33,6 +33,7 @@ from surreal.learner.stepping.graph_run import (
     GraphedLearner,
     Variant,
     is_close,
+    live_tensors,
     plain_settings,
     sources,
 )
@@ -222,7 +223,7 @@ class Graphs:
     def _state(self) -> dict[str, Tensor]:
         """Return all tensors that updates read and change, by name, each once."""
         found, seen = dict[str, Tensor](), set[int]()
-        for name, tensor in self._learner.live_tensors():
+        for name, tensor in live_tensors(self._learner):
             if tensor.numel() and id(tensor) not in seen:
                 seen.add(id(tensor))
                 found[name] = tensor

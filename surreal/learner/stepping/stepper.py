@@ -19,9 +19,10 @@ import torch
 from torch import Tensor
 
 from surreal.base.contracts import Stepper
-from surreal.base.errors import DivergedError
+from surreal.base.errors import CheckpointError, DivergedError
 from surreal.base.pytorch import Module
 from surreal.base.types import Gradients
+from surreal.base.values import checked_count
 from surreal.learner.stepping.optimizers import MODEL, Optimizer
 from surreal.learner.stepping.ranks import Ranks, Reducer
 from surreal.learner.stepping.reports import Histograms
@@ -258,6 +259,14 @@ class SkipCounter:
     @property
     def total(self) -> int:
         return self._before + int(self._total)
+
+    @staticmethod
+    def total_of(state: Mapping[str, Any]) -> int:
+        """Return the total of a checkpoint; raise `CheckpointError` if it is not a count."""
+        try:
+            return checked_count(state.get("skipped_updates", 0))
+        except ValueError as error:
+            raise CheckpointError(f"the checkpoint's skipped_updates: {error}") from error
 
     def restore(self, total: int) -> None:
         """Continue from the total of a checkpoint; the count never goes back."""

@@ -116,6 +116,12 @@ def main() -> None:
             )
 
         compare("put over ExpSender", stored.put, lambda: filled.fill(64, asked.seconds), _AIM)
+        compare(
+            "put over ExpSender with as many rows a chunk",
+            stored.put,
+            lambda: filled.fill(64, asked.seconds, asked.rows),
+            _AIM,
+        )
         compare("sample over UniformReplay", stored.sample, lambda: filled.mirrored(asked.seconds), _AIM)
         compare("put over a Redis list", stored.put, stored.list_push, None)
         compare("put and consume over a Redis list", stored.put_and_consume, stored.list_push_and_pop, None)

@@ -50,6 +50,17 @@ D3RLPY = Requirement("d3rlpy", ["--no-deps", "d3rlpy==2.8.1", *_D3RLPY_NEEDS], s
 GYM_HIL = Requirement("gym_hil", ["--no-deps", "gym-hil==0.1.14", "mujoco==3.8.1"], shares_ours=True)
 SBX = Requirement("sbx", ["sbx-rl==0.28.0"], shares_ours=True)
 SAMPLE_FACTORY = Requirement("sample_factory", ["sample-factory==2.1.1", "ale-py==0.12.1", "torch==2.13.0"])
+#: Its own list names an older torch, whose wheels have CUDA, and what only robots, displays and uploads need.
+_LEROBOT_NEEDS = (
+    "accelerate==1.15.0", "av==15.1.0", "datasets==4.8.5", "deepdiff==8.6.2", "diffusers==0.35.2", "dill==0.4.1",
+    "draccus==0.10.0", "einops==0.8.2", "evdev==2.0.0", "fsspec==2026.2.0", "grpcio==1.73.1", "gym-hil==0.1.14",
+    "hf-xet==1.8.0", "huggingface-hub==0.35.3", "jsonlines==4.0.0", "lerobot==0.4.4", "mujoco==3.8.1",
+    "multiprocess==0.70.19", "numpy==2.2.6", "opencv-python-headless==4.12.0.88", "orderly-set==5.5.0",
+    "packaging==25.0", "pandas==3.1.1", "protobuf==6.31.1", "pynput==1.8.2", "pyserial==3.5", "python-xlib==0.33",
+    "pyyaml-include==1.4.1", "regex==2026.11.19", "termcolor==3.3.0", "tokenizers==0.22.2", "toml==0.10.2",
+    "torchvision==0.28.0", "transformers==4.57.6", "typing-inspect==0.9.0", "wandb==0.24.2",
+)  # fmt: skip
+LEROBOT = Requirement("lerobot", ["--no-deps", *_LEROBOT_NEEDS], shares_ours=True)
 REVERB = Requirement("reverb", ["dm-reverb[tensorflow]==0.14.0"], newest_python=(3, 11))
 
 

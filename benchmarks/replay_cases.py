@@ -103,14 +103,14 @@ class Filled:
             next(batches)
         return timed(lambda: next(batches), self.case.batch_size, seconds)
 
-    def fill(self, rows: int, seconds: float) -> float:
+    def fill(self, rows: int, seconds: float, chunk_steps: int = 32_768) -> float:
         """Return the transitions a second that one sender stores and Redis acknowledges, with `rows` a call."""
         case, client = self.case, RedisClient(self.address, run=f"fill-{uuid.uuid4().hex[:8]}")
         count = _FILL_BYTES // (case.row_bytes + 64)
         sent, elapsed_s = 0, 0.0
         while elapsed_s < seconds:
             started_s = time.perf_counter()
-            send(client, case, count, rows, chunk_steps=32_768, chunk_max_bytes=4 << 20)
+            send(client, case, count, rows, chunk_steps=chunk_steps, chunk_max_bytes=4 << 20)
             elapsed_s += time.perf_counter() - started_s
             sent += count
             client.delete_run()

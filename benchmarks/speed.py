@@ -91,6 +91,7 @@ TABLES = {
     "durable": [
         _durable("put over ExpSender"),
         _durable("put over ExpSender", 16384),
+        _durable("put over ExpSender with as many rows a chunk"),
         _durable("sample over UniformReplay"),
         _durable("put over a Redis list"),
         _durable("put and consume over a Redis list"),

@@ -3,6 +3,7 @@
     python -m benchmarks.kill_test                                  all systems and faults, on CartPole
     python -m benchmarks.kill_test surreal rllib --faults learner   some of them
     python -m benchmarks.kill_test surreal --tasks frames           a replay of 84 x 84 frames
+    python -m benchmarks.kill_test sb3 --faults cut --seed 2        one row, with another seed
     python -m benchmarks.kill_test --write                          only the table in docs/reliability.md
 
 Each row is a separate run. It trains DQN (Sample Factory: APPO) with two workers until it has been learning for a
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import statistics
 import subprocess
@@ -22,21 +24,21 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from benchmarks.alone import alone
-from benchmarks.kill_test.faults import FAULTS, Fault, NotApplicableError
+from benchmarks.kill_test.faults import FAULTS, HOLD_S, Fault, NotApplicableError
+from benchmarks.kill_test.link import Link
 from benchmarks.kill_test.running import Counts, Running
 from benchmarks.kill_test.subjects import SUBJECTS, Subject
-from benchmarks.kill_test.table import RECORDS, write_table
+from benchmarks.kill_test.table import RECORDS, command, write_table
 from benchmarks.peers import find_python, skip
 
 #: Learning before the fault, s; every system writes a checkpoint each 10 s.
 _SETTLE_S = 25.0
 #: How long a system may take to start, and to come back by itself, s.
-_START_LIMIT_S, _RETURN_LIMIT_S = 120.0, 60.0
+_START_LIMIT_S, _RETURN_LIMIT_S = 240.0, 60.0
 #: Learning after it came back, before its counts are read, s.
 _AFTER_S = 10.0
 #: Looks at the counts, a tenth of a second apart, whose median is compared.
@@ -45,6 +47,19 @@ _LOOKS = 30
 _STEPS, _UPDATES = 200, 20
 #: Size of the disk that each run has for itself.
 _DISK = "1g"
+#: What a row depends on, apart from the system's own settings, which are in `programs`.
+_DISTRIBUTIONS = ("torch", "gymnasium", "numpy", "redis")
+_VERSIONS = """
+import json, platform
+from importlib.metadata import PackageNotFoundError, version
+found = {"python": platform.python_version()}
+for name in %r:
+    try:
+        found[name] = version(name)
+    except PackageNotFoundError:
+        pass
+print(json.dumps(found))
+"""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -53,6 +68,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("subjects", nargs="*", choices=[*SUBJECTS, []], help="systems; default: all")
     parser.add_argument("--faults", nargs="+", choices=FAULTS, default=list(FAULTS))
     parser.add_argument("--tasks", nargs="+", choices=["cartpole", "frames"], default=["cartpole"])
+    parser.add_argument("--seed", type=int, default=1, help="seed of the system and its environments")
     parser.add_argument("--python", type=Path, help="interpreter with the system's package; default: one under .cache")
     parser.add_argument("--write", action="store_true", help="only write the table")
     asked = parser.parse_args(argv)
@@ -64,8 +80,10 @@ def main(argv: Sequence[str]) -> int:
             continue
         for task in asked.tasks:
             for fault in asked.faults:
-                record = {"subject": name, "task": task, "fault": fault, "version": _version(SUBJECTS[name], python)}
-                record |= measure(SUBJECTS[name], python, task, FAULTS[fault])
+                record = {"subject": name, "task": task, "fault": fault, "seed": asked.seed}
+                record |= _circumstances(SUBJECTS[name], python)
+                record |= {"command": command(record)}
+                record |= measure(SUBJECTS[name], python, task, FAULTS[fault], asked.seed)
                 has_failed |= "error" in record
                 sys.stdout.write(json.dumps(record) + "\n")
                 sys.stdout.flush()
@@ -75,10 +93,12 @@ def main(argv: Sequence[str]) -> int:
     return int(has_failed)
 
 
-def measure(subject: Subject, python: Path | None, task: str, fault: Fault) -> dict[str, Any]:
+def measure(subject: Subject, python: Path | None, task: str, fault: Fault, seed: int = 1) -> dict[str, Any]:
     """Run a system, cause the fault, and return the result."""
-    with _disk() as folder:
-        running = Running(subject.command(python, folder, task), folder, subject.is_restarted)
+    if fault is FAULTS["cut"] and subject.no_link is not None:
+        return {"not_applicable": subject.no_link}
+    with _disk() as folder, _link(fault) as link:
+        running = Running(subject.command(python, folder, task), folder, subject.is_restarted, seed, link)
         try:
             running.start()
             if running.wait_for(_is_learning, _START_LIMIT_S) is None:
@@ -178,11 +198,35 @@ def _last_line(running: Running) -> str:
     return lines[-1] if lines else "it printed nothing"
 
 
-def _version(subject: Subject, python: Path | None) -> str:
-    if python is None:
-        return version(subject.package)
-    asked = f"from importlib.metadata import version; print(version({subject.package!r}))"
-    return subprocess.run([str(python), "-c", asked], capture_output=True, text=True, check=True).stdout.strip()
+def _circumstances(subject: Subject, python: Path | None) -> dict[str, Any]:
+    """Return versions, settings and the load of the machine."""
+    asked = _VERSIONS % ((subject.package, *_DISTRIBUTIONS),)
+    printed = subprocess.run([str(python or sys.executable), "-c", asked], capture_output=True, text=True, check=True)
+    versions = json.loads(printed.stdout)
+    if subject.has_store and (server := shutil.which("redis-server")) is not None and subject.package != "ray":
+        printed = subprocess.run([server, "--version"], capture_output=True, text=True, check=True)
+        versions["redis-server"] = printed.stdout.split("v=")[1].split()[0]
+    settings = {"settle_s": _SETTLE_S, "hold_s": HOLD_S, "return_limit_s": _RETURN_LIMIT_S, "after_s": _AFTER_S}
+    return {
+        "version": versions.pop(subject.package),
+        "versions": versions,
+        "settings": settings | {"disk": _DISK},
+        "machine": {"cores": os.cpu_count(), "load": round(os.getloadavg()[0], 1)},
+    }
+
+
+@contextmanager
+def _link(fault: Fault) -> Iterator[Link | None]:
+    """Start a link, if it is to be cut."""
+    if fault is not FAULTS["cut"]:
+        yield None
+        return
+    link = Link()
+    link.start()
+    try:
+        yield link
+    finally:
+        link.stop()
 
 
 @contextmanager

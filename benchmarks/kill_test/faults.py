@@ -57,6 +57,17 @@ def _stop(role: str) -> Callable[[Running], None]:
     return strike
 
 
+def _cut(running: Running) -> None:
+    if running.link is None or running.link.process is None:
+        raise NotApplicableError("it has no link")
+    link = psutil.Process(running.link.process.pid)
+    link.suspend()
+    try:
+        time.sleep(HOLD_S)
+    finally:
+        link.resume()
+
+
 def _fill_disk(running: Running) -> None:
     ballast = running.folder / "ballast"
     with suppress(OSError), ballast.open("wb", buffering=0) as file:
@@ -82,5 +93,6 @@ FAULTS = {
     "tree": Fault("SIGKILL of all processes", _kill_tree),
     "stop-worker": Fault("SIGSTOP of the workers for 20 s", _stop("worker")),
     "stop-learner": Fault("SIGSTOP of the learner for 20 s", _stop("learner")),
+    "cut": Fault("a cut link for 20 s", _cut),
     "disk": Fault("a full disk for 20 s", _fill_disk),
 }

@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 import psutil
 
-from benchmarks.kill_test.tally import FOLDER
+from benchmarks.kill_test.link import Link
+from benchmarks.kill_test.tally import FOLDER, SEED
 
 #: Names of processes that keep experience or the state of a cluster.
 _STORES = ("redis-server", "gcs_server", "raylet")
@@ -42,11 +43,15 @@ class Running:
         command: starts it, and continues what is in its folder.
         folder: its files; the counts are in `folder/counts`.
         is_restarted: start the command again when it ends.
+        seed: seed of the program, which it reads from the environment.
+        link: the way to its store; None: it needs none, or none is cut.
     """
 
     command: Sequence[str]
     folder: Path
     is_restarted: bool
+    seed: int = 1
+    link: Link | None = None
     restarts: int = 0
     _processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
     _seen: dict[int, psutil.Process] = field(default_factory=dict)
@@ -55,6 +60,7 @@ class Running:
         counts = self.folder / "counts"
         counts.mkdir(exist_ok=True)
         environment = os.environ | {FOLDER: str(counts), "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path.cwd())}
+        environment |= {SEED: str(self.seed)} | (self.link.environment if self.link is not None else {})
         with (self.folder.parent / f"{self.folder.name}.log").open("ab") as log:
             self._processes.append(
                 subprocess.Popen(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.peers import SAMPLE_FACTORY, SB3, TORCHRL, Requirement
+from benchmarks.peers import LEROBOT, SAMPLE_FACTORY, SB3, TORCHRL, Requirement
 
 _PROGRAMS = Path(__file__).with_name("programs")
 RLLIB = Requirement("ray", ["ray[rllib]==2.60.0"], shares_ours=True)
@@ -26,6 +26,7 @@ class Subject:
     #: Start the program again when it ends by itself, as a person's shell loop or a service manager does, because the
     #: system has no supervisor.
     is_restarted: bool = False
+    no_link: str | None = None  #: why there is no network between its processes; None: there is, and it can be cut
 
     def command(self, python: Path | None, folder: Path, task: str) -> Sequence[str]:
         return [str(python or sys.executable), str(_PROGRAMS / self.program), str(folder), task]
@@ -48,6 +49,7 @@ SUBJECTS = {
         package="stable-baselines3",
         needs=SB3,
         is_restarted=True,
+        no_link="no link: its workers are on pipes",
     ),
     "rllib": Subject(
         title="RLlib",
@@ -58,6 +60,7 @@ SUBJECTS = {
         needs=RLLIB,
         has_store=True,
         is_restarted=True,
+        no_link="no link: all of its processes are on one machine",
     ),
     "torchrl": Subject(
         title="TorchRL, replay in Redis",
@@ -75,6 +78,16 @@ SUBJECTS = {
         supervision="`--restart_behavior=resume --save_every_sec=10`; started again in a loop",
         package="sample-factory",
         needs=SAMPLE_FACTORY,
+        is_restarted=True,
+        no_link="no link: its processes share memory",
+    ),
+    "lerobot": Subject(
+        title="LeRobot",
+        program="lerobot_run.py",
+        supervision="checkpoints with its replay about every 10 s, and `--resume=true`; learner and actor are started "
+        "again in two loops",
+        package="lerobot",
+        needs=LEROBOT,
         is_restarted=True,
     ),
 }

@@ -43,10 +43,10 @@ def table() -> str:
                 f"{title}:",
                 "",
                 "| fault | system | continued by itself | until all work, s | env steps lost, doubled | updates lost "
-                "| stored env steps before, after | mean return |",
-                "|---|---|---|---|---|---|---|---|",
+                "| stored env steps before, after | mean return | repeat with |",
+                "|---|---|---|---|---|---|---|---|---|",
                 *(
-                    f"| {FAULTS[fault].title} | {SUBJECTS[subject].title} | {_cells(each)} |"
+                    f"| {FAULTS[fault].title} | {SUBJECTS[subject].title} | {_cells(each)} | `{_arguments(each)}` |"
                     for fault, subject, each in rows
                 ),
                 "",
@@ -58,11 +58,22 @@ def table() -> str:
     return "\n".join(lines) + "\n"
 
 
+def command(record: Mapping[str, Any]) -> str:
+    """Return the command that measures a row again."""
+    return f"python -m benchmarks.kill_test {_arguments(record)}"
+
+
+def _arguments(record: Mapping[str, Any]) -> str:
+    task = "" if record["task"] == "cartpole" else f" --tasks {record['task']}"
+    seed = "" if record.get("seed") is None else f" --seed {record['seed']}"
+    return f"{record['subject']}{task} --faults {record['fault']}{seed}"
+
+
 def _cells(record: Mapping[str, Any]) -> str:
     if "not_applicable" in record:
-        return f"{record['not_applicable']} | | | | | "
+        return f"{record['not_applicable']} | | | | |"
     if "error" in record:
-        return f"no; and it could not be started again: {record['error'][:80].replace('|', '/')} | | | | | "
+        return f"no; and it could not be started again: {record['error'][:80].replace('|', '/')} | | | | |"
     by_itself = "no: started again by hand" if not record["by_itself"] else "yes"
     if record["by_itself"] and record["restarted_by_loop"]:
         by_itself = "by the loop around it"

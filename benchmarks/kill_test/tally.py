@@ -18,7 +18,14 @@ import numpy as np
 
 #: Environment variable with the folder of the counts.
 FOLDER = "KILL_TEST"
+#: Environment variable with the seed of the program.
+SEED = "KILL_TEST_SEED"
 _SIZE = 84
+
+
+def seed() -> int:
+    """Return the seed of this run."""
+    return int(os.environ.get(SEED, "1"))
 
 
 class Tally:

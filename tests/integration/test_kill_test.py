@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from benchmarks.kill_test import __main__ as kill_test
-from benchmarks.kill_test import table
+from benchmarks.kill_test import faults, table
 from benchmarks.kill_test.faults import FAULTS
+from benchmarks.kill_test.link import Link
+from benchmarks.kill_test.running import Running
 from benchmarks.kill_test.subjects import Subject
 
 pytestmark = pytest.mark.slow
@@ -104,8 +108,80 @@ def test_the_table_has_the_newest_record_of_each_row(tmp_path: Path, monkeypatch
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
     monkeypatch.setattr(table, "RECORDS", path)
     lines = table.table().splitlines()
-    assert (
-        "| SIGKILL of the learner | Stable-Baselines3 | by the loop around it | 5 | 1,234, 0 | 2 | 1,000, 900 | 20 |"
-        in lines
-    )
+    cells = "by the loop around it | 5 | 1,234, 0 | 2 | 1,000, 900 | 20 | `sb3 --faults learner`"
+    assert f"| SIGKILL of the learner | Stable-Baselines3 | {cells} |" in lines
     assert any("no store" in line for line in lines) and "Versions: Stable-Baselines3 2." in lines
+
+
+#: A store that answers, and a trainer that asks it for each step.
+_ASKING = """
+import socket, sys, threading, time
+from benchmarks.kill_test.link import ports
+from benchmarks.kill_test.tally import Tally
+
+here, there = ports()
+server = socket.create_server(("127.0.0.1", there))
+
+def serve():
+    while True:
+        connection, _ = server.accept()
+        while data := connection.recv(1):
+            connection.sendall(data)
+
+threading.Thread(target=serve, daemon=True).start()
+tallies = {kind: Tally(kind) for kind in ("steps", "updates", "counted", "learned")}
+while True:
+    try:
+        link = socket.create_connection(("127.0.0.1", here))
+        break
+    except OSError:
+        time.sleep(0.05)
+while True:
+    link.sendall(b"x")
+    assert link.recv(1)
+    for tally in tallies.values():
+        tally.add(1)
+"""
+
+
+def test_no_bytes_pass_a_cut_link_and_all_arrive_afterwards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(Path(__file__).parents[2])
+    program, folder, link = tmp_path / "program.py", tmp_path / "run", Link()
+    program.write_text(_ASKING)
+    folder.mkdir()
+    seen: list[int] = []
+
+    def hold(seconds: float) -> None:
+        # Several looks: what was on its way when the link was cut may still arrive.
+        for _ in range(10):
+            time.sleep(0.1)
+            seen.append(running.count().steps)
+
+    running = Running([sys.executable, str(program)], folder, is_restarted=False, link=link)
+    link.start()
+    try:
+        running.start()
+        assert running.wait_for(lambda counts: counts.steps > 100, 60.0) is not None
+        monkeypatch.setattr(faults, "time", SimpleNamespace(sleep=hold))
+        FAULTS["cut"].strike(running)
+        assert seen[-1] == seen[3], seen
+        assert running.wait_for(lambda counts: counts.steps > seen[-1] + 100, 60.0) is not None
+    finally:
+        running.kill_all()
+        link.stop()
+
+
+def test_a_system_without_a_link_is_not_started_to_cut_it() -> None:
+    subject = Subject("it", "missing.py", "", "pytest", no_link="no link: one process")
+    assert kill_test.measure(subject, None, "saves", FAULTS["cut"]) == {"not_applicable": "no link: one process"}
+
+
+def test_each_record_has_its_command_versions_and_settings() -> None:
+    records = [json.loads(line) for line in table.RECORDS.read_text().splitlines()]
+    rows = {(record["subject"], record["task"], record["fault"]) for record in records}
+    assert rows >= {("surreal", task, fault) for task in ("cartpole", "frames") for fault in ("learner", "tree")}
+    for record in records:
+        assert record["command"] == table.command(record) and record["version"], record
+        assert record["seed"] is None or {"python", "torch"} <= set(record["versions"]), record
+    found = kill_test._circumstances(Subject("it", "", "", "pytest"), None)
+    assert found["version"] == pytest.__version__ and found["settings"]["hold_s"] == faults.HOLD_S

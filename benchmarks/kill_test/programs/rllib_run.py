@@ -17,7 +17,7 @@ from ray.rllib.algorithms.dqn import DQNConfig
 from ray.rllib.callbacks.callbacks import RLlibCallback
 from ray.tune.registry import register_env
 
-from benchmarks.kill_test.tally import FOLDER, CountedCartPole, Tally
+from benchmarks.kill_test.tally import FOLDER, SEED, CountedCartPole, Tally, seed
 
 
 class Counting(RLlibCallback):
@@ -42,23 +42,26 @@ class Counting(RLlibCallback):
 
 def main() -> None:
     folder, task = sys.argv[1:]
+    is_frames = task == "frames"
     ray.init(
         num_cpus=4,
         include_dashboard=False,
         log_to_driver=False,
         _temp_dir=f"/tmp/ray-{os.getpid()}",
         object_store_memory=200_000_000,
-        runtime_env={"env_vars": {FOLDER: os.environ[FOLDER], "PYTHONPATH": os.environ["PYTHONPATH"]}},
+        runtime_env={
+            "env_vars": {FOLDER: os.environ[FOLDER], SEED: str(seed()), "PYTHONPATH": os.environ["PYTHONPATH"]}
+        },
     )
-    register_env("counted", lambda _: CountedCartPole(frames=task == "frames"))
+    register_env("counted", lambda _: CountedCartPole(frames=is_frames))
     config = (
         DQNConfig()
         .environment("counted")
         .env_runners(num_env_runners=2, num_envs_per_env_runner=2, rollout_fragment_length=8)
         .training(
             lr=1e-3,
-            train_batch_size_per_learner=64,
-            training_intensity=8.0,
+            train_batch_size_per_learner=32 if is_frames else 64,
+            training_intensity=4.0 if is_frames else 8.0,
             num_steps_sampled_before_learning_starts=1000,
             target_network_update_freq=500,
             replay_buffer_config={"type": "EpisodeReplayBuffer", "capacity": 50_000},
@@ -66,6 +69,7 @@ def main() -> None:
         )
         .reporting(min_time_s_per_iteration=1, min_sample_timesteps_per_iteration=100)
         .callbacks(Counting)
+        .debugging(seed=seed())
         .fault_tolerance(restart_failed_env_runners=True)
     )
     storage = Path(folder) / "results"

@@ -13,7 +13,7 @@ from sample_factory.cfg.arguments import parse_full_cfg, parse_sf_args
 from sample_factory.envs.env_utils import register_env
 from sample_factory.train import run_rl
 
-from benchmarks.kill_test.tally import CountedCartPole, Tally
+from benchmarks.kill_test.tally import CountedCartPole, Tally, seed
 
 _train = Learner.train
 _tallies: dict[str, Tally] = {}
@@ -42,7 +42,7 @@ def main() -> None:
     folder, task = sys.argv[1:]
     register_env(task, _make)
     given = {
-        "env": task, "experiment": "run", "train_dir": folder, "device": "cpu", "algo": "APPO", "seed": 0,
+        "env": task, "experiment": "run", "train_dir": folder, "device": "cpu", "algo": "APPO", "seed": seed(),
         "num_workers": 2, "num_envs_per_worker": 4, "worker_num_splits": 2, "rollout": 32, "recurrence": 1,
         "batch_size": 256, "num_batches_per_epoch": 1, "num_epochs": 4, "train_for_env_steps": 1_000_000_000,
         "use_rnn": False, "env_frameskip": 1, "learning_rate": 1e-3, "gamma": 0.99, "async_rl": True,

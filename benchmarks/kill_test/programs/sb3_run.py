@@ -15,7 +15,7 @@ from stable_baselines3 import DQN
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import SubprocVecEnv
 
-from benchmarks.kill_test.tally import CountedCartPole, Tally
+from benchmarks.kill_test.tally import CountedCartPole, Tally, seed
 
 _CHECKPOINT_S = 10.0
 
@@ -68,18 +68,19 @@ def main() -> None:
         model = DQN(
             "CnnPolicy" if is_frames else "MlpPolicy",
             envs,
-            # Those of RL Baselines3 Zoo for CartPole.
+            # Those of RL Baselines3 Zoo for CartPole, and its ratio of updates for images.
             learning_rate=2.3e-3,
-            buffer_size=50_000,
+            buffer_size=10_000 if is_frames else 50_000,
             learning_starts=1000,
-            batch_size=64,
-            train_freq=128,
-            gradient_steps=128,
+            batch_size=32 if is_frames else 64,
+            train_freq=4 if is_frames else 128,
+            gradient_steps=1 if is_frames else 128,
             target_update_interval=10,
             exploration_fraction=8e-6,
             exploration_final_eps=0.04,
             policy_kwargs={} if is_frames else {"net_arch": [256, 256]},
             device="cpu",
+            seed=seed(),
         )
     model.learn(1_000_000_000, callback=Counting(Path(folder)), reset_num_timesteps=not found)
 

@@ -6,6 +6,7 @@ python surreal_run.py FOLDER TASK
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +14,8 @@ from typing import Any
 
 from torch import Tensor
 
-from benchmarks.kill_test.tally import Tally
+from benchmarks.kill_test.link import ports
+from benchmarks.kill_test.tally import Tally, seed
 from surreal.learner import DQNLearner
 
 _CONFIG = Path(__file__).with_name("surreal_run.yaml")
@@ -25,6 +27,10 @@ _FRAMES = (
     "replay.samples_per_insert=4",
     "replay.max_bytes=512mb",
 )
+
+
+#: Keeps a Redis alive, as a service manager does.
+_SERVICE = "while true; do {python} -m surreal redis --port {port} --appendonly {folder}; sleep 0.1; done"
 
 
 class CountingLearner(DQNLearner):
@@ -50,8 +56,13 @@ def main() -> None:
     if (run / "run.id").exists():
         arguments.append("--resume")
     else:
-        arguments.append(str(_CONFIG))
+        arguments += [str(_CONFIG), "--seed", str(seed())]
         arguments += [part for setting in (_FRAMES if task == "frames" else ()) for part in ("--set", setting)]
+    if (found := ports()) is not None:  # the store is elsewhere, and the way to it may be cut
+        port, store = found
+        service = _SERVICE.format(python=sys.executable, port=store, folder=Path(folder) / "redis")
+        subprocess.Popen(["sh", "-c", service])
+        arguments += ["--redis", f"127.0.0.1:{port}", "--set", "redis.appendonly=false"]
     os.execv(sys.executable, [sys.executable, "-m", "surreal", *arguments])
 
 

@@ -22,7 +22,8 @@ from torchrl.envs import GymWrapper
 from torchrl.modules import MLP, ConvNet, EGreedyModule, QValueActor
 from torchrl.objectives import DQNLoss, HardUpdate
 
-from benchmarks.kill_test.tally import CountedCartPole, Tally
+from benchmarks.kill_test.link import ports
+from benchmarks.kill_test.tally import CountedCartPole, Tally, seed
 
 _CAPACITY, _START, _CHECKPOINT_S, _FRAMES = 50_000, 1000, 10.0, 128
 #: Keeps a Redis alive, as a service manager does.
@@ -46,8 +47,9 @@ class Scale(torch.nn.Module):
 
 
 def connect(folder: Path) -> int:
-    """Return the port of this folder's Redis, and start it if it does not answer."""
-    port = 20_000 + hash_of(str(folder)) % 20_000
+    """Return the port at which to reach this folder's Redis, and start it if it does not answer."""
+    own = 20_000 + hash_of(str(folder)) % 20_000
+    port, store = ports() or (own, own)
     client = redis.Redis(port=port)
     for attempt in range(200):
         try:
@@ -55,7 +57,7 @@ def connect(folder: Path) -> int:
             return port
         except redis.RedisError:
             if not attempt:
-                subprocess.Popen(["sh", "-c", _SERVICE.format(port=port, folder=folder)])
+                subprocess.Popen(["sh", "-c", _SERVICE.format(port=store, folder=folder)])
             time.sleep(0.1)
     raise RuntimeError("Redis does not start")
 
@@ -66,6 +68,7 @@ def hash_of(text: str) -> int:
 
 def main() -> None:
     torch.set_num_threads(1)
+    torch.manual_seed(seed())
     folder, frames = Path(sys.argv[1]), sys.argv[2] == "frames"
     port = connect(folder)
     checkpoint = folder / "checkpoint.pt"
@@ -94,6 +97,7 @@ def main() -> None:
         frames_per_batch=_FRAMES,
         total_frames=-1,
     )
+    collector.set_seed(seed())
     tallies = {kind: Tally(kind) for kind in ("updates", "counted", "learned", "stored")}
     saved_s = time.monotonic()
     for data in collector:

@@ -7,6 +7,7 @@ import struct
 import zlib
 from collections import deque
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ Columns = dict[str, NDArray[Any]]
 #: CRC-32 of the rest, bytes of the header.
 _PREFIX = struct.Struct("<II")
 _KINDS = "biufc"
+_name_of = cache(str)  #: NumPy makes the name of a dtype slowly
 
 
 def make_columns(rows: Rows) -> Columns:
@@ -134,7 +136,7 @@ def describe(columns: Columns) -> str:
         is_sequence = column.dtype == object
         entry = column[0] if is_sequence else column
         shape = ["*" if is_sequence else None, *entry.shape[1:]][not is_sequence :]
-        found.append(f"{name}: {entry.dtype}[{', '.join(map(str, shape))}]")
+        found.append(f"{name}: {_name_of(entry.dtype)}[{', '.join(map(str, shape))}]")
     return ", ".join(found)
 
 

@@ -110,6 +110,25 @@ def test_a_scrape_is_one_round_trip_however_many_runs_there_are(start_redis: Cal
     }  # fmt: skip
 
 
+def test_a_scrape_has_the_memory_of_redis_its_file_and_restarts(start_redis: Callable[..., Any]) -> None:
+    server = start_redis(appendonly=True)
+    plant(server.address, "one")
+    with RedisClient(server.address, run="one") as client, serving(server.address) as page:
+        client.redis.config_set("maxmemory", 1 << 28)
+        samples = scrape(page)
+        assert samples["surreal_redis_max_memory_bytes", ()] == 1 << 28
+        assert 0 < samples["surreal_redis_memory_bytes", ()] < 1 << 28
+        assert samples["surreal_redis_appendonly_ok", ()] == 1
+        assert of_run(samples, "one")["surreal_restarts_total"] == 0
+        now_s = client.server_time_s()
+        beat = Heartbeat("agent-0-b", "agent", "agent-0", 1, "host", now_s, now_s)
+        client.redis.hset(client.run_keys.processes, beat.id, beat.encode())  # type: ignore[arg-type]
+        client.redis.config_set("appendonly", "no")
+        samples = scrape(page)
+        assert of_run(samples, "one")["surreal_restarts_total"] == 1
+        assert ("surreal_redis_appendonly_ok", ()) not in samples
+
+
 def test_runs_that_begin_and_end_are_told_and_told_no_more(start_redis: Callable[..., Any]) -> None:
     server = start_redis()
     plant(server.address, "one")

@@ -38,7 +38,8 @@ def make_env(frames: bool) -> Any:
 def make_network(frames: bool) -> torch.nn.Module:
     if not frames:
         return MLP(in_features=4, out_features=2, num_cells=[64, 64], activation_class=torch.nn.ReLU)
-    return torch.nn.Sequential(Scale(), ConvNet(in_features=1), MLP(out_features=2, num_cells=[128]))
+    convolutions = ConvNet(in_features=1, num_cells=[32, 64, 64], kernel_sizes=[8, 4, 3], strides=[4, 2, 1])
+    return torch.nn.Sequential(Scale(), convolutions, MLP(out_features=2, num_cells=[128]))
 
 
 class Scale(torch.nn.Module):
@@ -106,7 +107,7 @@ def main() -> None:
         steps += data.numel()
         greedy.step(data.numel())
         if len(buffer) >= _START:
-            for _ in range(_FRAMES // 4):
+            for _ in range(_FRAMES // (8 if frames else 4)):
                 batch: TensorDict = buffer.sample()
                 optimizer.zero_grad()
                 loss(batch)["loss"].backward()

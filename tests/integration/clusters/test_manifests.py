@@ -81,7 +81,7 @@ def test_the_base_is_the_same_with_and_without_kustomize(built: Callable[[Path],
     assert sorted(others, key=key) == sorted(BASE_MANIFESTS, key=key)
     assert sorted(each["metadata"]["name"] for each in generated) == ["app", "run"]
     assert load_config(BASE / "app.yaml").name == "cartpole-dqn"
-    assert overlay_names() == [path.name for path in OVERLAYS] == ["autoscale", "cluster", "gpu", "local"]
+    assert overlay_names() == [path.name for path in OVERLAYS] == ["autoscale", "cluster", "gpu", "local", "site"]
 
 
 def test_every_command_is_one_that_its_role_takes() -> None:
@@ -217,6 +217,26 @@ def test_agents_may_run_on_machines_that_are_taken_away_and_nobody_else() -> Non
 
 def test_no_manifest_holds_a_secret() -> None:
     assert not [path for path in K8S.rglob("*.yaml") if "kind: Secret\n" in path.read_text()]
+
+
+def test_the_overlay_of_a_site_names_its_priority_registry_and_storage(
+    built: Callable[[Path], list[dict[str, Any]]],
+) -> None:
+    manifests = built(K8S / "overlays" / "site")
+    by_name = {name: template["spec"] for name, template in pods(manifests)}
+    assert {name for name, pod in by_name.items() if pod.get("priorityClassName")} == {*by_name} - {"agent"}
+    assert find(manifests, "ServiceAccount", "surreal")["imagePullSecrets"] == [{"name": "registry"}]
+    assert {pod["serviceAccountName"] for pod in by_name.values()} == {"surreal"}
+    text = json.dumps(manifests)
+    assert text.count('"storageClassName": "fast"') == text.count('"storage":') >= 3
+
+
+def test_pods_of_a_kind_spread_over_nodes() -> None:
+    found = dict(pods(BASE_MANIFESTS))
+    for name in ("agent", "rlx-server"):
+        (spread,) = found[name]["spec"]["topologySpreadConstraints"]
+        assert spread["labelSelector"]["matchLabels"].items() <= found[name]["metadata"]["labels"].items()
+        assert spread["whenUnsatisfiable"] == "ScheduleAnyway"
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS, ids=lambda path: path.name)

@@ -232,7 +232,7 @@ def test_checkpoints_go_to_an_s3_service_at_any_port(rendered: Callable[..., Any
         ({"run": "My_Run"}, "cannot be the name of a namespace"),
         ({"namespace": "-x"}, "--namespace"),
         ({"overrides": ("learner.batch_sise=3",)}, "batch_size"),
-        ({"overlay": "nowhere"}, "autoscale, cluster, gpu, local"),
+        ({"overlay": "nowhere"}, "autoscale, cluster, gpu, local, site"),
         ({"overlay": "./nowhere"}, "nowhere has no kustomization.yaml"),
     ],
 )

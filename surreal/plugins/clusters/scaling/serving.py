@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -49,6 +50,8 @@ class RunCollector(Collector):
         yield GaugeMetricFamily("surreal_redis_up", "1 if Redis answered this scrape, else 0.", value=is_up)
         yield GaugeMetricFamily("surreal_scrape_seconds", "Time to read from Redis.", value=took_s)
         yield CounterMetricFamily("surreal_scrape_errors_total", "Scrapes that Redis did not answer.", value=errors)
+        if is_up:
+            yield from self._read_server()
         for figure in FIGURES:
             make = CounterMetricFamily if figure.kind == "counter" else GaugeMetricFamily
             family = make(figure.name, figure.help, labels=("run",))
@@ -62,6 +65,27 @@ class RunCollector(Collector):
             for role, count in sorted(processes_by_role(now).items()):
                 processes.add_metric((now.run, role), count)
         yield processes
+
+    def _read_server(self) -> Iterator[Metric]:
+        """Yield what an operator watches of the server itself; a cluster, and a user without INFO, have none."""
+        if self._reader.client.is_cluster:
+            return
+        try:
+            info: Any = self._reader.client.redis.info()
+        except RedisError as error:
+            logger.debug("no figures of the server: %s", error)
+            return
+        is_written = info.get("aof_last_write_status") == info.get("aof_last_bgrewrite_status") == "ok"
+        figures = {
+            "memory_bytes": ("Memory that Redis uses.", info.get("used_memory")),
+            "max_memory_bytes": ("Its maxmemory; 0: none.", info.get("maxmemory")),
+            "appendonly_ok": ("1 if its append-only file is written, else 0.", is_written),
+        }
+        if not info.get("aof_enabled"):
+            del figures["appendonly_ok"]
+        for name, (text, value) in figures.items():
+            if value is not None:
+                yield GaugeMetricFamily(f"surreal_redis_{name}", text, value=value)
 
     def _read(self) -> list[RunView]:
         try:

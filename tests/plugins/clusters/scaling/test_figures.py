@@ -84,6 +84,7 @@ def test_agents_that_compute_gradients_do_not_speak_for_the_learner() -> None:
 
 def test_names_are_as_prometheus_wants_them_and_the_page_has_each() -> None:
     own = {"surreal_redis_up", "surreal_scrape_seconds", "surreal_scrape_errors_total", "surreal_processes"}
+    own |= {f"surreal_redis_{name}" for name in ("memory_bytes", "max_memory_bytes", "appendonly_ok")}
     made = {figure.name: figure for figure in FIGURES}
     assert len(made) == len(FIGURES)
     for name, figure in made.items():

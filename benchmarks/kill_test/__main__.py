@@ -47,7 +47,7 @@ _LOOKS = 30
 _STEPS, _UPDATES = 200, 20
 #: Size of the disk that each run has for itself.
 _DISK = "1g"
-#: What a row depends on, apart from the system's own settings, which are in `programs`.
+#: Versions that a record has; the system's own settings are in `programs`.
 _DISTRIBUTIONS = ("torch", "gymnasium", "numpy", "redis")
 _VERSIONS = """
 import json, platform

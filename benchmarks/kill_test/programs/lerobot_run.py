@@ -24,7 +24,7 @@ from benchmarks.kill_test.link import ports
 from benchmarks.kill_test.tally import CountedCartPole, Tally, seed
 
 _SERVICE = "while true; do {command}; sleep 0.5; done"
-#: Checkpoints each so many updates, about 10 s.
+#: Updates between checkpoints, which are about 10 s apart.
 _SAVE_FREQ = 400
 #: LeRobot imports torchvision, whose wheel has its compiled operators for CUDA only; SAC uses none of them.
 _OPERATORS = ("nms", "qnms", "roi_align", "_roi_align_backward", "roi_pool", "_roi_pool_backward", "ps_roi_align",

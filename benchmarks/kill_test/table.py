@@ -10,6 +10,8 @@ from typing import Any
 from benchmarks.kill_test.faults import FAULTS
 from benchmarks.kill_test.subjects import SUBJECTS
 
+#: How long a system may take to start, s.
+START_LIMIT_S = 240.0
 RECORDS = Path(__file__).with_name("results.jsonl")
 _PAGE = Path(__file__).parents[2] / "docs" / "reliability.md"
 _BEGIN, _END = "<!-- kill test: written by python -m benchmarks.kill_test -->", "<!-- end of the kill test -->"
@@ -72,6 +74,10 @@ def _arguments(record: Mapping[str, Any]) -> str:
 def _cells(record: Mapping[str, Any]) -> str:
     if "not_applicable" in record:
         return f"{record['not_applicable']} | | | | |"
+    if "error" in record and "by_itself" not in record:
+        machine = record.get("machine", {})
+        load = f", on {machine['cores']} cores with a load of {machine['load']:.0f}" if machine else ""
+        return f"not measured: it did not learn within {START_LIMIT_S:.0f} s{load} | | | | |"
     if "error" in record:
         return f"no; and it could not be started again: {record['error'][:80].replace('|', '/')} | | | | |"
     by_itself = "no: started again by hand" if not record["by_itself"] else "yes"

@@ -176,6 +176,17 @@ def test_a_system_without_a_link_is_not_started_to_cut_it() -> None:
     assert kill_test.measure(subject, None, "saves", FAULTS["cut"]) == {"not_applicable": "no link: one process"}
 
 
+def test_a_system_that_did_not_learn_is_not_said_to_have_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table, "RECORDS", tmp_path / "results.jsonl")
+    record = {"subject": "sb3", "task": "frames", "fault": "tree", "seed": 1, "version": "2", "error": "Killed"}
+    table.RECORDS.write_text(json.dumps(record | {"machine": {"cores": 2, "load": 15.7}}) + "\n")
+    assert "| not measured: it did not learn within 240 s, on 2 cores with a load of 16 | | | | | |" in table.table()
+    table.RECORDS.write_text(json.dumps(record | {"by_itself": False}) + "\n")
+    assert "could not be started again: Killed" in table.table()
+
+
 def test_each_record_has_its_command_versions_and_settings() -> None:
     records = [json.loads(line) for line in table.RECORDS.read_text().splitlines()]
     rows = {(record["subject"], record["task"], record["fault"]) for record in records}

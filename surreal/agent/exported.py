@@ -128,7 +128,6 @@ class ExportedAgent(Agent):
     """An agent that never explores, over a file that holds filters, network, choice and action mapping.
 
     Args:
-        file: the policy.
         obs_spec: kind of one observation; None, if observations are raw, is refused.
 
     Raises:

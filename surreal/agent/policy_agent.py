@@ -68,7 +68,6 @@ class RandomStart:
     Args:
         action_space: Discrete from 0, or a Box with finite bounds.
         steps: env steps of the run during which actions are random; raising it explores longer before the policy acts.
-        rng: draws the actions.
     """
 
     @checked

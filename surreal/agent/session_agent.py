@@ -117,17 +117,12 @@ class RemoteSession:
 
 
 class ParameterServerView:
-    """The learner, as a session sees it.
-
-    Attributes:
-        session: calls methods of the learner's model.
-        model: this process's copy of that model, whose parameters follow the learner's.
-    """
+    """The learner, as a session sees it."""
 
     def __init__(self, agent: Agent, server: Any) -> None:
-        self.model = agent.model
+        self.model = agent.model  #: this process's copy of that model, whose parameters follow the learner's
         self._agent, self._server = agent, server
-        self.session = RemoteSession(self._call)
+        self.session = RemoteSession(self._call)  #: calls methods of the learner's model
 
     def n_step(self) -> int:
         """Env steps of the whole run, as last heard."""

@@ -32,26 +32,20 @@ class CuriositySettings:
 
     The paper's lambda, the weight of the policy's loss against the loss of these networks, is absent: the networks are
     separate, with a separate learning rate.
-
-    Args:
-        reward_scale: eta of the paper, reward for a unit of the forward model's error; raising it explores more, and
-            gives the environment's reward less weight.
-        forward_share: beta of the paper, weight of the forward model's loss against the inverse model's; raising
-            it foresees better, and learns features more slowly.
-        learning_rate: learning rate of the networks; raising it makes known observations boring sooner.
-        hidden_sizes: units of the encoder's dense layers; the last gives the features.
-        convolutions: convolutions of the encoder, for images, as in `ComposedModel`; the paper has `universe`.
-        activation: after each layer.
-        units: units of the hidden layer of the inverse and of the forward model.
     """
 
+    #: eta of the paper, reward for a unit of the forward model's error; raising it explores more, and gives the
+    #: environment's reward less weight
     reward_scale: NonNegative = 0.01
+    #: beta of the paper, weight of the forward model's loss against the inverse model's; raising it foresees better,
+    #: and learns features more slowly
     forward_share: Share = 0.2
-    learning_rate: Positive = 1e-3
-    hidden_sizes: Sequence[PositiveInt] = (64,)
+    learning_rate: Positive = 1e-3  #: learning rate of the networks; raising it makes known observations boring sooner
+    hidden_sizes: Sequence[PositiveInt] = (64,)  #: units of the encoder's dense layers; the last gives the features
+    #: convolutions of the encoder, for images, as in `ComposedModel`; the paper has `universe`
     convolutions: str | Sequence[ConvStage | Mapping[str, Any]] | None = None
-    activation: ActivationName = "elu"
-    units: PositiveInt = 64
+    activation: ActivationName = "elu"  #: after each layer
+    units: PositiveInt = 64  #: units of the hidden layer of the inverse and of the forward model
 
     def make(self, obs_spec: ObsSpec, action_space: gymnasium.Space[Any], *, seed: int | None = None) -> Dynamics:
         """Make the networks; without a `seed`, torch's global generator draws their initial parameters."""

@@ -113,8 +113,6 @@ class ConvLayer(nn.Conv2d):
     """A convolution and its activation.
 
     Args:
-        channels: channels of the images.
-        settings: settings of the convolution.
         generator: draws the initial values, U(-1/sqrt(inputs), 1/sqrt(inputs)); None uses torch's global one.
     """
 
@@ -136,13 +134,7 @@ class ConvLayer(nn.Conv2d):
 
 
 class ResidualLayer(nn.Module):
-    """See `ResidualStage`.
-
-    Args:
-        channels: channels of the images.
-        settings: settings of the stage.
-        generator: draws the initial values, as in `ConvLayer`.
-    """
+    """See `ResidualStage`."""
 
     def __init__(self, channels: int, settings: ResidualStage, generator: torch.Generator | None = None) -> None:
         super().__init__()

@@ -30,11 +30,7 @@ class Moments(NamedTuple):
 
 
 class RunningMoments(nn.Module):
-    """Count, mean and sum of squared deviations of all vectors seen, in float64.
-
-    Args:
-        shape: shape of one.
-    """
+    """Count, mean and sum of squared deviations of all vectors seen, in float64."""
 
     count: Tensor
     mean: Tensor

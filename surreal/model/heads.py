@@ -59,22 +59,17 @@ LogSigma = Annotated[float, Gt(LOG_SIGMA_BOUNDS[0]), Lt(LOG_SIGMA_BOUNDS[1])]
 @checked
 @dataclass(frozen=True)
 class SigmaSettings:
-    """The standard deviation of continuous actions.
+    """The standard deviation of continuous actions."""
 
-    Args:
-        sigma: "free": separate parameters, the same in all states; "state": an output of the network.
-        log_sigma: initial logarithm of the standard deviation; raising it explores more.
-    """
-
+    #: "free": separate parameters, the same in all states; "state": an output of the network
     sigma: Literal["free", "state"] = "free"
-    log_sigma: LogSigma = 0.0
+    log_sigma: LogSigma = 0.0  #: initial logarithm of the standard deviation; raising it explores more
 
 
 class PolicyHead(nn.Module):
     """A policy that the outputs of one dense layer say all about.
 
     Args:
-        num_outputs: number of outputs of the layer.
         distribution: makes the distribution over actions of [..., num_outputs] float32.
     """
 
@@ -95,12 +90,7 @@ class PolicyHead(nn.Module):
 
 
 class NormalHead(nn.Module):
-    """A policy over real vectors, with a standard deviation that does not depend on the state.
-
-    Args:
-        num_components: number of components of an action.
-        log_sigma: initial logarithm of the standard deviations.
-    """
+    """A policy over real vectors, with a standard deviation that does not depend on the state."""
 
     @checked
     def __init__(

@@ -34,8 +34,6 @@ class Dense(nn.Linear):
     and finding their tensors by attribute, costs an agent a third of its forward pass.
 
     Args:
-        num_inputs: size of the input's last axis.
-        num_outputs: size of the output's last axis.
         generator: draws the initial values; None uses torch's global one.
         has_bias: whether something is added to each output; before a batch norm, it would change nothing.
         is_unit: whether the weights of each output keep the length 1; there is no bias then.
@@ -120,7 +118,6 @@ class QHead(nn.Module):
     """Values of all discrete actions.
 
     Args:
-        num_actions: >= 1.
         dueling: split the output into the state's value and the actions' advantages, Q = V + A - mean(A)
             (Wang et al. 2016 eq. 9, arXiv:1511.06581).
     """

@@ -33,19 +33,13 @@ ROW_EPSILON, BATCH_EPSILON = 1e-5, 1e-3
 @checked
 @dataclass(frozen=True)
 class BatchNormSettings:
-    """Settings of batch renormalization; the defaults are those of CrossQ (Bhatt et al. 2024, arXiv:1902.05605).
+    """Settings of batch renormalization; the defaults are those of CrossQ (Bhatt et al. 2024, arXiv:1902.05605)."""
 
-    Args:
-        momentum: share of the running statistics that an update keeps; raising it averages over more batches.
-        warm_up: updates in which batches are normalized by their own statistics alone.
-        r_limit: largest ratio of the batch's and the running deviation that is corrected.
-        d_limit: largest difference of their means that is corrected, in running deviations.
-    """
-
+    #: share of the running statistics that an update keeps; raising it averages over more batches
     momentum: ShareBelowOne = 0.99
-    warm_up: NonNegativeInt = 100_000
-    r_limit: Annotated[float, Ge(1)] = 3.0
-    d_limit: NonNegative = 5.0
+    warm_up: NonNegativeInt = 100_000  #: updates in which batches are normalized by their own statistics alone
+    r_limit: Annotated[float, Ge(1)] = 3.0  #: largest ratio of the batch's and the running deviation that is corrected
+    d_limit: NonNegative = 5.0  #: largest difference of their means that is corrected, in running deviations
 
 
 #: A normalization as `read_norm` reads it.
@@ -80,12 +74,7 @@ def make_norm(kind: NormKind, units: int, members: int | None = None) -> Norm:
 
 
 class Norm(nn.Module):
-    """Base of normalizations, with a learned scale and shift for each unit.
-
-    Args:
-        units: size of the features' last axis.
-        members: see `make_norm`.
-    """
+    """Base of normalizations, with a learned scale and shift for each unit."""
 
     def __init__(self, units: int, members: int | None = None) -> None:
         super().__init__()
@@ -121,9 +110,6 @@ class BatchRenorm(Norm):
     In an update, y = scale * ((x - batch mean) / batch deviation * r + d) + shift, with r = batch deviation / running
     deviation, and d = (batch mean - running mean) / running deviation, both limited and without gradient. During the
     warm-up, r = 1 and d = 0. Otherwise, y uses the running statistics.
-
-    Args:
-        settings: see `BatchNormSettings`.
     """
 
     mean: Tensor

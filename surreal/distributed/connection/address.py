@@ -57,7 +57,6 @@ class FoundAddress(str):
     `RedisClient` sends the user and the password of the environment there only if the user has named the same host.
 
     Args:
-        text: the address.
         given: the address that the user named, with `--redis`, or the address that led to the file; None: none.
     """
 
@@ -76,22 +75,14 @@ class FoundAddress(str):
 
 @dataclass(frozen=True)
 class RedisAddress:
-    """A parsed address.
+    """A parsed address."""
 
-    Attributes:
-        shown: the address for messages and logs, with masked passwords.
-        connection_class: redis-py's connection class for the scheme.
-        options: arguments of that class, secrets included; not part of the repr.
-        nodes: (host, port) of servers of a Redis Cluster that know the others, or of Sentinels; empty for a single
-            server.
-        service: name under which Sentinels know the primary; None: `nodes` are servers of a cluster.
-    """
-
-    shown: str
-    connection_class: type[Any] = field(repr=False)
-    options: dict[str, Any] = field(repr=False)
+    shown: str  #: the address for messages and logs, with masked passwords
+    connection_class: type[Any] = field(repr=False)  #: redis-py's connection class for the scheme
+    options: dict[str, Any] = field(repr=False)  #: arguments of that class, secrets included; not part of the repr
+    #: (host, port) of servers of a Redis Cluster that know the others, or of Sentinels; empty for a single server
     nodes: tuple[tuple[str, int], ...] = ()
-    service: str | None = None
+    service: str | None = None  #: name under which Sentinels know the primary; None: `nodes` are servers of a cluster
 
     @property
     def is_open(self) -> bool:

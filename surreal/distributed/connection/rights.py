@@ -81,21 +81,13 @@ _KEYLESS = "ping time info cluster|slots command"
 
 @dataclass(frozen=True)
 class User:
-    """One kind of user.
+    """One kind of user."""
 
-    Attributes:
-        name: name in Redis, after the run's id if the user may see one run only.
-        serves: the commands of Surreal that use it.
-        scripts: names of the scripts that it calls.
-        keys: its commands outside scripts.
-        keyless: commands that take no key.
-    """
-
-    name: str
-    serves: str
-    scripts: tuple[str, ...] = ()
-    keys: Table = field(default_factory=dict)
-    keyless: str = _KEYLESS
+    name: str  #: name in Redis, after the run's id if the user may see one run only
+    serves: str  #: the commands of Surreal that use it
+    scripts: tuple[str, ...] = ()  #: names of the scripts that it calls
+    keys: Table = field(default_factory=dict)  #: its commands outside scripts
+    keyless: str = _KEYLESS  #: commands that take no key
 
     def commands(self) -> dict[str, frozenset[str]]:
         """Return command -> kinds of keys, scripts included; none for commands without keys."""

@@ -71,25 +71,17 @@ class EncodedChunk(NamedTuple):
 
 @dataclass
 class Chunk:
-    """A decoded chunk: views on the received bytes, nothing copied (except for compressed observations).
+    """A decoded chunk: views on the received bytes, nothing copied (except for compressed observations)."""
 
-    Attributes:
-        segments: [S, 5] int32, see the module.
-        columns: one array [n_steps, ...] for each column of the table except the extras.
-        extras: the agent's columns, [n_steps, ...].
-        leaves: one array [n_rows, *leaf_shape] for each leaf of the observation; none if the block was left in Redis.
-        own_steps: number of steps that belong to this chunk (the others are lookahead).
-        shard: number of its shard.
-    """
-
-    segments: NDArray[np.int32]
-    columns: dict[str, NDArray[Any]]
-    extras: dict[str, NDArray[Any]]
+    segments: NDArray[np.int32]  #: [S, 5] int32, see the module
+    columns: dict[str, NDArray[Any]]  #: one array [n_steps, ...] for each column of the table except the extras
+    extras: dict[str, NDArray[Any]]  #: the agent's columns, [n_steps, ...]
+    #: one array [n_rows, *leaf_shape] for each leaf of the observation; none if the block was left in Redis
     leaves: list[NDArray[Any]]
-    own_steps: int
+    own_steps: int  #: number of steps that belong to this chunk (the others are lookahead)
     entry_id: bytes = b""
     chunk_id: str = ""
-    shard: int = 0
+    shard: int = 0  #: number of its shard
     epoch: str = ""
     stored_bytes: int = 0
     contract: Contract | None = field(default=None, repr=False)

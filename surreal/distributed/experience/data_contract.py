@@ -33,26 +33,18 @@ STATE_COLUMN = "state"
 
 @dataclass(frozen=True)
 class Contract:
-    """The data format that all senders and readers of one stream agree on.
+    """The data format that all senders and readers of one stream agree on."""
 
-    Args:
-        obs: leaves of an observation.
-        action: shape and dtype of an action.
-        extras: columns that the agent adds to each step.
-        lookahead: number of steps that a segment repeats from the next one. So each step that it owns has its
-            n-step return in the same chunk, for n <= lookahead + 1.
-        stack: frames of an observation, >= 1; if more than one, `obs` describes a single frame.
-        compression: compression of each leaf of a block: "lz4", "zstd", or None.
-        state_interval: steps of an episode between those that have their recurrent state with them, >= 1; steps 0,
-            `state_interval`, ... have it.
-    """
-
-    obs: ObsSpec
-    action: ArraySpec
-    extras: tuple[ArraySpec, ...] = ()
+    obs: ObsSpec  #: leaves of an observation
+    action: ArraySpec  #: shape and dtype of an action
+    extras: tuple[ArraySpec, ...] = ()  #: columns that the agent adds to each step
+    #: number of steps that a segment repeats from the next one. So each step that it owns has its n-step return in the
+    #: same chunk, for n <= lookahead + 1.
     lookahead: int = 0
-    stack: int = 1
-    compression: str | None = None
+    stack: int = 1  #: frames of an observation, >= 1; if more than one, `obs` describes a single frame
+    compression: str | None = None  #: compression of each leaf of a block: "lz4", "zstd", or None
+    #: steps of an episode between those that have their recurrent state with them, >= 1; steps 0, `state_interval`, ...
+    #: have it.
     state_interval: int = 1
 
     def to_json(self) -> dict[str, Any]:

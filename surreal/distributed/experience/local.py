@@ -42,16 +42,13 @@ class LocalStream(Stream):
     Args:
         client: names the run; it is never connected.
         keys: the shard's keys, for messages.
-
-    Attributes:
-        run_steps: env steps of the whole run, if more are known than were appended here.
     """
 
     is_local = True
 
     def __init__(self, client: RedisClient, keys: ShardKeys) -> None:
         super().__init__(client, keys)
-        self.run_steps = 0
+        self.run_steps = 0  #: env steps of the whole run, if more are known than were appended here
         self._epoch = secrets.token_hex(8)
         self._contract: Contract | None = None
         self._entries: dict[bytes, _NumberedEntry] = {}  # in order

@@ -222,9 +222,6 @@ class ShardedPointerQueue:
     Args:
         may_read: whether the stream of a shard may be read now.
         needs_blocks, on_ready: as for `PointerQueue`; called on several threads.
-
-    Attributes:
-        has_caught_up: set once all shards that answer were read to their ends.
     """
 
     def __init__(
@@ -247,6 +244,7 @@ class ShardedPointerQueue:
             )
             for stream in streams
         ]
+        #: set once all shards that answer were read to their ends
         self.has_caught_up = self.queues[0].has_caught_up if len(streams) == 1 else threading.Event()
 
     def enqueue_step(self, *, waits: bool = True) -> int:

@@ -41,7 +41,6 @@ class ServerGroup:
 
     Args:
         client: client of the server of the replay's first shard.
-        shards: number of servers, >= 2.
         timeout_s: longest wait for the other servers, s: they may be starting.
     """
 

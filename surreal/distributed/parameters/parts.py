@@ -90,12 +90,7 @@ def part_keys(client: RedisClient, policy: str, number: int) -> list[PolicyKeys]
 
 
 class LeaseWait:
-    """Waits for another learner's lease, at most for its length.
-
-    Args:
-        lease_s: length of this process's own lease, s.
-        holder: description of the other learner, for the log.
-    """
+    """Waits for another learner's lease, at most for its length."""
 
     def __init__(self, lease_s: float, holder: str, notice: WaitNotice, stop: threading.Event | None) -> None:
         self._lease_s, self._holder, self._stop = lease_s, holder, stop

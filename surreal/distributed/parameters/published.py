@@ -122,7 +122,6 @@ class PublishedReader:
     """Reads one policy's parameters. Every method may be repeated, so it can run under `client.retry`.
 
     Args:
-        keys: keys of the policy's parts, one for each parameter server.
         reuses_memory: whether each call of `newest` may overwrite the bytes that the last one returned.
     """
 

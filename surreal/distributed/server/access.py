@@ -28,39 +28,24 @@ NO_TLS = "tls-port"
 
 @dataclass(frozen=True)
 class ServerTls:
-    """Files for TLS, all of them PEM.
+    """Files for TLS, all of them PEM."""
 
-    Attributes:
-        certificate: the server's certificate, with its chain.
-        key: its private key.
-        authority: certificates that server and clients trust; None: those of their machines.
-        needs_clients: whether clients must show a certificate.
-        client_certificate, client_key: for clients of this machine; None: they have none.
-    """
-
-    certificate: Path
-    key: Path
-    authority: Path | None = None
-    needs_clients: bool = False
-    client_certificate: Path | None = None
+    certificate: Path  #: the server's certificate, with its chain
+    key: Path  #: its private key
+    authority: Path | None = None  #: certificates that server and clients trust; None: those of their machines
+    needs_clients: bool = False  #: whether clients must show a certificate
+    client_certificate: Path | None = None  #: for clients of this machine; None: they have none
     client_key: Path | None = None
 
 
 @dataclass(frozen=True)
 class ServerAccess:
-    """The credentials that a server requires.
+    """The credentials that a server requires."""
 
-    Attributes:
-        password: password of `username`; None: there is none, or it is not known here.
-        username: with an ACL file, the user of the password.
-        acl_file: file with users; None: there is only the default user.
-        tls: None: connections are not encrypted.
-    """
-
-    password: str | None = None
-    username: str | None = None
-    acl_file: Path | None = None
-    tls: ServerTls | None = None
+    password: str | None = None  #: password of `username`; None: there is none, or it is not known here
+    username: str | None = None  #: with an ACL file, the user of the password
+    acl_file: Path | None = None  #: file with users; None: there is only the default user
+    tls: ServerTls | None = None  #: None: connections are not encrypted
 
     @property
     def is_closed(self) -> bool:

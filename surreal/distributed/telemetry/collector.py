@@ -60,9 +60,6 @@ class Collector:
         tensorboard: also write TensorBoard event files.
         keep_s: written entries older than this are removed from Redis. Raising it lets other readers look further
             back, and costs memory of Redis.
-
-    Attributes:
-        disk_error: error of the last attempt if the disk was full; None while there is room.
     """
 
     @checked
@@ -78,6 +75,7 @@ class Collector:
         self._files = RunFiles(run_dir)
         self._tensorboard = tensorboard
         self._keep_s = keep_s
+        #: error of the last attempt if the disk was full; None while there is room
         self.disk_error: OSError | None = None
         self._lock = threading.Lock()
         self._closed = threading.Event()

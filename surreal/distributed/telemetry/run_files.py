@@ -56,11 +56,7 @@ class CollectorProgress:
 
 
 class RunFiles:
-    """Append-only files in a folder, committed together with the progress that they contain.
-
-    Args:
-        folder: the run's folder; made when the lock is first tried.
-    """
+    """Append-only files in a folder, committed together with the progress that they contain."""
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)

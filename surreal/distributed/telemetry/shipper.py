@@ -85,16 +85,13 @@ class LineBuffer:
 
 
 class ShippingHandler(logging.Handler):
-    """Puts log records into a buffer, formatted at once, because their arguments may change afterwards.
-
-    Attributes:
-        last_warning: time (s since 1970) and beginning of the last record that is a warning or worse. Waits are left
-            out, because a heartbeat names them while they last.
-    """
+    """Puts log records into a buffer, formatted at once, because their arguments may change afterwards."""
 
     def __init__(self, buffer: LineBuffer) -> None:
         super().__init__(logging.INFO)
         self._buffer = buffer
+        #: time (s since 1970) and beginning of the last record that is a warning or worse. Waits are left out, because
+        #: a heartbeat names them while they last.
         self.last_warning = 0.0, ""
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -137,13 +134,6 @@ class Shipper:
     """Sends the lines of two buffers; used by one thread at a time.
 
     Metrics go before logs, so that many log lines do not delay them.
-
-    Attributes:
-        stop_reason: why the run ends; None while it continues.
-        offset_s: difference of the server's clock to this machine's.
-        refused: number of lines that the server will never accept.
-        error_count: number of round trips that failed, in whole or in part.
-        is_connected: whether the last round trip succeeded.
     """
 
     def __init__(
@@ -157,11 +147,11 @@ class Shipper:
         self._sequence = 0
         self._is_first_round = True
         self._has_trouble = False
-        self.stop_reason: str | None = None
-        self.offset_s = 0.0
-        self.refused = 0
-        self.error_count = 0
-        self.is_connected = False
+        self.stop_reason: str | None = None  #: why the run ends; None while it continues
+        self.offset_s = 0.0  #: difference of the server's clock to this machine's
+        self.refused = 0  #: number of lines that the server will never accept
+        self.error_count = 0  #: number of round trips that failed, in whole or in part
+        self.is_connected = False  #: whether the last round trip succeeded
 
     @property
     def has_backlog(self) -> bool:

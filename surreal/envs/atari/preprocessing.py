@@ -85,10 +85,6 @@ class AtariPreprocessing(gymnasium.Wrapper[NDArray[np.uint8], Any, Any, Any]):
         fire_on_reset: press FIRE, if the game has it, when a game begins and after a lost life, because some games
             wait for it. At the start it counts as one of the no-ops. After a lost life it takes further frames of the
             same step, and replaces no chosen action.
-
-    Attributes:
-        restart_action: action of `LifeLoss` between two lives: FIRE or no-op.
-        fires_in_step: whether a step that loses a life presses FIRE; `LifeLoss` turns it off and does so itself.
     """
 
     @checked
@@ -113,7 +109,9 @@ class AtariPreprocessing(gymnasium.Wrapper[NDArray[np.uint8], Any, Any, Any]):
         self._noop_max = noop_max
         self._frame_skip = frame_skip
         self._fire = fire_action(game.get_action_meanings()) if fire_on_reset else None
+        #: action of `LifeLoss` between two lives: FIRE or no-op
         self.restart_action = _NOOP if self._fire is None else self._fire
+        #: whether a step that loses a life presses FIRE; `LifeLoss` turns it off and does so itself
         self.fires_in_step = self._fire is not None
         self._lives = 0
         shape = tuple(self._ale.getScreenDims())

@@ -39,9 +39,6 @@ class Intervention(gymnasium.Wrapper[Any, Any, Any, Any]):
         success_reward: added to the reward of a step that is marked as a success.
         failure_reward: added to that of a failure.
 
-    Attributes:
-        is_discarded: whether the last step was marked as the end of an episode to be discarded.
-
     Raises:
         EnvError: the expert cannot be imported or made; or, in `step`, it failed, or `mark()` returned something else.
     """
@@ -60,7 +57,7 @@ class Intervention(gymnasium.Wrapper[Any, Any, Any, Any]):
         self.expert = make_expert(expert, env, args or {}) if isinstance(expert, str) else expert
         self._rewards = {"success": success_reward, "failure": failure_reward, "discard": 0.0}
         self._adapter = ActionAdapter(env.action_space)
-        self.is_discarded = False
+        self.is_discarded = False  #: whether the last step was marked as the end of an episode to be discarded
         self._obs: Any = None
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:

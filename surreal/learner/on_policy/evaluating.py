@@ -108,11 +108,6 @@ def filtered(
     version. The first batch is counted before, because an empty filter passes observations as they are: what the first
     update learned would not fit those that the policy sees from then on.
 
-    Args:
-        model: model with the filters.
-        batch: batch of the update.
-        share_counts: function that adds the counts of other ranks before the update.
-
     Yields:
         The batch, with its rewards scaled.
     """

@@ -116,7 +116,6 @@ class Shuffled:
     """The steps of a batch in a given order. Minibatches are slices of it, so each column is reordered only once.
 
     Args:
-        batch: [T, B].
         steps: numbers of the steps, counted row by row, on the CPU.
     """
 

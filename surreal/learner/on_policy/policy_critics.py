@@ -30,7 +30,6 @@ class PolicyCritics(ABC):
     Of several critics the smallest value counts, as in TD3 (arXiv:1802.09477).
 
     Args:
-        critics: the critics that learn.
         tau: share by which the copy moves to the critics in each step, in (0, 1].
     """
 

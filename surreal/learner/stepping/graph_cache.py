@@ -43,15 +43,11 @@ _KEPT_S = 30 * 86_400.0
 
 @dataclass(frozen=True)
 class Entry:
-    """An entry of the cache.
-
-    Args:
-        cost_s: CPU seconds that compiling took.
-    """
+    """An entry of the cache."""
 
     interface: Interface
     library: Path
-    cost_s: float
+    cost_s: float  #: CPU seconds that compiling took
 
     def load(self, device: torch.device) -> Any:
         """Return the function, of tensors in the interface's order; raises `RuntimeError` if it does not load."""

@@ -40,7 +40,6 @@ class Ranks:
     """A group of processes, of which this one is number `rank`. One at a time in a process.
 
     Args:
-        store: which all of them reach.
         timeout_s: longest wait of a call for the others, s; a rank whose process ends is noticed at once.
 
     Raises:
@@ -135,11 +134,7 @@ def _is_done(work: Any) -> bool:
 
 
 class Reducer:
-    """Finds the mean of the gradients of all ranks.
-
-    Args:
-        ranks: which learn together, with the same groups of parameters.
-    """
+    """Finds the mean of the gradients of all ranks."""
 
     def __init__(self, ranks: Ranks, groups: Mapping[str, Optimizer]) -> None:
         self._ranks = ranks

@@ -31,17 +31,12 @@ class NotRecordableError(Exception):
 
 @dataclass(frozen=True)
 class Draw:
-    """Random numbers that a run needs.
+    """Random numbers that a run needs."""
 
-    Args:
-        method: method of a tensor, such as `normal_`.
-        generator: number of the generator among those of the call's arguments.
-    """
-
-    method: str
+    method: str  #: method of a tensor, such as `normal_`
     shape: tuple[int, ...]
     args: tuple[float, ...]
-    generator: int
+    generator: int  #: number of the generator among those of the call's arguments
 
     def into(self, tensor: Tensor, generator: torch.Generator) -> None:
         """Draw the numbers into a tensor of this shape."""
@@ -50,25 +45,15 @@ class Draw:
 
 @dataclass(frozen=True)
 class Interface:
-    """Inputs and outputs of a graph, in order; as JSON next to the compiled graph.
+    """Inputs and outputs of a graph, in order; as JSON next to the compiled graph."""
 
-    Args:
-        state: names of the tensors of the learner's state that it reads.
-        mutated: names of those that it changes.
-        leaves: numbers of the tensors of the arguments that it reads.
-        draws: random numbers that the call draws, in order.
-        used_draws: numbers of the draws that the graph reads.
-        outputs: keys of the dict that the call returns.
-        norms: groups of parameters whose gradient's norm it returns after that, step by step.
-    """
-
-    state: list[str]
-    mutated: list[str]
-    leaves: list[int]
-    draws: list[Draw]
-    used_draws: list[int]
-    outputs: list[str]
-    norms: list[str]
+    state: list[str]  #: names of the tensors of the learner's state that it reads
+    mutated: list[str]  #: names of those that it changes
+    leaves: list[int]  #: numbers of the tensors of the arguments that it reads
+    draws: list[Draw]  #: random numbers that the call draws, in order
+    used_draws: list[int]  #: numbers of the draws that the graph reads
+    outputs: list[str]  #: keys of the dict that the call returns
+    norms: list[str]  #: groups of parameters whose gradient's norm it returns after that, step by step
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -135,27 +135,23 @@ _DEFAULT: Any = None
 
 @dataclass(frozen=True)
 class OptimizerSettings:
-    """Choice of an optimizer and its settings.
+    """Choice of an optimizer and its settings."""
 
-    Args:
-        name: name of the optimizer in torch, in lower case. rmsprop_tf is RMSProp as TensorFlow 1 has it: its mean of
-            squared gradients begins at one, so that first steps are short, and epsilon is added inside the root.
-        learning_rate: learning rate of the first step, > 0.
-        decay: decay of RMSProp's running mean of squared gradients, in [0, 1); raising it averages over more updates.
-        epsilon: added to the divisor, > 0; raising it shortens the steps of parameters with small gradients. Default:
-            1e-8, for rmsprop 0.01, for rmsprop_tf 1e-5, for adagrad 1e-10.
-        beta1: decay of the mean of gradients of Adam and its relatives, and momentum of sgd, in [0, 1); raising it
-            averages over more updates. Default: 0.9, for sgd 0.
-        weight_decay: share of each parameter, times the learning rate, that a step also takes away, >= 0 (AdamW,
-            arXiv:1711.05101); raising it keeps parameters smaller. Single numbers, such as the logarithm of a
-            temperature, do not decay. Default: 0, for adamw 0.01.
-    """
-
+    #: name of the optimizer in torch, in lower case. rmsprop_tf is RMSProp as TensorFlow 1 has it: its mean of squared
+    #: gradients begins at one, so that first steps are short, and epsilon is added inside the root.
     name: str = "adam"
-    learning_rate: float = 1e-3
+    learning_rate: float = 1e-3  #: learning rate of the first step, > 0
+    #: decay of RMSProp's running mean of squared gradients, in [0, 1); raising it averages over more updates
     decay: float = 0.99
+    #: added to the divisor, > 0; raising it shortens the steps of parameters with small gradients. Default: 1e-8, for
+    #: rmsprop 0.01, for rmsprop_tf 1e-5, for adagrad 1e-10.
     epsilon: float = _DEFAULT
+    #: decay of the mean of gradients of Adam and its relatives, and momentum of sgd, in [0, 1); raising it averages
+    #: over more updates. Default: 0.9, for sgd 0.
     beta1: float = _DEFAULT
+    #: share of each parameter, times the learning rate, that a step also takes away, >= 0 (AdamW, arXiv:1711.05101);
+    #: raising it keeps parameters smaller. Single numbers, such as the logarithm of a temperature, do not decay.
+    #: Default: 0, for adamw 0.01.
     weight_decay: float = _DEFAULT
 
     def __post_init__(self) -> None:

@@ -28,13 +28,8 @@ class ActorBody(nn.Module):
     """Base of all actors: from observations to the outputs of one dense layer.
 
     Args:
-        num_outputs: number of outputs of the last layer.
         hiddens: units of the dense layers before it, each >= 1.
-        convolutions: see `Torso`.
-        image_axes: see `Torso`.
-        activation: after each hidden layer.
         norm: normalizes the hidden layers' outputs before the activation; see `surreal.model.norms`.
-        blocks: see `ResidualBlocks`; None: plain layers.
         unit_weights: whether the weights of each hidden unit keep the length 1.
     """
 
@@ -139,11 +134,7 @@ class StateDependentActor(nn.Module):
 
 
 class CategoricalActor(nn.Module):
-    """A distribution over discrete actions.
-
-    Args:
-        num_actions: >= 1.
-    """
+    """A distribution over discrete actions."""
 
     def __init__(self, obs_spec: ObsSpec, num_actions: int, **options: Any) -> None:
         super().__init__()

@@ -45,8 +45,6 @@ class ResidualBlocks(nn.Module):
     """The hidden layers of one network, or of several that are computed together.
 
     Args:
-        kind: see above.
-        num_inputs: number of inputs.
         hiddens: the width, once for each block.
         activation: a name in `ACTIVATIONS`.
         norm: settings of flashsac's batch norms; None: the defaults.
@@ -119,8 +117,6 @@ class EnsembleDense(nn.Module):
 
     Args:
         members: how many networks, >= 1.
-        num_inputs: number of inputs of each.
-        num_outputs: number of outputs of each.
         norm: normalizes the outputs; see `surreal.model.norms`. None: nothing does.
         is_unit: whether the weights of each output keep the length 1; there is no bias then.
     """

@@ -76,7 +76,6 @@ class QuantileOutput(ScalarOutput):
     mean of all quantiles of all critics.
 
     Args:
-        quantiles: number of quantiles of each critic; more describe the distribution more finely.
         dropped: number of quantiles for each critic that targets leave out; raising it estimates values lower.
     """
 

@@ -26,11 +26,8 @@ class EnsembleMLP(nn.Module):
     """Dense layers of each member, with an activation between them.
 
     Args:
-        members: how many networks, >= 1.
         sizes: features of the input, then units of each layer; the last is the output.
-        activation: between layers; see `surreal.model.activations`.
         norm: normalizes before each activation; see `EnsembleDense`.
-        blocks: see `ResidualBlocks`; None: plain layers.
         unit_weights: whether the hidden layers are `is_unit`, see `EnsembleDense`.
     """
 
@@ -84,14 +81,8 @@ class Critics(Module):
 
     Args:
         num_inputs: number of inputs of the dense layers in addition to the observation's features.
-        num_values: number of values of each network.
         count: networks, >= 1.
         hiddens: units of the dense layers, each >= 1.
-        convolutions: see `Torso`.
-        image_axes: see `Torso`.
-        activation: after each hidden layer.
-        norm: normalizes before each activation.
-        blocks: see `ResidualBlocks`; None: plain layers.
         unit_weights: whether the weights of each hidden unit keep the length 1.
         output: what a value is computed from.
     """
@@ -157,11 +148,7 @@ class ContinuousCritics(Critics):
 
 
 class DiscreteCritics(Critics):
-    """Critics that give the values of all actions.
-
-    Args:
-        num_actions: >= 1.
-    """
+    """Critics that give the values of all actions."""
 
     def __init__(self, obs_spec: ObsSpec, num_actions: int, **options: Any) -> None:
         super().__init__(obs_spec, 0, num_actions, **options)

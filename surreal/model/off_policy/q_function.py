@@ -83,8 +83,6 @@ class NoisyDense(nn.Module):
     """A dense layer with factorized Gaussian noise: y = (mu_w + sigma_w * e_w) x + mu_b + sigma_b * e_b (eqs. 9 to 11).
 
     Args:
-        num_inputs: size of the input's last axis.
-        num_outputs: size of the output's last axis.
         sigma: initial size of the noise, > 0, divided by the root of `num_inputs`.
     """
 
@@ -133,10 +131,6 @@ class NoisyQHead(nn.Module):
 
     Args:
         sizes: features of the input, then units of each hidden layer.
-        num_actions: >= 1.
-        dueling: see `QFunction`.
-        sigma: see `NoisyDense`.
-        activation: after each hidden layer.
     """
 
     def __init__(

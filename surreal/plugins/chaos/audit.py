@@ -28,11 +28,7 @@ _SETTLING_S = 3.0
 
 
 class Audit:
-    """Follows one run; never waits for a Redis that is away.
-
-    Attributes:
-        processes: all processes that were seen.
-    """
+    """Follows one run; never waits for a Redis that is away."""
 
     def __init__(self, subject: Subject, clock: Callable[[], float] = time.monotonic) -> None:
         config = subject.config
@@ -60,7 +56,7 @@ class Audit:
         self._lives: tuple[Life, ...] = ()
         self._heard_s = -_HEARTBEATS_INTERVAL_S
         self._began_s: float | None = None
-        self.processes = ProcessBook()
+        self.processes = ProcessBook()  #: all processes that were seen
 
     @property
     def standing(self) -> Standing:

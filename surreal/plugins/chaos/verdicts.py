@@ -105,18 +105,13 @@ class Acknowledgements:
 
 
 class Versions:
-    """The versions of all policies of a run.
-
-    Attributes:
-        publications: number of publications over all epochs; it only grows.
-        epochs: epochs of the parameters.
-    """
+    """The versions of all policies of a run."""
 
     def __init__(self) -> None:
         self.broken = Complaints()
         self.returned = 0  # times that a process had an older version after a rollback
-        self.publications = 0
-        self.epochs: set[str] = set()
+        self.publications = 0  #: number of publications over all epochs; it only grows
+        self.epochs: set[str] = set()  #: epochs of the parameters
         self.newest = 0
         self.lives = 0
         self._seen: dict[tuple[str, str], tuple[int, str]] = {}

@@ -23,29 +23,19 @@ _TIMEOUT_S = 3.0
 
 @dataclass(frozen=True)
 class Subject:
-    """The subject of an examination.
+    """The subject of an examination."""
 
-    Attributes:
-        title: name in the output.
-        config: configuration of the run, or the named one; None: none was named.
-        source: file or preset of the configuration, for another process; None: it is in a run's Redis.
-        overrides: overrides of the configuration.
-        address: address of the named Redis; None: the configuration's, or a server that a run starts itself.
-        run: a run in Redis; None: none was named.
-        folder: folder of the run, or of new runs.
-        is_found: whether the configuration was found in a run's folder, so that another user may have written it.
-        has_ended: whether `folder` belongs to a run that has ended.
-    """
-
-    title: str
-    config: Config | None = None
-    source: str | None = None
-    overrides: tuple[str, ...] = ()
+    title: str  #: name in the output
+    config: Config | None = None  #: configuration of the run, or the named one; None: none was named
+    source: str | None = None  #: file or preset of the configuration, for another process; None: it is in a run's Redis
+    overrides: tuple[str, ...] = ()  #: overrides of the configuration
+    #: address of the named Redis; None: the configuration's, or a server that a run starts itself
     address: str | None = None
-    run: str | None = None
-    folder: Path = RUNS_FOLDER
+    run: str | None = None  #: a run in Redis; None: none was named
+    folder: Path = RUNS_FOLDER  #: folder of the run, or of new runs
+    #: whether the configuration was found in a run's folder, so that another user may have written it
     is_found: bool = False
-    has_ended: bool = False
+    has_ended: bool = False  #: whether `folder` belongs to a run that has ended
 
     @property
     def addresses(self) -> list[str]:

@@ -30,17 +30,12 @@ class Portion(NamedTuple):
 
 
 class LineReader:
-    """Gives each whole line of a growing file once; a file that was cut back or replaced is read again from its start.
-
-    Attributes:
-        offset: bytes read so far.
-        skipped: lines that were too long.
-    """
+    """Gives each whole line of a growing file once; one that was cut back or replaced is read again from its start."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.offset = 0
-        self.skipped = 0
+        self.offset = 0  #: bytes read so far
+        self.skipped = 0  #: lines that were too long
         self._before = b""
         self._is_inside_long_line = False
 

@@ -84,11 +84,6 @@ class Recorder:
         successes_only: whether to leave out episodes that were not marked as successes.
         seed: seed of the first episode; None draws one.
 
-    Attributes:
-        episodes: those that are written.
-        discarded: number of those that are not.
-        manifest: the archive's, at the end; None: there is no episode, and no archive.
-
     Raises:
         ConfigError: the path exists, or cannot be written.
         EnvError: observations or actions are not supported.
@@ -103,9 +98,9 @@ class Recorder:
         successes_only: bool = False,
         seed: int | None = None,
     ) -> None:
-        self.episodes: list[Demonstration] = []
-        self.discarded = 0
-        self.manifest: Manifest | None = None
+        self.episodes: list[Demonstration] = []  #: those that are written
+        self.discarded = 0  #: number of those that are not
+        self.manifest: Manifest | None = None  #: the archive's, at the end; None: there is no episode, and no archive
         self._env, self._form, self._seed, self._successes_only = env, form, seed, successes_only
         self._adapter = ActionAdapter(env.action_space)
         self._obs, info = env.reset(seed=seed)

@@ -104,14 +104,10 @@ class Top:
 
 
 class Follower(RunTracker):
-    """Follows a run from outside, with one round trip for each update.
-
-    Attributes:
-        stop_reason: why the run ends or has ended; "" while it continues.
-    """
+    """Follows a run from outside, with one round trip for each update."""
 
     def __init__(self, client: RedisClient) -> None:
-        self.stop_reason = ""
+        self.stop_reason = ""  #: why the run ends or has ended; "" while it continues
         self._client = client
         self._reader = RunReader(client)
         super().__init__(self._read_run)
@@ -185,18 +181,13 @@ def _round(text: bytes) -> tuple[int, float, float] | None:
 
 
 class Keyboard:
-    """Keys as they are pressed, without Enter and without echo; `with` restores the terminal.
-
-    Attributes:
-        is_there: whether there are keys: the stream is a terminal.
-        is_gone: whether the terminal was closed.
-    """
+    """Keys as they are pressed, without Enter and without echo; `with` restores the terminal."""
 
     def __init__(self, stream: TextIO | None) -> None:
         self._file = stream.fileno() if stream is not None and stream.isatty() else None
-        self.is_there = self._file is not None
+        self.is_there = self._file is not None  #: whether there are keys: the stream is a terminal
         self._before: list[Any] | None = None
-        self.is_gone = False
+        self.is_gone = False  #: whether the terminal was closed
 
     def __enter__(self) -> Self:
         if self._file is not None:

@@ -16,19 +16,13 @@ _TOLERANCE = "replay.samples_per_insert_tolerance"
 
 @dataclass(frozen=True)
 class ReplayPlan:
-    """The settings of a replay that a run would make, and of the senders that would insert.
+    """The settings of a replay that a run would make, and of the senders that would insert."""
 
-    Attributes:
-        arguments: arguments of the constructor by name: those of the run, or the constructor's own defaults.
-        senders: the processes that will insert.
-        compression: compression of the observations that they send; None: none.
-        max_env_steps: env steps after which the run ends; None: no bound.
-    """
-
+    #: arguments of the constructor by name: those of the run, or the constructor's own defaults
     arguments: Mapping[str, Any]
-    senders: Senders
-    compression: str | None = None
-    max_env_steps: int | None = None
+    senders: Senders  #: the processes that will insert
+    compression: str | None = None  #: compression of the observations that they send; None: none
+    max_env_steps: int | None = None  #: env steps after which the run ends; None: no bound
 
 
 def conflicts(plan: ReplayPlan, *, steps_per_sample: int) -> Iterator[tuple[str, str]]:

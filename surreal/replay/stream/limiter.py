@@ -72,17 +72,12 @@ def default_tolerance(ratio: float, batch_size: int, senders: Senders | None = N
 
 @dataclass(frozen=True)
 class SamplesPerInsert:
-    """The band between sampling and inserting.
+    """The band between sampling and inserting."""
 
-    Args:
-        ratio: transitions sampled for each env step inserted, > 0. Raising it learns more from each step.
-        start_size: env steps before the first sample, >= 1.
-        tolerance: half the width of the band, in samples; it must hold the chunks of all agents at once
-            (ratio * steps) and a batch, or agents and learner would wait for each other.
-    """
-
-    ratio: float
-    start_size: int
+    ratio: float  #: transitions sampled for each env step inserted, > 0. Raising it learns more from each step.
+    start_size: int  #: env steps before the first sample, >= 1
+    #: half the width of the band, in samples; it must hold the chunks of all agents at once (ratio * steps) and a
+    #: batch, or agents and learner would wait for each other
     tolerance: float
 
     def __post_init__(self) -> None:
@@ -149,17 +144,13 @@ class Credit:
 
     Args:
         limiter: the band; None for no limit.
-
-    Attributes:
-        limiter: the current band; one that cannot hold a chunk is widened.
-        largest_chunk: env steps of the largest chunk so far.
     """
 
     def __init__(self, limiter: SamplesPerInsert | None, *, lease_s: float) -> None:
         self.base_steps = self.base_samples = 0
-        self.limiter = limiter
+        self.limiter = limiter  #: the current band; one that cannot hold a chunk is widened
         self._lease_s = lease_s
-        self.largest_chunk = 0
+        self.largest_chunk = 0  #: env steps of the largest chunk so far
         self._turn, self._turn_since_s = 0, 0.0
         self.is_waiting = False  #: whether the learner waits for experience
         self._waits_s = self._waiting_since_s = 0.0

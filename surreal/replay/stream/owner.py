@@ -86,10 +86,6 @@ class StreamOwner(StreamFollower):
         lease_s: life of the lease, s.
         mode: mode of the stream, "window" or "consume"; its first owner fixes it.
         is_patient: whether calls wait until Redis answers, as `StreamFollower` describes.
-
-    Attributes:
-        credit_steps: env steps that the shard may reach, as stored last; None: no limit.
-        largest_bytes: size of the largest chunk in the replay, for which room is kept below the stream's bound.
     """
 
     def __init__(
@@ -105,8 +101,9 @@ class StreamOwner(StreamFollower):
         super().__init__(stream, stop=stop, is_patient=is_patient)
         self.mode = mode
         self.bound_bytes = 0
-        self.credit_steps: int | None = None
+        self.credit_steps: int | None = None  #: env steps that the shard may reach, as stored last; None: no limit
         self._max_bytes = max_bytes or 0
+        #: size of the largest chunk in the replay, for which room is kept below the stream's bound
         self.largest_bytes = 0
         self._token = make_token(lease_s)
         self._watch = HolderWatch(lease_s)

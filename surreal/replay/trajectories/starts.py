@@ -18,14 +18,11 @@ class StartIndex:
     Args:
         length: L, rows of a sequence.
         size: steps expected to be alive.
-
-    Attributes:
-        count: number of starts.
     """
 
     def __init__(self, length: int, size: int) -> None:
         self.length = length
-        self.count = 0
+        self.count = 0  #: number of starts
         self._ring = Ring({"is_start": ((), np.bool_)}, size)
         # By the last step of each lane: the steps that need further rows, and the number of rows from each to the end.
         self._waiting: dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}

@@ -85,10 +85,6 @@ class TrajectoryStore(TransitionStore):
 
     Raises:
         ContractError: there would be no recurrent state where a trajectory may start.
-
-    Attributes:
-        runs: runs of the chunk that was inserted last.
-        starts: steps after which T rows follow.
     """
 
     def __init__(
@@ -119,7 +115,8 @@ class TrajectoryStore(TransitionStore):
         states = {extra.name: (extra.shape, extra.dtype) for extra in contract.sparse}
         self.states = Ring(states, self.transitions.size // contract.state_interval)
         self.lanes = Lanes()
-        self.runs: list[Run] = []
+        self.runs: list[Run] = []  #: runs of the chunk that was inserted last
+        #: steps after which T rows follow
         self.starts = StartIndex(length, self.transitions.size) if indexes_starts else None
         self._evicted = 0
 

@@ -60,15 +60,11 @@ class TimedUpdates:
     Args:
         rate_hz: updates per second, > 0.
         safe_action: returned in place of an action that is late; "last": the one before; None: `update` raises.
-
-    Attributes:
-        deadlines: what was missed, and the latencies.
-        failure: why the last action was the safe one; None if it was the agent's.
     """
 
     def __init__(self, connection: Exchange, rate_hz: float, safe_action: Any) -> None:
-        self.deadlines = Deadlines(rate_hz)
-        self.failure: RlxError | None = None
+        self.deadlines = Deadlines(rate_hz)  #: what was missed, and the latencies
+        self.failure: RlxError | None = None  #: why the last action was the safe one; None if it was the agent's
         self._connection, self._wait = connection, time.sleep
         self._safe_action, self._last = safe_action, None if safe_action == "last" else safe_action
         self._stop = threading.Event()

@@ -41,20 +41,13 @@ _CONTINUATION, _TEXT, _BINARY, _CLOSE, _PING, _PONG = 0x0, 0x1, 0x2, 0x8, 0x9, 0
 
 @dataclass(frozen=True)
 class Address:
-    """The address of a server.
+    """The address of a server."""
 
-    Attributes:
-        host, port: of the server or its balancer.
-        is_websocket: WebSocket instead of netstrings.
-        is_tls: encrypted.
-        path: path of a WebSocket's request.
-    """
-
-    host: str
+    host: str  #: of the server or its balancer
     port: int
-    is_websocket: bool = False
-    is_tls: bool = False
-    path: str = "/"
+    is_websocket: bool = False  #: WebSocket instead of netstrings
+    is_tls: bool = False  #: encrypted
+    path: str = "/"  #: path of a WebSocket's request
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host

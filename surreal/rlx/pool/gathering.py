@@ -40,12 +40,7 @@ class Gathering:
         self._batches = 0
 
     def end_s(self, oldest_s: float, now_s: float) -> float:
-        """Return until when to wait; not after `now_s`: not at all.
-
-        Args:
-            oldest_s: when the oldest request of the batch came.
-            now_s: the current time, of the same clock.
-        """
+        """Return until when to wait; not after `now_s`: not at all."""
         if self._gain < _WORTHWHILE_ROWS and self._batches % _RETRY_INTERVAL_BATCHES:
             return now_s
         if self._max_wait_s is None:
@@ -64,34 +59,22 @@ class Gathering:
 
 
 class Intake:
-    """The events of sessions that no batch has yet. The server's thread fills `queue`, the loop's thread has the rest.
-
-    Attributes:
-        waiting: by env slot, the sessions that want an action.
-        oldest_s: when the oldest of them came.
-        ended: episodes that ended.
-        cut: env slots whose episodes were given up.
-        released: env slots whose sessions are gone.
-        owed: env slot to session, for rows that the agent has and did not answer.
-        named: env slot to policy, where the session has named one.
-        wants: env slot to names of outputs, where the session wants some; `wanted` are those of all of them.
-        active: env slots of sessions that have asked for actions.
-        num_slots: env slots in use so far.
-    """
+    """Events of sessions that no batch has yet. The server's thread fills `queue`, the loop's thread has the rest."""
 
     def __init__(self) -> None:
         self.queue: HandoverQueue[tuple[float, Sequence[Event]]] = HandoverQueue()
-        self.waiting: dict[int, LiveEvent] = {}
-        self.oldest_s = 0.0
-        self.ended: list[LastEvent] = []
-        self.cut: list[int] = []
-        self.released: list[int] = []
-        self.owed: dict[int, Any] = {}
-        self.named: dict[int, str] = {}
+        self.waiting: dict[int, LiveEvent] = {}  #: by env slot, the sessions that want an action
+        self.oldest_s = 0.0  #: when the oldest of them came
+        self.ended: list[LastEvent] = []  #: episodes that ended
+        self.cut: list[int] = []  #: env slots whose episodes were given up
+        self.released: list[int] = []  #: env slots whose sessions are gone
+        self.owed: dict[int, Any] = {}  #: env slot to session, for rows that the agent has and did not answer
+        self.named: dict[int, str] = {}  #: env slot to policy, where the session has named one
+        #: env slot to names of outputs, where the session wants some; `wanted` are those of all of them
         self.wants: dict[int, tuple[str, ...]] = {}
         self.wanted: frozenset[str] = frozenset()
-        self.active: set[int] = set()
-        self.num_slots = 0
+        self.active: set[int] = set()  #: env slots of sessions that have asked for actions
+        self.num_slots = 0  #: env slots in use so far
         self._deferred: list[CutEvent] = []
         self._final: dict[int, float | None] = {}  # rewards that may no longer change, by step
 

@@ -74,7 +74,6 @@ class Range:
     """The values that one leaf of an observation may have.
 
     Args:
-        leaf: the array.
         low, high: its bounds, inclusive, of its shape or scalars.
         departures: notes values outside of these bounds, which may leave them; None: they may not.
         wide: bounds that apply then; None: those of the dtype.

@@ -93,15 +93,7 @@ class StateReader:
     be in their space; numbers of a `Box` too, if the limits say so.
 
     Args:
-        space: the observation space of the environments.
-        limits: which numbers are refused.
         is_first_look: whether those who take plain states look at them again, through `plain_range`.
-
-    Attributes:
-        spec: spec of an observation.
-        plain: format of a state whose bytes are an observation, after a check of `plain_range`; None: there is none.
-        plain_range: range of such a state; None: all values of its dtype.
-        departures: counts the states outside of their bounds.
 
     Raises:
         ValueError: the space is of a kind that has no arrays.
@@ -110,15 +102,17 @@ class StateReader:
     def __init__(
         self, space: gymnasium.Space[Any], limits: ValueLimits = DEFAULT_LIMITS, *, is_first_look: bool = False
     ) -> None:
-        self.spec = ObsSpec.from_space(space)
+        self.spec = ObsSpec.from_space(space)  #: spec of an observation
         tree = leaves(spaces_of(space))
-        self.departures = Departures()
+        self.departures = Departures()  #: counts the states outside of their bounds
         self._ranges = [
             range_of(one, leaf, limits, self.departures) for one, leaf in zip(tree, self.spec.leaves, strict=True)
         ]
         self._has_choice = any(leaf.nbytes for leaf in self.spec.leaves) and not _is_single(space)
         self._only = self.spec.leaves[0] if self.spec.is_array else None
+        #: format of a state whose bytes are an observation, after a check of `plain_range`; None: there is none
         self.plain = self._only if isinstance(space, spaces.Box) else None
+        #: range of such a state; None: all values of its dtype
         self.plain_range = self._ranges[0] if self.plain is not None else None
         self._notes = not is_first_look or self.plain is None
         self._lows: Leaves = [_lowest(one, leaf) for one, leaf in zip(tree, self.spec.leaves, strict=True)]

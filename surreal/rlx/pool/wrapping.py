@@ -35,10 +35,7 @@ class RemoteWrappers:
 
     Args:
         specs: the innermost first.
-        observation_space: space of the states that clients send.
-        action_space: space of the actions that clients take.
         training: whether some sessions train; False leaves out the wrappers that are for training only.
-        limits: which numbers are refused.
 
     Attributes:
         observation_space, action_space: as the agent sees them, frames not stacked.

@@ -43,14 +43,11 @@ class RlxDecodeError(RlxError):
 
 
 class RlxFrameError(RlxDecodeError):
-    """A frame is malformed: nothing that follows on this connection can be read.
-
-    Attributes:
-        frames: payloads that were whole before the malformed bytes; they are still to be answered.
-    """
+    """A frame is malformed: nothing that follows on this connection can be read."""
 
     def __init__(self, message: str, frames: Sequence[bytes] = ()) -> None:
         super().__init__(message)
+        #: payloads that were whole before the malformed bytes; they are still to be answered
         self.frames = tuple(frames)
 
 

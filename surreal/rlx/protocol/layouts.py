@@ -60,15 +60,9 @@ class Layout:
     """The places of reward and state in frames that are otherwise equal to `data`.
 
     Args:
-        data: a whole frame.
-        state: the state in it.
         state_at: where its bytes begin and end.
         reward_at: where the reward begins and ends; None if there is none, or one that is None.
         reward_form: the reward's format for `struct`.
-        plain: see `Layouts`.
-
-    Attributes:
-        is_plain: whether the bytes of the state are an observation.
     """
 
     __slots__ = ("_constants", "_dtype", "_reward", "_shape", "_state", "_unpack", "is_plain")
@@ -83,6 +77,7 @@ class Layout:
         plain: ArraySpec | None,
     ) -> None:
         self._dtype, self._shape = state.dtype, state.shape
+        #: whether the bytes of the state are an observation
         self.is_plain = plain is not None and (state.dtype, state.shape) == (plain.dtype, plain.shape)
         values = [(*state_at, f"{state.nbytes}s")]
         if reward_at is not None:

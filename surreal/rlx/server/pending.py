@@ -42,9 +42,6 @@ class PendingSteps:
         obs_bytes: bytes of an observation: a client that sends faster than expected keeps fewer steps pending.
         put: hands an event over to the pool.
         clock: s, never goes back.
-
-    Attributes:
-        slots: the env slots that hold back steps; each of their further rows is counted (`count_row`).
     """
 
     def __init__(
@@ -54,6 +51,7 @@ class PendingSteps:
         put: Callable[[FinalEvent], object],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        #: the env slots that hold back steps; each of their further rows is counted (`count_row`)
         self.slots: dict[int, _PendingSlot] = {}
         self._longest_s = longest_s
         self._max_rows = max(1, _MAX_SLOT_BYTES // (obs_bytes + _ROW_BYTES))

@@ -28,7 +28,6 @@ class PortClaim:
     """A share in a port, which `close` releases.
 
     Args:
-        host: address to listen on.
         port: > 0; all addresses of the machine count as one.
         owner: name of the servers' owner; servers with the same one share the port.
         is_bound: whether this process has bound the port already; otherwise the first that claims it makes sure that

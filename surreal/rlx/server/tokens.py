@@ -33,9 +33,6 @@ class Revocable(Protocol):
 class ClientTokens:
     """Tokens, and the sessions that were opened with them; used on the server's thread, but for `metrics`.
 
-    Args:
-        path: the file.
-
     Raises:
         ValueError: the file cannot be read, or a line of it is wrong.
     """

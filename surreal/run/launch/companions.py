@@ -50,7 +50,6 @@ class Companions:
     """Runs parts of an app next to a run.
 
     Args:
-        parts: all except the learner.
         place: the run; None for environment programs alone, which need only the server's address.
 
     Raises:

@@ -31,12 +31,6 @@ class RunServers:
         folder: folder of the run, for an append-only file.
         address: from the command line; overrides the configuration.
 
-    Attributes:
-        address: for the run's processes.
-        client: client of the run: configuration, heartbeats, log.
-        replay, parameter_client: on the same server, unless the configuration names others.
-        is_own: whether the server was started here and ends with the run.
-
     Raises:
         RedisUnavailableError: a server does not start, or does not answer.
     """
@@ -53,10 +47,11 @@ class RunServers:
             server.start()
             self._keeper = Keeper(server, config.run.restart_limit)
             address = server.address
-        self.address = address
-        self.is_own = self._keeper is not None
-        self.client = self._connect(address)
+        self.address = address  #: for the run's processes
+        self.is_own = self._keeper is not None  #: whether the server was started here and ends with the run
+        self.client = self._connect(address)  #: client of the run: configuration, heartbeats, log
         replay_clients = [self._connect(replay_address) for replay_address in config.replay_addresses]
+        #: on the same server, unless the configuration names others
         self.replay = ReplayShards(replay_clients, config.num_shards)
         self.parameter_client = self._connect(config.redis.parameter_address)
 

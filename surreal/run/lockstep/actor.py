@@ -22,7 +22,6 @@ class Actor:
     """An agent with its model, environments, listener and sender, all without threads.
 
     Args:
-        config: see `lockstep_config` and `gradients_config`.
         on_episode: called with return, length and environment of each episode.
         shards: where experience goes; None: to the run's replay.
         pool: pool of sessions, which come and go; None: the configuration's environments.

@@ -53,7 +53,6 @@ class GradientAgent:
 
     Args:
         on_episode: called with return, length and environment of each episode, on the agent's thread.
-        threads: one of them takes the agent's turns.
         pool: pool of sessions; None: the configuration's environments.
     """
 

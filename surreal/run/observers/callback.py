@@ -132,7 +132,6 @@ class Callbacks:
     What one raises is wrapped into a `UserCodeError` that names the method, its file and line.
 
     Args:
-        callbacks: the callbacks of this process.
         end: ends the run for a reason; called when a method returns `STOP`.
         set_attributes: sets attributes of environments; None refuses.
     """

@@ -51,7 +51,6 @@ class LearnerSession:
         session.end()
 
     Args:
-        config: config of the run, or what this process changes in it.
         collector: collector of the run's folder; where it has no room, the run ends. None where another process has it.
         store: store of checkpoints, which the caller closes; None: the run's own.
     """

@@ -24,13 +24,10 @@ class NodeLocal:
         run: the run's id.
         run_dir: the run's folder, which all nodes see.
         disk: folder on the node's own disk.
-
-    Attributes:
-        folder: where the server keeps its files.
     """
 
     def __init__(self, run: str, run_dir: Path, disk: Path) -> None:
-        self.folder = disk / f"surreal-{run}"
+        self.folder = disk / f"surreal-{run}"  #: where the server keeps its files
         self._shared = run_dir / "redis"
         self._tokens = (run_dir / "redis.token", self.folder / "token")
 

@@ -29,16 +29,12 @@ _TIMEOUT_S = 3.0
 
 
 class RunCollector(Collector):
-    """Reads the runs once for each scrape; simultaneous scrapes take turns.
-
-    Attributes:
-        is_away: whether Redis did not answer the last scrape.
-    """
+    """Reads the runs once for each scrape; simultaneous scrapes take turns."""
 
     def __init__(self, reader: RunReader) -> None:
         self._reader = reader
         self._errors = 0
-        self.is_away = False
+        self.is_away = False  #: whether Redis did not answer the last scrape
         self._lock = threading.Lock()
 
     def collect(self) -> Iterator[Metric]:

@@ -31,14 +31,10 @@ from surreal.plugins.doctor.frame.finding import Check, Finding, ok
 
 
 class _Saying(NamedTuple):
-    """A message of the checker.
-
-    Attributes:
-        text: its meaning; "" if it is harmless here, or another check reports it better.
-    """
+    """A message of the checker."""
 
     pattern: str
-    text: str = ""
+    text: str = ""  #: its meaning; "" if it is harmless here, or another check reports it better
     remedy: str = ""
 
 

@@ -103,17 +103,12 @@ def _follow(
 
 
 class _Reader:
-    """Reads a child's reports until it closes the pipe or exceeds the deadline.
-
-    Attributes:
-        deadline_s: end of waiting, by the monotonic clock; set again with each check.
-        is_late: whether the deadline has passed.
-    """
+    """Reads a child's reports until it closes the pipe or exceeds the deadline."""
 
     def __init__(self, pipe: IO[bytes], deadline_s: float) -> None:
         self._pipe = pipe
-        self.deadline_s = deadline_s
-        self.is_late = False
+        self.deadline_s = deadline_s  #: end of waiting, by the monotonic clock; set again with each check
+        self.is_late = False  #: whether the deadline has passed
 
     def contents(self) -> Iterator[dict[str, Any]]:
         rest = b""

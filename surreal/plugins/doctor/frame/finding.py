@@ -55,18 +55,12 @@ class Finding:
 
 @dataclass(frozen=True)
 class Fault:
-    """A kind of fault: one row of the table in docs/doctor.md.
+    """A kind of fault: one row of the table in docs/doctor.md."""
 
-    Attributes:
-        name: name for scripts and tests; it never changes.
-        cause: a sentence without values.
-        remedy: the remedy, unless the check has a better one.
-    """
-
-    name: str
+    name: str  #: name for scripts and tests; it never changes
     severity: Severity
-    cause: str
-    remedy: str
+    cause: str  #: a sentence without values
+    remedy: str  #: the remedy, unless the check has a better one
 
     def found(self, text: str, remedy: str = "") -> Finding:
         """Make a finding of this fault; `text` has the value, and `remedy` replaces the fault's."""

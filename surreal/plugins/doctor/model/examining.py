@@ -72,9 +72,6 @@ class Trial:
 
     Args:
         act_s: maximum time to act for a batch, s.
-
-    Attributes:
-        batch: the next batch; None if acting has not filled one.
     """
 
     def __init__(self, rehearsal: Rehearsal, act_s: float, *, clock: Callable[[], float] = time.perf_counter) -> None:
@@ -82,7 +79,7 @@ class Trial:
         self._act_s = act_s
         self._clock = clock
         self._probe: FiniteProbe | None = None
-        self.batch: Any = None
+        self.batch: Any = None  #: the next batch; None if acting has not filled one
 
     def act(self) -> Iterator[Finding]:
         """Act until there is a batch, and check the model's outputs."""
@@ -196,13 +193,10 @@ class FiniteProbe:
     """Names the first part of a model, which has made its layers, that computes NaN or infinity.
 
     Minus infinity is ignored: it stands for illegal actions.
-
-    Attributes:
-        found: description of the part, "" if all outputs are finite.
     """
 
     def __init__(self, model: nn.Module) -> None:
-        self.found = ""
+        self.found = ""  #: description of the part, "" if all outputs are finite
         for name, part in model.named_modules():
             part.register_forward_hook(partial(self._look, f"{name} ({type(part).__name__})" if name else "the model"))
 

@@ -39,16 +39,12 @@ def clocks(look: Look) -> Iterator[Finding]:
 
 
 class _Counter(NamedTuple):
-    """A metric that counts something bad.
-
-    Attributes:
-        unit: its unit, as in "12 env steps dropped".
-        is_now: whether it is a current amount; otherwise it only grows, and its growth in the last minute matters.
-    """
+    """A metric that counts something bad."""
 
     metric: str
     fault: Fault
-    unit: str
+    unit: str  #: its unit, as in "12 env steps dropped"
+    #: whether it is a current amount; otherwise it only grows, and its growth in the last minute matters
     is_now: bool = False
 
 

@@ -14,16 +14,12 @@ MAX_BACKLOG = 64
 
 
 class BaseConnection(asyncio.BufferedProtocol, ABC):
-    """One admitted connection.
-
-    Attributes:
-        opened_s, heard_s, is_known: see `surreal.rlx.server.hub.Connection`.
-    """
+    """One admitted connection."""
 
     def __init__(self, hub: Hub, transport: asyncio.Transport) -> None:
         self.hub = hub
         self.transport = transport
-        self.opened_s = self.heard_s = time.monotonic()
+        self.opened_s = self.heard_s = time.monotonic()  #: see `surreal.rlx.server.hub.Connection`
         self.is_known = False
         self._account = Account()
         self._is_reading = True

@@ -35,7 +35,6 @@ class Claim:
     """The right to be the process of a name in a run.
 
     Args:
-        name: name of the process: `agent-0`.
         fingerprint: fingerprint of this process's settings that the run must share.
         ttl_s: lifetime without renewal, s; raising it lets a stand-by on another machine wait longer.
     """

@@ -30,11 +30,7 @@ _TERMINATE_S = 5.0
 
 
 class RankProcesses:
-    """Starts them, each as its own Python; they end with this process, however it ends. From the main thread only.
-
-    Args:
-        count: how many ranks there are, rank 0 included.
-    """
+    """Starts them, each as its own Python; they end with this process, however it ends. From the main thread only."""
 
     def __init__(self, module: str, arguments: Sequence[str], count: int) -> None:
         self._command = [sys.executable, "-m", module, *arguments]

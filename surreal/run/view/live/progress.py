@@ -31,7 +31,6 @@ class SteadyLive(Live):
     would leave the top of the old picture above the new one.
 
     Args:
-        console: a terminal.
         draw: makes the picture; called by another thread.
     """
 

@@ -6,7 +6,7 @@ plain array costs one check.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,16 @@ def map_leaves(function: Callable[[Any], Any], tree: Obs) -> Obs:
     if isinstance(tree, tuple):
         return tuple([map_leaves(function, child) for child in tree])
     return function(tree)
+
+
+def map_together(function: Callable[[list[Any]], Any], trees: Sequence[Obs]) -> Obs:
+    """Apply a function to the leaves that several trees, all alike, have in the same place."""
+    first = trees[0]
+    if isinstance(first, Mapping):
+        return {key: map_together(function, [tree[key] for tree in trees]) for key in first}
+    if isinstance(first, tuple):
+        return tuple(map_together(function, children) for children in zip(*trees, strict=True))
+    return function(list(trees))
 
 
 def take(tree: Obs, index: Any) -> Obs:

@@ -187,18 +187,15 @@ class Uploads:
 
     At most one checkpoint is sent and one waits; a newer one replaces the one that waits. A failed upload is repeated
     with growing pauses until it arrives or is replaced.
-
-    Attributes:
-        sent: checkpoints that arrived.
-        failures: failed attempts.
-        replaced: checkpoints that newer ones replaced before they arrived.
-        last_s: duration of the last successful upload, s.
     """
 
     def __init__(self, place: CheckpointStore, *, clock: Callable[[], float] = time.monotonic) -> None:
         self.place = place
+        #: sent: checkpoints that arrived
+        #: failures: failed attempts
+        #: replaced: checkpoints that newer ones replaced before they arrived
         self.sent = self.failures = self.replaced = 0
-        self.last_s = 0.0
+        self.last_s = 0.0  #: duration of the last successful upload, s
         self._clock = clock
         self._random = random.Random()
         self._waiting: _Upload | None = None

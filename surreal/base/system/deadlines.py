@@ -30,18 +30,15 @@ class Deadlines:
     Args:
         rate_hz: deadlines per second, > 0.
         window: latencies that the percentiles are of; raising it smooths them, and delays them.
-
-    Attributes:
-        period_s: time between two deadlines.
-        missed: deadlines without the action that was due.
-        passed: deadlines so far, missed ones included.
     """
 
     @checked
     def __init__(
         self, rate_hz: Positive, *, window: PositiveInt = 2000, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self.period_s = 1.0 / rate_hz
+        self.period_s = 1.0 / rate_hz  #: time between two deadlines
+        #: missed: deadlines without the action that was due
+        #: passed: deadlines so far, missed ones included
         self.missed = self.passed = 0
         self._clock = clock
         self._latencies: deque[float] = deque(maxlen=window)

@@ -40,11 +40,7 @@ def encode(value: Any) -> bytes:
 
 
 def decode(data: bytes) -> Any:
-    """Decode a value.
-
-    Raises:
-        CodecError: cut off, corrupted, or of another format.
-    """
+    """Decode a value; raises `CodecError` if it is cut off, corrupted, or of another format."""
     if len(data) > MAX_BYTES:
         raise CodecError(f"a call carries {len(data)} bytes; it may carry {MAX_BYTES}")
     tensors, metadata = read_tensors(data, FORMAT)

@@ -192,11 +192,7 @@ def clear_error(error: ResponseError) -> ResponseError:
 
 
 def number_of(value: bytes | int | None) -> int:
-    """Parse a number from Redis; 0 for None.
-
-    Raises:
-        SpoiledKeyError: it is not a number.
-    """
+    """Parse a number from Redis; 0 for None. Raises `SpoiledKeyError` if it is not a number."""
     try:
         return int(value or 0)
     except ValueError:

@@ -53,11 +53,6 @@ class Format(NamedTuple):
 def tensor_pieces(tensors: Mapping[str, Tensor], form: Format, **metadata: str) -> list[memoryview]:
     """Return the pieces of a safetensors file. They are the tensors' memory, which must not change until used.
 
-    Args:
-        tensors: by name; on the CPU, contiguous.
-        form: format named in the metadata.
-        metadata: further strings.
-
     Raises:
         ValueError: a dtype that is not transported (complex, quantized), a sparse tensor, or too large a header.
     """

@@ -90,11 +90,7 @@ def pack(columns: Columns) -> bytes:
 
 
 def unpack(data: bytes) -> Columns:
-    """Read columns from bytes; arrays are views of them.
-
-    Raises:
-        CodecError: the bytes are damaged.
-    """
+    """Read columns from bytes; arrays are views of them. Raises `CodecError` if the bytes are damaged."""
     try:
         checksum, length = _PREFIX.unpack_from(data)
         body = memoryview(data)[_PREFIX.size :]

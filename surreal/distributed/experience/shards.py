@@ -61,11 +61,7 @@ class ReplayShards:
         return ", ".join(client.address for client in self.clients)
 
     def stream(self, shard: int) -> Stream:
-        """Return one shard.
-
-        Raises:
-            ValueError: there is no such shard.
-        """
+        """Return one shard; raises `ValueError` if there is no such shard."""
         if not 0 <= shard < len(self):
             raise ValueError(f"shard is {shard}; it must be 0 .. {len(self) - 1}")
         home = self._by_shard[shard]

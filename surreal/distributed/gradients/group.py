@@ -94,11 +94,7 @@ class ServerGroup:
         return _agree(name, [json.loads(found) for found in offers])
 
     def check(self) -> None:
-        """Check that the formation is unchanged.
-
-        Raises:
-            GroupChangedError: a server has restarted.
-        """
+        """Check that the formation is unchanged; raises `GroupChangedError` if a server has restarted."""
         state = self._store.client.retry(self._store.state, what="look at the group", stop=self._stop)
         if state.get("formation", b"").decode("ascii", "replace") != self.formation:
             raise GroupChangedError(GROUP_CHANGED)

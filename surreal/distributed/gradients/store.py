@@ -40,11 +40,7 @@ class GradientHead(NamedTuple):
 
     @classmethod
     def decode(cls, text: bytes) -> GradientHead:
-        """Undo `encode`.
-
-        Raises:
-            CodecError: it is anything else.
-        """
+        """Undo `encode`; raises `CodecError` if it is anything else."""
         try:
             if len(text) <= _MAX_HEAD_BYTES:
                 found = cls(**json.loads(text))

@@ -145,11 +145,7 @@ def parse_heartbeats(values: Iterable[bytes], *, now_s: float) -> list[Heartbeat
 
 
 def live_processes(client: RedisClient) -> list[Heartbeat]:
-    """Return the heartbeats of the run's live processes.
-
-    Raises:
-        RedisUnavailableError: no answer.
-    """
+    """Return the heartbeats of the run's live processes; raises `RedisUnavailableError` without an answer."""
     return [beat for beat in all_processes(client) if beat.is_alive()]
 
 

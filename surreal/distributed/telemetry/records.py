@@ -74,11 +74,7 @@ def encode_number(value: float) -> float | str:
 
 
 def decode_number(value: object) -> float:
-    """Undo `encode_number`.
-
-    Raises:
-        CodecError: neither a number nor one of the three words.
-    """
+    """Undo `encode_number`; raises `CodecError` if it is neither a number nor one of the three words."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         raise CodecError(f"{type(value).__name__} is not a number")
     if isinstance(value, str) and value not in ("nan", "inf", "-inf"):

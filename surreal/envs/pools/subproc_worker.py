@@ -71,23 +71,18 @@ class SharedMemory:
 
 
 class WorkerHandle:
-    """The pool's handle of the worker for environments `start` to `stop - 1`.
-
-    Attributes:
-        is_busy: whether the worker has to answer.
-        is_starting: whether it has not answered yet.
-        busy_since: monotonic time of the last message to it, s.
-        notice: reports that the worker does not answer.
-    """
+    """The pool's handle of the worker for environments `start` to `stop - 1`."""
 
     def __init__(self, index: int, start: int, stop: int) -> None:
         self.start = start
         self.stop = stop
         self.name = f"worker {index} (environments {start}-{stop - 1})"
         self.incarnation = 0
+        #: is_busy: whether the worker has to answer
+        #: is_starting: whether it has not answered yet
         self.is_busy = self.is_starting = True
-        self.busy_since = 0.0
-        self.notice = WaitNotice(logger)
+        self.busy_since = 0.0  #: monotonic time of the last message to it, s
+        self.notice = WaitNotice(logger)  #: reports that the worker does not answer
         self._index = index
         self._process: SpawnProcess | None = None
         self._connection: Connection | None = None

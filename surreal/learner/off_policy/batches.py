@@ -7,12 +7,11 @@ computed with running statistics of actions taken, which are differently distrib
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import torch
 from torch import Tensor
 
-from surreal.base.types import Batch, Obs
+from surreal.base import tree
+from surreal.base.types import Batch
 from surreal.model.norms import batch_statistics
 from surreal.model.off_policy.actor_critics import OffPolicyActorCritic
 from surreal.model.off_policy.critics import ContinuousCritics
@@ -39,18 +38,10 @@ def joint_outputs(
     Critics without a target network are their own target, and compute once. Both outputs are [critics, B, output.size]
     float32; the gradient flows through the first only.
     """
-    obs, action = _joined(batch.obs, batch.next_obs), torch.cat((batch.action, next_action))
+    obs, action = tree.map_together(torch.cat, [batch.obs, batch.next_obs]), torch.cat((batch.action, next_action))
     with batch_statistics(critic):
         outputs, following = critic.outputs(obs, action).chunk(2, 1)
     if target is not critic:
         with torch.no_grad(), batch_statistics(target):
             following = target.outputs(obs, action).chunk(2, 1)[1]
     return outputs, following.detach()
-
-
-def _joined(first: Obs, second: Obs) -> Obs:
-    if isinstance(first, Mapping):
-        return {key: _joined(child, second[key]) for key, child in first.items()}
-    if isinstance(first, tuple):
-        return tuple(_joined(*pair) for pair in zip(first, second, strict=True))
-    return torch.cat((first, second))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,7 +14,7 @@ from surreal.base.pytorch import Module
 from surreal.base.types import IS_INTERVENTION, Obs, TrajectoryBatch
 from surreal.learner.advantages import generalised_advantages
 from surreal.learner.on_policy.policy_losses import normalise
-from surreal.model import Distribution, PolicyValue
+from surreal.model import Distribution
 from surreal.model.base import Model
 
 
@@ -78,19 +78,20 @@ def make_targets(model: Module, batch: TrajectoryBatch, *, gae_lambda: float, no
     return Targets(policy.frozen(), old, value[:-1], advantage, returns, chosen_by_policy(batch))
 
 
-def compute(model: Module, obs: Obs, state: Tensor | None = None, is_first: Tensor | None = None) -> PolicyValue:
-    """Call a model that gives a `PolicyValue`, on [T, B, *obs_shape], or [N, *obs_shape] without a memory. A recurrent
-    one gets the state [B, *state_shape] before the first row, which is cleared before rows of `is_first`.
+def compute(model: Module, obs: Obs, state: Tensor | None = None, is_first: Tensor | None = None) -> Any:
+    """Call a model on [T, B, *obs_shape], or [N, *obs_shape] without a memory; returns its output without a state.
+
+    A recurrent model gets the state [B, *state_shape] before the first row, which is cleared before rows of `is_first`.
 
     Raises:
         ValueError: the model is recurrent, and the agent recorded no state.
     """
     if model.state_shape is None:
-        return PolicyValue(*model(obs))
+        return model(obs)
     if state is None:
         raise ValueError("the model is recurrent, but experience has no state; agents record it with Agent.compute")
     output, _ = model(obs, state, is_first)
-    return PolicyValue(*output)
+    return output
 
 
 def legal(policy: Distribution, action_mask: Tensor | None) -> Distribution:

@@ -5,7 +5,8 @@ Minibatches are single steps in any order, or whole sequences where a memory nee
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -167,7 +168,9 @@ def concatenate(batches: Sequence[TrajectoryBatch]) -> TrajectoryBatch:
     batches = [_filled_up(batch, rows) for batch in batches]
     infos: Any = zip(*(batch.sample_info for batch in batches), strict=True)
     joined: dict[str, Any] = {
-        name: _join([getattr(batch, name) for batch in batches], dim=0 if name == "initial_state" else 1)
+        name: tree.map_together(
+            partial(torch.cat, dim=0 if name == "initial_state" else 1), [getattr(batch, name) for batch in batches]
+        )
         for name in first._fields
         if name not in ("sample_info", "burn_in")
     }
@@ -195,15 +198,6 @@ def _filled_up(batch: TrajectoryBatch, rows: int) -> TrajectoryBatch:
         extras={name: repeat(column) for name, column in batch.extras.items()},
         **cleared,
     )
-
-
-def _join(trees: Sequence[Any], dim: int) -> Any:
-    first = trees[0]
-    if isinstance(first, Mapping):
-        return {key: _join([tree[key] for tree in trees], dim) for key in first}
-    if isinstance(first, tuple):
-        return tuple(_join(children, dim) for children in zip(*trees, strict=True))
-    return torch.cat(list(trees), dim)
 
 
 def _steps(batch: TrajectoryBatch) -> Tensor:

@@ -107,16 +107,6 @@ def make_policy_critics(
 ) -> PolicyCritics:
     """Make the critics for a space of actions: Discrete from 0, or a bounded Box of one axis.
 
-    Args:
-        obs_spec: kind of one observation.
-        action_space: action space of the policy.
-        count: critics, >= 1.
-        hiddens: units of their dense layers.
-        convolutions: see `Torso`.
-        tau: see `PolicyCritics`.
-        generator: draws the initial values.
-        device: where they are.
-
     Raises:
         ValueError: there are none for such a space.
     """

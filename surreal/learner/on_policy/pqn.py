@@ -21,6 +21,7 @@ from surreal.base.types import Obs, TrajectoryBatch
 from surreal.learner.advantages import generalised_advantages
 from surreal.learner.gradients import GradientLearner, one_graph
 from surreal.learner.losses import among_legal
+from surreal.learner.on_policy.evaluating import compute
 from surreal.learner.on_policy.minibatches import Minibatch, epochs
 from surreal.learner.on_policy.policy_losses import mean_of_steps, value_loss
 from surreal.model import NoisyQFunction
@@ -121,10 +122,5 @@ class PQNLearner(GradientLearner[Module, TrajectoryBatch]):
 
     def values(self, obs: Obs, state: Tensor | None, is_first: Tensor | None) -> Tensor:
         """Compute the Q values [..., n_actions] of steps, or of sequences after a state, which must be recorded."""
-        if self.model.state_shape is None:
-            q: Tensor = self.model(obs)
-            return q
-        if state is None:
-            raise ValueError("the model is recurrent, but experience has no state; agents record it with Agent.compute")
-        q, _ = self.model(obs, state, is_first)
+        q: Tensor = compute(self.model, obs, state, is_first)
         return q

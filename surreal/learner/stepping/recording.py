@@ -74,13 +74,6 @@ def record(
 ) -> tuple[torch.fx.GraphModule, Interface]:
     """Record a call; state and generators are afterwards as they were.
 
-    Args:
-        call: does the update, from arguments with these leaves and generators; returns tensors by name.
-        groups: do the steps.
-        state: all tensors that the call may read or change besides the leaves, by name.
-        leaves: tensors of the arguments.
-        generators: generators among the arguments.
-
     Raises:
         NotRecordableError: the call reads numbers out of tensors, or uses tensors or random numbers from elsewhere.
     """

@@ -51,11 +51,7 @@ class Subject:
         return self.address or (None if self.config is None else self.config.redis.address)
 
     def client(self, address: str) -> RedisClient:
-        """Make a client with short timeouts.
-
-        Raises:
-            ConfigError: the address is not valid.
-        """
+        """Make a client with short timeouts; raises `ConfigError` if the address is not valid."""
         try:
             run = self.run or "default"
             if self.is_found and address != self.address:

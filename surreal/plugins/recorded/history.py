@@ -111,11 +111,7 @@ class History:
             self.started = 0.0  # time of the first report, s since 1970; 0 if there was none
 
     def add(self, process: str, time_s: float, step: float, metrics: Mapping[str, Any]) -> None:
-        """Add the metrics that a process reported at one time.
-
-        Raises:
-            CodecError: a value is not a number.
-        """
+        """Add the metrics that a process reported at one time; raises `CodecError` if a value is not a number."""
         with self._lock:
             self.started = self.started or time_s
             self.version += 1

@@ -55,11 +55,7 @@ class Episode(NamedTuple):
 
 
 def require_minari() -> Any:
-    """Import Minari.
-
-    Raises:
-        ConfigError: it is not installed.
-    """
+    """Import Minari; raises `ConfigError` if it is not installed."""
     try:
         import h5py  # noqa: F401 - most datasets need it
         import minari

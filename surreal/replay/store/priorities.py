@@ -196,11 +196,7 @@ def write_priorities(path: str | os.PathLike[str], saved: SavedPriorities) -> No
 
 
 def read_priorities(path: str | os.PathLike[str], *, exponent: float) -> SavedPriorities:
-    """Read the file.
-
-    Raises:
-        CheckpointError: it is missing, damaged, no such file, or of another exponent.
-    """
+    """Read the file; raises `CheckpointError` if it is missing or damaged, or has another exponent."""
     found = load_checkpoint(path)
     metadata = found.metadata
     if metadata.get("kind") != _KIND or set(found.tensors) != {"leaves"}:

@@ -100,11 +100,7 @@ class SamplesPerInsert:
         return band
 
     def check_batch(self, batch_size: int) -> None:
-        """Refuse a band that cannot hold a batch.
-
-        Raises:
-            ValueError: with the value that would do.
-        """
+        """Refuse a band that cannot hold a batch; raises `ValueError` with the value that would do."""
         needed = batch_size + self.ratio
         if self.tolerance < needed:
             raise ValueError(

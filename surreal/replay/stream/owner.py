@@ -39,20 +39,16 @@ class StreamFollower:
 
     Args:
         is_patient: whether calls wait until Redis answers. Otherwise, the next call repeats one that failed.
-
-    Attributes:
-        steps: env steps of the shard, as last heard.
-        last_tick_s: time of Redis's last answer, on `time.monotonic`'s clock; 0: never.
-        last_try_s: time of the last attempt to read the counts; 0: never.
-        num_emptied: number of times that Redis came back empty.
     """
 
     def __init__(self, stream: Stream, *, stop: threading.Event, is_patient: bool = True) -> None:
         self.stream = stream
         self.epoch = ""
-        self.steps = self.live_bytes = self.live_steps = 0
+        self.steps = self.live_bytes = self.live_steps = 0  #: steps: env steps of the shard, as last heard
+        #: last_tick_s: time of Redis's last answer, on `time.monotonic`'s clock; 0: never
+        #: last_try_s: time of the last attempt to read the counts; 0: never
         self.last_tick_s = self.last_try_s = 0.0
-        self.num_emptied = 0
+        self.num_emptied = 0  #: number of times that Redis came back empty
         self._stop = stop
         self._is_patient = is_patient
 

@@ -42,10 +42,6 @@ class Options:
     def read(cls, path: Path | None, default: Path | None = None) -> Options:
         """Read a file.
 
-        Args:
-            path: the file; None: the default one, if it exists.
-            default: None: there is none.
-
         Raises:
             ConfigError: it cannot be read, or holds something else.
         """

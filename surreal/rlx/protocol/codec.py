@@ -88,11 +88,7 @@ def parse_json(text: bytes | str, limits: Limits = DEFAULT_LIMITS) -> dict[str, 
 
 
 def dump_json(message: Mapping[str, Any]) -> str:
-    """Write a message.
-
-    Raises:
-        RlxEncodeError: a value has no form in JSON, nan and infinities among them.
-    """
+    """Write a message; raises `RlxEncodeError` if a value has no form in JSON, nan and infinities among them."""
     try:
         return json.dumps(message, allow_nan=False, separators=(",", ":"), default=_plain)
     except (TypeError, ValueError, RecursionError) as error:

@@ -9,11 +9,7 @@ _COLON, _COMMA = ord(":"), ord(",")
 
 
 def frame(payload: bytes) -> bytes:
-    """Wrap a payload for a byte stream.
-
-    Raises:
-        RlxEncodeError: it is longer than nine digits can say.
-    """
+    """Wrap a payload for a byte stream; raises `RlxEncodeError` if it is longer than nine digits can say."""
     if len(payload) > MAX_FRAME_BYTES:
         raise RlxEncodeError(f"a message has {len(payload)} bytes; at most {MAX_FRAME_BYTES} fit into a frame")
     return b"%d:%b," % (len(payload), payload)

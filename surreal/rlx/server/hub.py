@@ -73,41 +73,30 @@ class Waiting(Protocol):
 
 
 class Hub:
-    """See above.
-
-    Attributes:
-        limits: limits on messages of clients.
-        connections: admitted connections.
-        strangers: connections without a valid `init`, the oldest first.
-        buffer: what a socket has is read into here, and copied before the next is read: asyncio's other way to read,
-            a new buffer each time, costs more than all that is done with a small message.
-        poller: reads the sockets.
-        strangers_account: total debt of strangers and of lost connections.
-        turns: turns of connections that want more than their share of the thread.
-        num_sessions: number of open sessions; a connection counts as one before it has any.
-        num_active: sessions that ask for actions.
-        num_waiting: number of sessions that wait for an action.
-        metric_budget: budget of the metrics that clients report.
-        pending: steps whose reward may still change.
-        refused, errors, requests, refused_values: counters.
-    """
+    """See above."""
 
     def __init__(self, pool: RlxEnvPool, settings: ServerSettings, loop: asyncio.AbstractEventLoop) -> None:
         self.pool = pool
         self.settings = settings
-        self.limits = settings.limits or message_limits(pool.reader)
-        self.connections: set[Connection] = set()
-        self.strangers: dict[Connection, None] = {}
+        self.limits = settings.limits or message_limits(pool.reader)  #: limits on messages of clients
+        self.connections: set[Connection] = set()  #: admitted connections
+        self.strangers: dict[Connection, None] = {}  #: connections without a valid `init`, the oldest first
         self._max_connections = free_files()
         self._max_strangers = min(_MAX_STRANGERS, max(1, self._max_connections // 2))
+        #: what a socket has is read into here, and copied before the next is read: asyncio's other way to read, a new
+        #: buffer each time, costs more than all that is done with a small message
         self.buffer = memoryview(bytearray(_BUFFER_BYTES))
-        self.poller = Poller(loop, self.buffer)
-        self.turns = Turns(loop)
-        self.strangers_account = Account()
-        self.metric_budget = MetricBudget()
+        self.poller = Poller(loop, self.buffer)  #: reads the sockets
+        self.turns = Turns(loop)  #: turns of connections that want more than their share of the thread
+        self.strangers_account = Account()  #: total debt of strangers and of lost connections
+        self.metric_budget = MetricBudget()  #: budget of the metrics that clients report
+        #: steps whose reward may still change
         self.pending = PendingSteps(settings.max_amend_s, sum(leaf.nbytes for leaf in pool.obs_spec.leaves), self.put)
-        self.refused = self.errors = self.requests = self.refused_values = 0
+        self.refused = self.errors = self.requests = self.refused_values = 0  #: counters
         self._loop = loop
+        #: num_sessions: number of open sessions; a connection counts as one before it has any
+        #: num_active: sessions that ask for actions
+        #: num_waiting: number of sessions that wait for an action
         self.num_sessions = self.num_active = self.num_waiting = 0
         self._answers = RateMeter("rlx/answers_per_s", window_s=_WINDOW_S)
         self._waits = RateMeter("rlx/waiting_sessions_count", window_s=_WINDOW_S)  # seconds of waiting in a second

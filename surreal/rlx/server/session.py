@@ -25,15 +25,6 @@ class Session:
 
     Args:
         on_action: called with the action that an `update` waited for, or with the error that took its place.
-
-    Attributes:
-        is_waiting: whether the session waits for an action.
-        has_ended: set when an episode ended; the reader clears it.
-        is_refused: whether it has to end: its first request was not an `init` with a token, or the token was revoked.
-        is_authorized: whether `init` brought a token, if one is asked for.
-        is_ready: whether `init` was answered with `ready`.
-        outputs: outputs of the policy that the client wants with the action; the pool sets them.
-        step_id: number of the step before the action, if its reward may still change; 0: it is final.
     """
 
     __slots__ = (
@@ -53,13 +44,17 @@ class Session:
             self._stacker = FrameStacker(pool.frame_spec.leaves[0], pool.frame_stack)
         self._wrappers: SessionWrappers | None = None
         self._event = LiveEvent(-1, self, None, 0.0, is_first=True, is_exploiting=False)
+        #: is_ready: whether `init` was answered with `ready`
         self.is_ready = self._is_exploiting = self._in_episode = self._is_active = False
         self._return, self._length = 0.0, 0
         self._metrics = Budget(SESSION_RATE, SESSION_BURST)
+        #: is_waiting: whether the session waits for an action
+        #: has_ended: set when an episode ended; the reader clears it
+        #: is_refused: whether it has to end: its first request was not an `init` with a token, or the token was revoked
         self.is_waiting = self.is_closed = self.has_ended = self.is_refused = False
-        self.outputs: Reply = {}
-        self.step_id = 0
-        self.is_authorized = not hub.settings.needs_token
+        self.outputs: Reply = {}  #: outputs of the policy that the client wants with the action; the pool sets them
+        self.step_id = 0  #: number of the step before the action, if its reward may still change; 0: it is final
+        self.is_authorized = not hub.settings.needs_token  #: whether `init` brought a token, if one is asked for
 
     @property
     def is_between_episodes(self) -> bool:

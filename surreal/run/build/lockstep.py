@@ -5,12 +5,12 @@ So it is in runs in lockstep (`run.deterministic`), and in agents that compute g
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from surreal.config import Config, accepted_names
-from surreal.config.schema.fields import Section
 from surreal.run.build.construct import check, refused
 from surreal.run.build.learning import REPLAY, replay_arguments
 
@@ -35,8 +35,8 @@ def lockstep_config(config: Config, *, begun_updates: int = 0) -> Config:
         sequence = np.random.SeedSequence(config.seed, spawn_key=(begun_updates,))
         config = config.model_copy(update={"seed": int(sequence.generate_state(1)[0] >> 1)})
     is_apart = config.env.pool in ("subproc", "envpool")
-    env = _changed(config, "env", {"pool": "local", "num_workers": None} if is_apart else {})
-    return config.model_copy(update={"env": env, "broadcast": _changed(config, "broadcast", {"interval_s": 0.0})})
+    env = {"pool": "local", "num_workers": None} if is_apart else {}
+    return changed(config, {"env": env, "broadcast": {"interval_s": 0.0}})
 
 
 def gradients_config(config: Config) -> Config:
@@ -47,13 +47,13 @@ def gradients_config(config: Config) -> Config:
     config = _in_turn(config)
     if cls.stream_mode == "consume" and config.agent.round_steps is None:  # whole trajectories of one version
         rows = replay_arguments(config).get("trajectory_steps")
-        config = config.model_copy(update={"agent": _changed(config, "agent", {"round_steps": rows})})
+        config = changed(config, {"agent": {"round_steps": rows}})
     return config
 
 
 def server_config(config: Config) -> Config:
     """Return the settings for a parameter server: the next gradients need the parameters of each update."""
-    return config.model_copy(update={"broadcast": _changed(config, "broadcast", {"interval_updates": 1})})
+    return changed(config, {"broadcast": {"interval_updates": 1}})
 
 
 def _require_ratio(config: Config, rule: str) -> None:
@@ -78,7 +78,7 @@ def _in_turn(config: Config) -> Config:
         },
         "sender": {"max_delay_s": _NEVER_S, "wait_timeout_s": _NO_WAIT_S, "on_full": "wait"},
     }
-    return config.model_copy(update={name: _changed(config, name, section) for name, section in changes.items()})
+    return changed(config, changes)
 
 
 def turn_steps(config: Config) -> int:
@@ -100,6 +100,7 @@ def interval_progress(config: Config, updates: int, env_steps: int) -> float:
     return _CHECKPOINTS * env_steps / (config.run.max_env_steps or 1)
 
 
-def _changed(config: Config, name: str, changes: dict[str, Any]) -> Section:
-    section: Section = getattr(config, name)
-    return section.model_copy(update=changes)
+def changed(config: Config, changes: Mapping[str, Mapping[str, Any]]) -> Config:
+    """Return the configuration with other values of some sections' settings."""
+    sections = {name: getattr(config, name).model_copy(update=section) for name, section in changes.items()}
+    return config.model_copy(update=sections)

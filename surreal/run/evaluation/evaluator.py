@@ -168,11 +168,6 @@ class Evaluator:
     ) -> list[EpisodeScore]:
         """Play `episodes` (>= 1) whole episodes, each reset with a fresh seed.
 
-        Args:
-            episodes: how many.
-            stop: ends the round.
-            on_step: called whenever all environments have taken a step.
-
         Raises:
             StoppedError: `stop` was set; unfinished episodes do not count, so there is no score.
             EnvError: an environment showed impossible numbers in episode after episode, or not what its space says.

@@ -23,7 +23,7 @@ from surreal.envs import EnvPool
 from surreal.run.build.acting import build_agent, build_model, build_sender
 from surreal.run.build.environments import Spaces, build_pool
 from surreal.run.build.learning import build_learner, build_replay, check_replay, replay_arguments
-from surreal.run.build.lockstep import gradients_config
+from surreal.run.build.lockstep import changed, gradients_config
 from surreal.run.session.intake import SteppedIntake
 
 #: Environments of the rehearsal, at most: enough for trajectories of several lanes.
@@ -120,12 +120,12 @@ def small_config(config: Config) -> Config:
     }
     if config.env.pool in ("subproc", "envpool"):
         changes["env"]["pool"] = "local"
-    config = _changed(config, changes)
+    config = changed(config, changes)
     if check_replay(config).hands_out in ("transitions", "sequences"):
         start = min(config.replay.start_size or 1000, max(2 * config.learner.batch_size, 64))
         capacity = min(config.replay.capacity or 100_000, max(8 * start, 20_000))
         ratio = float(config.learner.batch_size)  # an update for each env step
-        config = _changed(config, {"replay": {"start_size": start, "capacity": capacity, "samples_per_insert": ratio}})
+        config = changed(config, {"replay": {"start_size": start, "capacity": capacity, "samples_per_insert": ratio}})
     return gradients_config(config)
 
 
@@ -146,12 +146,7 @@ def smallest_config(config: Config) -> Config:
         },
         "sender": {"chunk_steps": min(config.sender.chunk_steps, _CHUNK_STEPS)},
     }
-    return small_config(_changed(config, changes))
-
-
-def _changed(config: Config, changes: dict[str, dict[str, Any]]) -> Config:
-    sections = {name: getattr(config, name).model_copy(update=section) for name, section in changes.items()}
-    return config.model_copy(update=sections)
+    return small_config(changed(config, changes))
 
 
 class RandomEnv(gymnasium.Env[Any, Any]):

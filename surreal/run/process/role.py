@@ -49,15 +49,7 @@ logger = logging.getLogger(__name__)
 
 
 class RoleProcess:
-    """The process as the body of its role sees it: configuration, clients, telemetry, and when to stop.
-
-    Attributes:
-        client: the run's Redis: configuration, heartbeats, log.
-        replay: replay servers; the same as `client` unless others are named.
-        parameter_client: parameter server; the same as `client` unless another is named.
-        attributes: attributes of environments, which callbacks set and agents follow.
-        stop: set by SIGTERM, SIGINT, and (without a launcher) the run's stop key.
-    """
+    """The process as the body of its role sees it: configuration, clients, telemetry, and when to stop."""
 
     def __init__(
         self,
@@ -69,14 +61,17 @@ class RoleProcess:
     ) -> None:
         self.role = role
         self.arguments = arguments
-        self.stop = stop
+        self.stop = stop  #: set by SIGTERM, SIGINT, and (without a launcher) the run's stop key
         self.signals = signals
         self.checkpoint_request = checkpoint_request or CheckpointRequest()
         self.rank = 0 if arguments.place is None else arguments.place.rank
+        #: client: the run's Redis: configuration, heartbeats, log
         self.config, self.client = connect_role(role, arguments, stop)
         if (refusal := refusal_of(role, self.config)) is not None:
             raise ConfigError(refusal[1], key=refusal[0])
         self.run_dir = arguments.run_dir or Path("runs") / self.client.run
+        #: replay: replay servers; the same as `client` unless others are named
+        #: parameter_client: parameter server; the same as `client` unless another is named
         self.replay, self.parameter_client = connect_servers(self.config, self.client, arguments, stop)
         self.index, self._claim = self._claim_number()
         self.name = role.process_name(self.index, self.rank)
@@ -93,6 +88,7 @@ class RoleProcess:
         self._stop_reason: str | None = None  # known here before the telemetry has read it
         self._endings: list[Callable[[], object]] = []
         named = {"run": self.client.run, "process": self.name, "run_dir": self.run_dir, "seed": self.config.seed}
+        #: attributes of environments, which callbacks set and agents follow
         self.attributes = EnvironmentAttributes(self.config, self.client)
         self.callbacks = make_callbacks(self.config, self.request_stop, self.attributes.set, **named)
 

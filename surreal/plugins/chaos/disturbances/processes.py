@@ -56,11 +56,7 @@ class Disturbance(ABC):
 
     @abstractmethod
     def begin(self) -> None:
-        """Begin.
-
-        Raises:
-            NotDoneError: it was not possible, and nothing was changed.
-        """
+        """Begin; raises `NotDoneError` if it was not possible, and nothing was changed."""
 
     def turn(self) -> None:
         """Continue the disturbance; never raises because Redis is away."""

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Generic, TypeVar
 
-from surreal.base.errors import StoppedError, ThreadFailedError
+from surreal.base.errors import StoppedError, SurrealError, ThreadFailedError
 from surreal.base.system.health import Pulse
 
 logger = logging.getLogger(__name__)
@@ -50,6 +50,12 @@ class Supervisor:
         if self._failure is not None:
             name, error = self._failure
             raise ThreadFailedError(f"thread {self.name}/{name} failed: {error}") from error
+
+    def check_errors(self) -> None:
+        """Do as `check`, but raise a thread's `SurrealError` itself."""
+        if self._failure is not None and isinstance(self._failure[1], SurrealError):
+            raise self._failure[1] from None
+        self.check()
 
     @property
     def is_running(self) -> bool:

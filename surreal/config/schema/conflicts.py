@@ -159,10 +159,7 @@ def _rate_conflicts(config: Config) -> Iterator[tuple[str, str]]:
     if config.agent.round_steps is not None:
         yield "env.rate_hz", f"{shown} agent.round_steps makes agents wait for parameters; leave one of them out"
     if config.has_parameter_servers:
-        yield (
-            "env.rate_hz",
-            f"{shown} learner.gradients is agents: agents also learn; set it to learner",
-        )
+        yield "env.rate_hz", f"{shown} learner.gradients is agents: agents also learn; set it to learner"
     if config.run.deterministic:
         yield "env.rate_hz", f"{shown} run.deterministic goes by counts, not by the clock; leave one of them out"
     if config.env.is_game:
@@ -202,10 +199,7 @@ def _game_conflicts(config: Config) -> Iterator[tuple[str, str]]:
     if env.pool != "local":
         yield "env.pool", f"is {env.pool}, but {rule}, which are played in the agent's process; set it to local"
     if env.wrappers:
-        yield (
-            "env.wrappers",
-            f"has wrappers, but {rule}; wrap the game in your own module, and name that in env.id",
-        )
+        yield "env.wrappers", f"has wrappers, but {rule}; wrap the game in your own module, and name that in env.id"
     if env.frame_stack > 1:
         yield "env.frame_stack", f"is {env.frame_stack}, but {rule}, whose frames are not stacked; set it to 1"
     if env.action_space is not None:

@@ -205,12 +205,7 @@ class TorchListener:
         Raises:
             SurrealError: the original error, or a `ThreadFailedError` with another exception as its cause.
         """
-        try:
-            self._supervisor.check()
-        except ThreadFailedError as failure:
-            if isinstance(failure.__cause__, SurrealError):
-                raise failure.__cause__ from None
-            raise
+        self._supervisor.check_errors()
 
     def close(self) -> None:
         """End the thread and the subscription. The model keeps its parameters."""

@@ -170,7 +170,7 @@ def is_close(ours: Tensor, theirs: Tensor) -> bool:
 def plain_settings(owner: object) -> dict[str, Any]:
     """Return the attributes of an object that are numbers, texts, truth values, None, lists or dataclasses."""
     return {
-        name: _plain(value)
+        name: repr(value) if is_dataclass(value) else value
         for name, value in vars(owner).items()
         if name not in _CHANGING + _UNRELATED and _is_plain(value)
     }
@@ -180,10 +180,6 @@ def _is_plain(value: Any) -> bool:
     if isinstance(value, (tuple, list)):
         return all(map(_is_plain, value))
     return value is None or isinstance(value, _PLAIN) or is_dataclass(value)
-
-
-def _plain(value: Any) -> Any:
-    return repr(value) if is_dataclass(value) else value
 
 
 @functools.lru_cache(maxsize=1)

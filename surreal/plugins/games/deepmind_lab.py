@@ -98,7 +98,9 @@ class DeepMindLab(gymnasium.Env[NDArray[np.uint8], np.int64]):
         self.render_mode = render_mode
         self._window = Window(f"DeepMind Lab: {level_script}", fps / frame_skip)
         settings = {"width": self._width, "height": self._height, "fps": fps, **(config or {})}
-        texts = {name: _text(value) for name, value in settings.items()}
+        texts = {
+            name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in settings.items()
+        }
         self._lab = _make_lab(lab_path, level_script, renderer, texts)
         inputs = [str(spec["name"]) for spec in self._lab.action_spec()]
         self._actions = [_input(inputs, name) for name in list(ACTIONS)[: _SIZES[action_size]]]
@@ -178,7 +180,3 @@ def _input(inputs: Sequence[str], action: str) -> NDArray[np.intc]:
     values = np.zeros(len(inputs), np.intc)
     values[inputs.index(name)] = value
     return values
-
-
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -108,7 +108,8 @@ class StateReader:
         self._ranges = [
             range_of(one, leaf, limits, self.departures) for one, leaf in zip(tree, self.spec.leaves, strict=True)
         ]
-        self._has_choice = any(leaf.nbytes for leaf in self.spec.leaves) and not _is_single(space)
+        is_single = isinstance(space, spaces.Discrete) and int(space.n) == 1
+        self._has_choice = any(leaf.nbytes for leaf in self.spec.leaves) and not is_single
         self._only = self.spec.leaves[0] if self.spec.is_array else None
         #: format of a state whose bytes are an observation, after a check of `plain_range`; None: there is none
         self.plain = self._only if isinstance(space, spaces.Box) else None
@@ -235,7 +236,3 @@ def _lowest(space: gymnasium.Space[Any], leaf: ArraySpec) -> NDArray[Any]:
     """Return a default observation of a leaf: zeros where the space contains them."""
     start = space.start if isinstance(space, spaces.Discrete | spaces.MultiDiscrete) else 0
     return np.broadcast_to(np.asarray(start, leaf.dtype), leaf.shape or (1,))
-
-
-def _is_single(space: gymnasium.Space[Any]) -> bool:
-    return isinstance(space, spaces.Discrete) and int(space.n) == 1

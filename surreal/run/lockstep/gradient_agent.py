@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from surreal.agent.loop import EpisodeCallback
-from surreal.base.errors import StoppedError, SurrealError, ThreadFailedError
+from surreal.base.errors import StoppedError
 from surreal.base.metrics import RateMeter, Reading
 from surreal.base.system.threads import Supervisor
 from surreal.config import Config
@@ -211,12 +211,7 @@ class GradientSession:
             self._process.stop.wait(_CHECK_INTERVAL_S)
         self._threads.stop()
         self._threads.join(_JOIN_TIMEOUT_S)
-        try:
-            self._threads.check()
-        except ThreadFailedError as failure:
-            if isinstance(failure.__cause__, SurrealError):
-                raise failure.__cause__ from None
-            raise
+        self._threads.check_errors()
 
     def status(self) -> dict[str, Any]:
         """Explain which run this is, and which parameters act; from any thread."""

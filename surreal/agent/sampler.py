@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import torch
@@ -15,6 +16,8 @@ from surreal.model import Distribution, SquashedNormal
 from surreal.model.distributions import Normal
 from surreal.model.in_numpy import NumpyNormal, NumpyPolicy, NumpySquashedNormal
 from surreal.model.off_policy.action_range import StateDependentNormal
+
+_Policy: TypeAlias = Distribution | NumpyPolicy
 
 
 class Sampler:
@@ -61,7 +64,7 @@ class Sampler:
 
     def choose(
         self,
-        policy: Distribution | NumpyPolicy,
+        policy: _Policy,
         explore: NDArray[np.bool_],
         device: torch.device,
         slots: NDArray[np.int64],
@@ -89,9 +92,9 @@ class Sampler:
             self._generator = torch.Generator(device).manual_seed(self._seed)
         action: Any
         if self._correlation:
-            action = self._correlated(policy, device, slots, is_first)
+            action = self._correlated(policy, slots, is_first)
         elif self._hold_steps > 1:
-            action = self._held(policy, device, slots, is_first)
+            action = self._held(policy, slots, is_first)
         elif isinstance(policy, StateDependentNormal):
             action = policy.at(policy.noise(self._matrices(policy, slots, is_first)))
         elif self._matrix_steps is not None:
@@ -105,16 +108,14 @@ class Sampler:
             action[~explore] = policy.mode()[~explore]
         return action
 
-    def _correlated(
-        self,
-        policy: Distribution | NumpyPolicy,
-        device: torch.device,
-        slots: NDArray[np.int64],
-        is_first: NDArray[np.bool_],
-    ) -> Any:
+    def _normal(self, shape: Sequence[int]) -> torch.Tensor:
+        generator = cast(torch.Generator, self._generator)
+        return torch.empty(shape, device=generator.device).normal_(generator=generator)
+
+    def _correlated(self, policy: _Policy, slots: NDArray[np.int64], is_first: NDArray[np.bool_]) -> Any:
         if not isinstance(policy, Normal | NumpyNormal):
             raise ValueError(f"noise_correlation is set, but the policy is a {type(policy).__name__} and not normal")
-        fresh = torch.empty(policy.mean.shape, device=device).normal_(generator=self._generator)
+        fresh = self._normal(policy.mean.shape)
         if self._noise is None:
             self._noise = SlotMemory(tuple(fresh.shape[1:]), fresh.device)
         before = self._noise.take(slots, is_first)
@@ -125,26 +126,19 @@ class Sampler:
         self._noise.put(slots, noise)
         return policy.at(noise)
 
-    def _held(
-        self,
-        policy: Distribution | NumpyPolicy,
-        device: torch.device,
-        slots: NDArray[np.int64],
-        is_first: NDArray[np.bool_],
-    ) -> Any:
+    def _held(self, policy: _Policy, slots: NDArray[np.int64], is_first: NDArray[np.bool_]) -> Any:
         if not isinstance(policy, Normal | NumpyNormal | SquashedNormal | NumpySquashedNormal):
             raise ValueError(f"noise_hold_steps is set, but the policy is a {type(policy).__name__} and not normal")
         normal = policy.normal if isinstance(policy, SquashedNormal | NumpySquashedNormal) else policy
-        fresh = torch.empty(normal.mean.shape, device=device).normal_(generator=self._generator)
-        weights = torch.arange(1, self._hold_steps + 1, device=device, dtype=torch.float32) ** -2.0
+        fresh = self._normal(normal.mean.shape)
+        weights = torch.arange(1, self._hold_steps + 1, device=fresh.device, dtype=torch.float32) ** -2.0
         drawn = 1.0 + torch.multinomial(weights, len(fresh), replacement=True, generator=self._generator)
         return policy.at(self._kept(fresh, drawn, slots, is_first))
 
     def _matrices(
         self, policy: StateDependentNormal, slots: NDArray[np.int64], is_first: NDArray[np.bool_]
     ) -> torch.Tensor:
-        shape = (len(slots), *policy.log_sigma.shape)
-        fresh = torch.empty(shape, device=policy.log_sigma.device).normal_(generator=self._generator)
+        fresh = self._normal((len(slots), *policy.log_sigma.shape))
         steps = fresh.new_full((len(slots),), math.inf if self._matrix_steps is None else self._matrix_steps)
         return self._kept(fresh, steps, slots, is_first)
 

@@ -132,13 +132,7 @@ class ModelView(Kept, Protocol):
     def load_tensors(
         self, tensors: Mapping[str, Tensor], version: int | None = None, header: Mapping[str, Any] | None = None
     ) -> None:
-        """Replace all parameters by copies of `tensors`, or none and raise `ContractError` if they do not fit.
-
-        Args:
-            tensors: by name, shaped and typed as `tensors()`.
-            version: new value of `version`; None leaves it.
-            header: published with the tensors; a model without parameters creates them from it.
-        """
+        """Replace all parameters, or none and raise `ContractError` if they do not fit; see `surreal.base.pytorch`."""
 
     def wait_for_version(self, version: int, timeout_s: float) -> bool:
         """Wait at most `timeout_s` for parameters of this version or a later one; returns whether they came."""
@@ -384,17 +378,7 @@ class Broadcaster(Protocol):
         """Load the last broadcast, if any, and continue its versions; raises `ContractError` or `CodecError`."""
 
     def broadcast(self, model: Any = None, message: str = "") -> int:
-        """Publish the current parameters, and return the version, which also becomes the model's.
-
-        Args:
-            model: another model with the same parameters; None: the constructor's.
-            message: text for the listeners.
-
-        Raises:
-            LeaseError: another broadcaster publishes this policy.
-            ContractError: a process of this run has another model.
-            ValueError: the model has no parameters yet.
-        """
+        """Publish the current parameters, and return their version; see `surreal.distributed.TorchBroadcaster`."""
 
     def maintain(self) -> None:
         """Keep others out, and publish lost parameters again; raises `LeaseError` if another broadcaster took over."""

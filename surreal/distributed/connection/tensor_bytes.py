@@ -51,7 +51,7 @@ class Format(NamedTuple):
 
 
 def tensor_pieces(tensors: Mapping[str, Tensor], form: Format, **metadata: str) -> list[memoryview]:
-    """Return the pieces of a safetensors file. They are the tensors' memory, which must not change until used.
+    """Return the pieces of a safetensors file: memory of contiguous tensors on the CPU, not to be changed until used.
 
     Raises:
         ValueError: a dtype that is not transported (complex, quantized), a sparse tensor, or too large a header.

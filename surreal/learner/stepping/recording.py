@@ -72,7 +72,7 @@ def record(
     leaves: Sequence[Tensor],
     generators: Sequence[torch.Generator],
 ) -> tuple[torch.fx.GraphModule, Interface]:
-    """Record a call; state and generators are afterwards as they were.
+    """Record a call, which reads and changes only `state` and the `leaves` of its arguments; they stay as they were.
 
     Raises:
         NotRecordableError: the call reads numbers out of tensors, or uses tensors or random numbers from elsewhere.

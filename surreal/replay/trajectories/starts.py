@@ -68,11 +68,7 @@ class StartIndex:
         return found
 
     def sample(self, number: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """That many of the starts, uniformly, with replacement.
-
-        Raises:
-            ValueError: there is none.
-        """
+        """That many of the starts, uniformly, with replacement; raises `ValueError` if there is none."""
         if not self.count:
             raise ValueError("no sequence can begin anywhere")
         found = np.empty(0, np.int64)

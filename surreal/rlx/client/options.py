@@ -40,11 +40,7 @@ class Options:
 
     @classmethod
     def read(cls, path: Path | None, default: Path | None = None) -> Options:
-        """Read a file.
-
-        Raises:
-            ConfigError: it cannot be read, or holds something else.
-        """
+        """Read a file, or `default` if it exists; raises `ConfigError` if that cannot be read or is anything else."""
         if path is None:
             if default is None or not default.is_file():
                 return cls({})

@@ -188,7 +188,7 @@ class IPGLearner(ActorCriticLearner[ActorCritic]):
     @torch.no_grad()
     def next_policy(self, batch: TrajectoryBatch) -> Distribution:
         """Return the policy's actions after each step, [T, B]."""
-        policy, _ = compute(self.model, batch.obs)
+        policy: Distribution = compute(self.model, batch.obs)[0]
         mask = batch.extras.get("next_action_mask")
         if mask is None:
             return policy[1:]

@@ -52,7 +52,7 @@ class Supervisor:
             raise ThreadFailedError(f"thread {self.name}/{name} failed: {error}") from error
 
     def check_errors(self) -> None:
-        """Do as `check`, but raise a thread's `SurrealError` itself."""
+        """Raise as `check` does, but a thread's `SurrealError` itself."""
         if self._failure is not None and isinstance(self._failure[1], SurrealError):
             raise self._failure[1] from None
         self.check()

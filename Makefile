@@ -15,7 +15,7 @@
 #   make soak [MINUTES=n] a run at full speed; slopes of memory, threads, descriptors and disk: docs/reliability.md
 #   make attack          all hostile peers, and check and start every preset and template: docs/robustness.md
 #   make graphs          every learner's compiled updates next to its uncompiled ones, from 100 states
-#   make cluster [PRESET=n]  execute rendered Kubernetes manifests in namespaces, with failures: docs/cluster-tests.md
+#   make cluster [PRESET=n]  execute rendered Kubernetes manifests in containers, with failures: docs/cluster-tests.md
 #   make image           build the container image with docker, podman or buildah: docs/container.md
 #   make docs            write the pages that are generated from the code
 #   make site            build docs/ as a site with search and the API reference, in .cache/site

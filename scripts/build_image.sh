@@ -4,13 +4,16 @@
 #   sh scripts/build_image.sh [TAG] [ARGUMENT...]     ARGUMENT: of the engine's build, such as --build-arg DEVICE=cuda
 #
 # If the engine cannot pull the base image, debootstrap makes one from Debian's packages, and it is imported under the same
-# name; only root can do that, with podman or docker.
+# name; only root can do that, with podman or docker. The build names the base by its digest, and labels the image with it.
 set -eu
 cd "$(dirname "$0")/.."
 
 tag=${1:-surreal:$(sed -n 's/^__version__ = "\(.*\)"/\1/p' surreal/__init__.py)}
 [ $# -eq 0 ] || shift
-base=$(sed -n 's/^ARG PYTHON=\(.*\)/docker.io\/library\/python:\1-slim-bookworm/p' Dockerfile)
+base=$(sed -n 's/^ARG BASE=//p' Dockerfile)
+for argument; do
+    case $argument in BASE=*) base=${argument#BASE=} ;; esac
+done
 
 engine=
 for each in docker podman buildah; do
@@ -40,10 +43,19 @@ make_base() {
 
 has_base || timeout 60 $engine pull "$base" || make_base
 
+# NAME@sha256:..., or nothing if the engine knows none, as Docker does not of an imported image.
+case $engine in
+buildah) pinned=${base%:*}@$(buildah inspect --type image --format '{{.FromImageDigest}}' "$base") ;;
+*) pinned=$($engine image inspect --format '{{range .RepoDigests}}{{println .}}{{end}}' "$base" | sed -n 1p) ;;
+esac
+echo "base: ${pinned:-$base}"
+set -- "$@" --build-arg "BASE=${pinned:-$base}" \
+    --label "org.opencontainers.image.base.name=$base" --label "org.opencontainers.image.base.digest=${pinned#*@}"
+
 case $engine in
 docker) set -- --tag "$tag" "$@" ;;
 # Layers without a nested sandbox, and the machine's network: it works inside a container, too.
 *) set -- --isolation chroot --network host --format docker --tag "$tag" "$@" ;;
 esac
 $engine build "$@" .
-$engine images "${tag%:*}"
+$engine images --digests "${tag%:*}"

@@ -6,19 +6,24 @@ start_cluster   factory of clusters, which end with the test; takes the argument
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.cluster.executor.cluster import Cluster
-from tests.cluster.executor.processes import PROGRAMS, program
+from tests.cluster.executor.cluster import IMAGE, Cluster
+
+#: What clusters need, with the Debian packages.
+_PROGRAMS = {"ip": "iproute2", "nft": "nftables", "nsenter": "util-linux", "podman": "podman", "setpriv": "util-linux"}
 
 
 @pytest.fixture
 def start_cluster(tmp_path: Path) -> Iterator[Callable[..., Cluster]]:
-    """Factory of clusters; without what they need, fail in CI (CI=true) and skip elsewhere."""
+    """Factory of clusters for `make cluster`; without what they need, fail in CI (CI=true) and skip elsewhere."""
+    if not os.environ.get("SURREAL_TEST_CLUSTER"):
+        pytest.skip("for `make cluster`, after `make image`")
     missing = _missing()
     if missing is not None:
         if os.environ.get("CI", "").lower() in ("1", "true"):
@@ -36,14 +41,14 @@ def start_cluster(tmp_path: Path) -> Iterator[Callable[..., Cluster]]:
 
 
 def _missing() -> str | None:
-    """Say what an executor would miss here, if anything."""
+    """What a cluster lacks here, if anything."""
     if not hasattr(os, "geteuid") or os.geteuid() != 0:
-        return "clusters are made of namespaces, for which the tests would have to run as root"
-    try:
-        for name in PROGRAMS:
-            program(name)
-    except FileNotFoundError as error:
-        return str(error)
-    inside = [program("unshare"), "--pid", "--net", "--mount", "--fork", program("nft"), "list", "tables"]
-    made = subprocess.run(inside, capture_output=True, text=True)
-    return f"no namespaces with nftables here: {made.stderr.strip()}" if made.returncode else None
+        return "clusters have network namespaces, for which the tests would have to run as root"
+    for program, package in _PROGRAMS.items():
+        if shutil.which(program) is None:
+            return f"{program} is not installed; it comes with Debian's {package}"
+    for needed in (["unshare", "--net", "nft", "list", "tables"], ["podman", "image", "exists", IMAGE]):
+        done = subprocess.run(needed, capture_output=True, text=True)
+        if done.returncode:
+            return f"{' '.join(needed)} failed: {done.stderr.strip() or 'run `make image` first'}"
+    return None

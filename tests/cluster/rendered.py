@@ -10,11 +10,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.cluster.executor.cluster import Cluster
-from tests.cluster.executor.pods.images import CHECKOUT
+import yaml
+
+from tests.cluster.executor.cluster import IMAGE, Cluster
+from tests.cluster.executor.manifests import files_of
 from tests.cluster.executor.pods.pod import Pod
 
-_IMAGE = "registry.example:5000/team/surreal:0.1.0"
+CHECKOUT = Path(__file__).resolve().parents[2]
 #: Labels of the run's pods.
 ROLE = "app.kubernetes.io/name={}"
 
@@ -30,15 +32,20 @@ class RenderedRun:
     def __init__(self, cluster: Cluster, preset: str) -> None:
         self.cluster, self.preset = cluster, preset
         self.folder = cluster.claim("runs") / preset
+        #: Everything that its Secrets hold.
+        self.secrets: list[str] = []
 
     def apply(self, *options: str) -> None:
         """Do what docs/kubernetes.md tells: make the secrets, render and apply."""
         tls = [option for option in options if option == "--tls"]
-        for arguments in (("secret", self.preset, *tls), ("render", self.preset, "--image", _IMAGE, *options)):
+        for arguments in (("secret", self.preset, *tls), ("render", self.preset, "--image", IMAGE, *options)):
             command = [sys.executable, "-m", "surreal", "k8s", *arguments]
             done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True)
             assert done.returncode == 0, done.stderr
             self.cluster.apply(done.stdout)
+            for each in filter(None, yaml.safe_load_all(done.stdout)):
+                if each["kind"] == "Secret":
+                    self.secrets += [content.decode() for content in files_of(each).values()]
 
     def pods(self, role: str) -> list[Pod]:
         """The pods of a role, oldest first."""

@@ -9,6 +9,8 @@ from typing import Any
 
 import yaml
 
+from tests.cluster.executor.cluster import IMAGE
+
 #: Answers every request with the pod's name.
 WEB = """
 import http.server, os
@@ -39,7 +41,7 @@ def python(program: str, *arguments: str) -> list[str]:
 
 def container(program: str, **fields: Any) -> dict[str, Any]:
     """A container that runs a program."""
-    return {"name": "main", "image": "registry.example:5000/python:3.12", "command": python(program), **fields}
+    return {"name": "main", "image": IMAGE, "command": python(program), **fields}
 
 
 def pod(name: str, *containers: dict[str, Any], labels: dict[str, str] | None = None, **spec: Any) -> str:
@@ -53,7 +55,7 @@ def web(name: str, replicas: int, **spec: Any) -> str:
     served = container(
         WEB,
         ports=[{"name": "http", "containerPort": 8080}],
-        readinessProbe={"httpGet": {"port": "http"}, "periodSeconds": 1},
+        readinessProbe={"httpGet": {"port": "http"}, "periodSeconds": 1, "timeoutSeconds": 10},
     )
     template = {
         "metadata": {"labels": {"app": name}},

@@ -1,6 +1,6 @@
 """Rendered manifests of the local overlay, executed: CartPole is solved, whatever happens to pods, nodes and links.
 
-`make test` has one short run with a few disturbances; `make cluster` one for each kind, with more of them
+`make cluster` has one short run with a few disturbances, and one for each kind, with more of them
 (docs/cluster-tests.md). What happened in each is written into .cache/cluster/.
 """
 
@@ -17,8 +17,7 @@ import pytest
 from surreal.base.system.probe import OVER
 from tests.cluster import small
 from tests.cluster.executor.cluster import Cluster
-from tests.cluster.executor.pods.images import CHECKOUT
-from tests.cluster.rendered import RenderedRun, rendered_run
+from tests.cluster.rendered import CHECKOUT, RenderedRun, rendered_run
 
 #: What the long runs train: set by `make cluster`.
 PRESET = os.environ.get("SURREAL_TEST_CLUSTER", "")
@@ -51,7 +50,7 @@ def test_cartpole_is_solved_on_the_local_overlay(start_cluster: Start, require_t
         _with_cut_link(run, "agent", 2.0)
         cluster.kill(run.pods("agent")[0])
         _wait_until_solved(run)
-        _assert_no_secret_is_printed(cluster)
+        _assert_no_secret_is_printed(cluster, run)
 
 
 @long_only
@@ -84,7 +83,7 @@ def test_redis_comes_back_with_everything(start_cluster: Start) -> None:
             # Env steps are in its file; updates are in the heartbeats, which the learner sends again.
             assert _progress(run)[1] >= before[1]
             run.cluster.wait(lambda: _progress(run)[0] >= before[0], "the learner's updates", TIMEOUT_S)  # noqa: B023
-            log = run.cluster.logs(run.pods("redis")[0])
+            log = run.pods("redis")[0].logs()
             assert "Ready to accept connections" in log
             assert "refused" not in log
         _wait_until_solved_again(run)
@@ -200,9 +199,9 @@ def _assert_only_the_run_reaches_redis(cluster: Cluster, run: RenderedRun) -> No
     cluster.delete(stranger, grace_s=0)
 
 
-def _assert_no_secret_is_printed(cluster: Cluster) -> None:
-    secrets = cluster.secrets()
+def _assert_no_secret_is_printed(cluster: Cluster, run: RenderedRun) -> None:
+    secrets = run.secrets
     assert len(secrets) >= 2
     for pod in cluster.pods():
-        text = cluster.logs(pod)
+        text = pod.logs()
         assert not [secret for secret in secrets if secret in text], pod.name

@@ -10,8 +10,7 @@ import yaml
 
 from tests.cluster import small
 from tests.cluster.executor.cluster import Cluster
-from tests.cluster.executor.pods.images import CHECKOUT
-from tests.cluster.executor.processes import entering
+from tests.cluster.rendered import CHECKOUT
 
 _NAMESPACE = "run"
 #: The ports that processes of a run listen on, on every pod here.
@@ -37,6 +36,8 @@ def connect(word):
 for word in sys.argv[1:]:
     threading.Thread(target=connect, args=(word,)).start()
 """
+#: Succeeds once something listens on the last of them.
+_LISTENS = f"import sys; sys.exit(':{max(_PORTS.values()):04X} ' not in open('/proc/net/tcp').read())"
 _ROLES = ("redis", "rlx-server", "agent", "learner", "eval", "tensorboard")
 
 
@@ -49,7 +50,7 @@ def test_only_the_run_reaches_redis_and_only_rlx_is_open(
     cluster = start_cluster(namespace=_NAMESPACE, pace=0.1)
     for policy in policies:
         cluster.apply(yaml.safe_dump(policy | {"metadata": policy["metadata"] | {"namespace": _NAMESPACE}}))
-    probe = {"tcpSocket": {"port": max(_PORTS.values())}, "timeoutSeconds": 10}
+    probe = {"exec": {"command": small.python(_LISTENS)}, "timeoutSeconds": 10}
     server = small.container(_SERVE, readinessProbe=probe)
     part = {"app.kubernetes.io/part-of": "surreal"}
     for role in _ROLES:
@@ -62,8 +63,7 @@ def test_only_the_run_reaches_redis_and_only_rlx_is_open(
     def reached(client: str) -> set[tuple[str, int]]:
         """What a client reaches of others."""
         if client == "outside":
-            inside = [*entering(cluster.outside, "net"), sys.executable, "-I", "-S", "-c", _REACH, *words]
-            said = subprocess.run(inside, check=True, capture_output=True, text=True).stdout
+            said = cluster.outside.run(sys.executable, "-I", "-S", "-c", _REACH, *words)
         else:
             (pod,) = (pod for pod in cluster.pods() if pod.name == client)
             said = cluster.execute(pod, *small.python(_REACH, *words)).stdout

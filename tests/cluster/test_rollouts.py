@@ -86,7 +86,7 @@ def test_a_service_answers_all_the_time_while_its_pods_are_replaced(start_cluste
     (client,) = cluster.pods("app=client")
     old = {pod.name for pod in cluster.pods("app=web")}
     cluster.wait(lambda: _answered(cluster, client) >= old, "answers of both")
-    begun = len(cluster.logs(client).splitlines())
+    begun = len(client.logs().splitlines())
     cluster.restart("Deployment", "web")
     cluster.wait(lambda: not cluster.is_rolled_out("Deployment", "web"), "a beginning")
     cluster.wait(lambda: cluster.is_rolled_out("Deployment", "web"), "two other servers")
@@ -94,7 +94,7 @@ def test_a_service_answers_all_the_time_while_its_pods_are_replaced(start_cluste
     cluster.wait(lambda: _answered(cluster, client) >= new, "answers of both new ones")
     assert not old & new
     # Servers here end without a pause: what was on its way to one of them may fail, but never two in a row.
-    lines = cluster.logs(client).splitlines()[begun:]
+    lines = client.logs().splitlines()[begun:]
     assert not [pair for pair in itertools.pairwise(lines) if all(line.startswith("FAILED") for line in pair)]
     # A new one was ready before an old one was deleted.
     texts = [text for _, text in cluster.events]
@@ -114,25 +114,13 @@ def test_a_stateful_set_keeps_names_and_volumes(start_cluster: Start) -> None:
     cluster.wait(lambda: cluster.is_rolled_out("StatefulSet", "store"), "two pods")
     first, second = cluster.pods("app=store")
     assert [first.name, second.name] == ["store-0", "store-1"]
-    assert second.metadata["labels"]["apps.kubernetes.io/pod-index"] == "1"
-    cluster.wait(lambda: "x\n" in cluster.logs(second), "its first life")
+    assert second.endpoint().labels["apps.kubernetes.io/pod-index"] == "1"
+    cluster.wait(lambda: "x\n" in second.logs(), "its first life")
     cluster.delete(second)
     cluster.wait(lambda: second.is_gone and cluster.is_rolled_out("StatefulSet", "store"), "another store-1")
     again = cluster.pods("app=store")[-1]
-    cluster.wait(lambda: "xx\n" in cluster.logs(again), "its second life")
+    cluster.wait(lambda: "xx\n" in again.logs(), "its second life")
     assert (again.name, again is second) == ("store-1", False)
-
-
-def test_a_job_runs_until_it_has_succeeded(start_cluster: Start) -> None:
-    cluster = start_cluster()
-    once = "import os; n = os.path.exists('/data/tried'); open('/data/tried', 'w'); assert n"
-    worker = small.container(once, volumeMounts=[{"name": "data", "mountPath": "/data"}])
-    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
-    template = {"spec": {"restartPolicy": "Never", "containers": [worker], "volumes": volumes}}
-    cluster.apply(small.claim("data") + small.manifest("Job", "job", {"template": template}))
-    cluster.wait(lambda: "Succeeded" in [pod.phase for pod in cluster.pods()], "success")
-    cluster.go_on(0.2)
-    assert [pod.phase for pod in cluster.pods()] == ["Failed", "Succeeded"]
 
 
 def test_pods_of_a_lost_node_are_made_elsewhere(start_cluster: Start) -> None:
@@ -140,7 +128,7 @@ def test_pods_of_a_lost_node_are_made_elsewhere(start_cluster: Start) -> None:
     cluster.apply(small.web("web", 4))
     cluster.wait(lambda: cluster.is_rolled_out("Deployment", "web"), "four servers")
     assert {pod.place.node for pod in cluster.pods("app=web")} == {"left", "right"}
-    processes = [pod.sandbox.pid for pod in cluster.pods("app=web") if pod.place.node == "left"]
+    processes = [pod.container.pid for pod in cluster.pods("app=web") if pod.place.node == "left"]
     cluster.lose("left")
     assert not any(map(psutil.pid_exists, processes))
     cluster.wait(lambda: cluster.is_rolled_out("Deployment", "web"), "four servers again")
@@ -156,7 +144,7 @@ def test_nothing_outlives_a_cluster_whose_tests_are_killed(start_cluster: Start,
         "from tests.cluster.executor.cluster import Cluster\n"
         "cluster = Cluster(Path(sys.argv[1])); cluster.apply(small.pod('pod'))\n"
         "cluster.wait(lambda: bool(cluster.pods()) and cluster.pods()[0].is_ready, 'a pod')\n"
-        "print(cluster.outside, cluster.pods()[0].containers[0].container.pid, flush=True); sys.stdin.read()"
+        "print(cluster.pods()[0].container.pid, flush=True); sys.stdin.read()"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", program, str(tmp_path / "other")],
@@ -167,10 +155,10 @@ def test_nothing_outlives_a_cluster_whose_tests_are_killed(start_cluster: Start,
     with process:
         assert process.stdout is not None
         inside = [psutil.Process(int(word)) for word in process.stdout.readline().split()]
-        assert len(inside) == 2
+        assert len(inside) == 1
         process.send_signal(signal.SIGKILL)
     assert psutil.wait_procs(inside, timeout=30)[1] == []
 
 
 def _answered(cluster: Cluster, client: Pod) -> set[str]:
-    return set(cluster.logs(client).split())
+    return set(client.logs().split())

@@ -1,7 +1,6 @@
-"""What Deployments, StatefulSets and Jobs do next, as pure functions: from the pods there are to pods made and deleted.
+"""What Deployments and StatefulSets do next, as pure functions: from the pods there are to pods made and deleted.
 
-The cluster asks at every step. Each function follows the documented rules of its kind, without its rarer settings
-(progress deadlines, partitions, paused rollouts).
+Each function follows the documented rules of its kind, without its rarer settings (progress deadlines, partitions).
 """
 
 from __future__ import annotations
@@ -12,25 +11,14 @@ from typing import NamedTuple
 
 from tests.cluster.executor.manifests import Manifest, share
 
-#: Kubernetes' own defaults.
-_DEFAULT_SHARE = "25%"
-_DEFAULT_BACKOFF_LIMIT = 6
-
 
 class Member(NamedTuple):
-    """A pod as its controller sees it.
-
-    Args:
-        is_current: Made from the template as it is now.
-        is_over: Has ended for good, in success or not (`has_failed`).
-    """
+    """A pod as its controller sees it; `is_current` if it is made from the template as it is now."""
 
     name: str
     is_current: bool
     is_ready: bool
     is_terminating: bool
-    is_over: bool = False
-    has_failed: bool = False
 
 
 class Plan(NamedTuple):
@@ -42,33 +30,23 @@ class Plan(NamedTuple):
 
 
 def plan_deployment(spec: Manifest, members: Sequence[Member]) -> Plan:
-    """Scale or roll a Deployment one step; pods that are on their way out do not count."""
+    """Scale or roll a Deployment one step; pods that are terminating do not count."""
     wanted = spec.get("replicas", 1)
-    alive = [member for member in members if not member.is_terminating]
+    alive = sorted((member for member in members if not member.is_terminating), key=lambda member: not member.is_ready)
     new = [member for member in alive if member.is_current]
     old = [member for member in alive if not member.is_current]
     strategy = spec.get("strategy", {})
     if strategy.get("type") == "Recreate":
-        if any(not member.is_current for member in members):
-            return Plan(delete=_names(old))
-        return Plan(create=max(0, wanted - len(new)), delete=_names(_dispensable(new)[wanted:][::-1]))
+        is_clear = all(member.is_current for member in members)
+        return Plan(create=max(0, wanted - len(new)) * is_clear, delete=_names(old + new[wanted:]))
     rolling = strategy.get("rollingUpdate", {})
-    surge = share(rolling.get("maxSurge", _DEFAULT_SHARE), wanted, up=True)
-    missing = share(rolling.get("maxUnavailable", _DEFAULT_SHARE), wanted, up=False)
-    create = max(0, min(wanted - len(new), wanted + surge - len(alive)))
-    surplus = _dispensable(new)[wanted:]
-    return Plan(create=create, delete=_names(surplus) + _rolled(wanted - missing, old, new))
-
-
-def _rolled(at_least: int, old: Sequence[Member], new: Sequence[Member]) -> tuple[str, ...]:
-    """The old pods that can go while `at_least` pods stay ready: the unready ones first."""
-    spare = len(old) + len(new) - at_least - sum(not member.is_ready for member in new)
-    if spare <= 0:
-        return ()
-    unready = [member for member in old if not member.is_ready][:spare]
+    surge = share(rolling.get("maxSurge", "25%"), wanted, up=True)
+    missing = share(rolling.get("maxUnavailable", "25%"), wanted, up=False)
+    # Unready old ones can go at once, and ready ones while enough pods stay ready.
     ready = [member for member in old if member.is_ready]
-    available = len(ready) + sum(member.is_ready for member in new)
-    return _names(unready + ready[: max(0, min(available - at_least, spare - len(unready)))])
+    spare = max(0, sum(member.is_ready for member in alive) - (wanted - missing))
+    create = max(0, min(wanted - len(new), wanted + surge - len(alive)))
+    return Plan(create=create, delete=_names(new[wanted:] + old[len(ready) :] + ready[:spare]))
 
 
 def plan_stateful_set(spec: Manifest, members: Sequence[Member]) -> Plan:
@@ -82,13 +60,9 @@ def plan_stateful_set(spec: Manifest, members: Sequence[Member]) -> Plan:
             missing.append(ordinal)
         if in_order and (ordinal not in ordinals or not ordinals[ordinal].is_ready):
             break
-    surplus = [
-        member for ordinal, member in sorted(ordinals.items()) if ordinal >= wanted and not member.is_terminating
-    ]
+    surplus = [ordinals[each] for each in sorted(ordinals) if each >= wanted and not ordinals[each].is_terminating]
     if missing or surplus:
         return Plan(ordinals=tuple(missing), delete=_names(surplus[-1:] if in_order else surplus))
-    if spec.get("updateStrategy", {}).get("type", "RollingUpdate") != "RollingUpdate":
-        return Plan()
     for _, member in sorted(ordinals.items(), reverse=True):
         if not member.is_current:
             return Plan() if member.is_terminating else Plan(delete=(member.name,))
@@ -97,19 +71,9 @@ def plan_stateful_set(spec: Manifest, members: Sequence[Member]) -> Plan:
     return Plan()
 
 
-def plan_job(spec: Manifest, members: Sequence[Member]) -> Plan:
-    """Make pods until enough have succeeded or too many have failed."""
-    failed = sum(member.has_failed for member in members)
-    done = sum(member.is_over for member in members) - failed
-    active = sum(not member.is_over for member in members)
-    if failed > spec.get("backoffLimit", _DEFAULT_BACKOFF_LIMIT):
-        return Plan()
-    return Plan(create=max(0, min(spec.get("parallelism", 1), spec.get("completions", 1) - done) - active))
-
-
 #: What each kind of controller does.
 PLANS: Mapping[str, Callable[[Manifest, Sequence[Member]], Plan]] = MappingProxyType(
-    {"Deployment": plan_deployment, "StatefulSet": plan_stateful_set, "Job": plan_job}
+    {"Deployment": plan_deployment, "StatefulSet": plan_stateful_set}
 )
 
 
@@ -119,22 +83,10 @@ def numbered_template(name: str, spec: Manifest, ordinal: int) -> Manifest:
     claims = [claim["metadata"]["name"] for claim in spec.get("volumeClaimTemplates", [])]
     volumes = [{"name": claim, "persistentVolumeClaim": {"claimName": f"{claim}-{name}"}} for claim in claims]
     metadata = template.get("metadata", {})
-    labels = metadata.get("labels", {}) | {"statefulset.kubernetes.io/pod-name": name}
-    labels["apps.kubernetes.io/pod-index"] = str(ordinal)
-    return {
-        "metadata": metadata | {"labels": labels},
-        "spec": template["spec"]
-        | {
-            "hostname": name,
-            "subdomain": spec.get("serviceName"),
-            "volumes": [*template["spec"].get("volumes", []), *volumes],
-        },
-    }
-
-
-def _dispensable(members: Sequence[Member]) -> list[Member]:
-    """Those to keep first: ready ones before others."""
-    return sorted(members, key=lambda member: not member.is_ready)
+    labels = metadata.get("labels", {}) | {"apps.kubernetes.io/pod-index": str(ordinal)}
+    volumes = [*template["spec"].get("volumes", []), *volumes]
+    names = {"hostname": name, "subdomain": spec.get("serviceName"), "volumes": volumes}
+    return {"metadata": metadata | {"labels": labels}, "spec": template["spec"] | names}
 
 
 def _names(members: Sequence[Member]) -> tuple[str, ...]:

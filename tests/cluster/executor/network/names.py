@@ -1,9 +1,8 @@
-"""The cluster's name server: a program that answers for the names of Services, and for nothing else.
+"""The cluster's name server, a program that answers for the names of Services, and for nothing else.
 
-    python names.py ZONE    answers on UDP port 53, out of a JSON file {name: [addresses]} that the cluster rewrites
+    python names.py ZONE    answers on UDP port 53, from a JSON file {name: [addresses]} that the cluster rewrites
 
-It runs in a pod of its own, so that policies which forget it are noticed. Of the protocol (RFC 1035) it has one
-question with type A; a name without such an address has an empty answer, an unknown one the code for it.
+Like a pod, it is behind a cable, so policies that forget it are noticed. It answers questions of type A (RFC 1035).
 """
 
 from __future__ import annotations
@@ -14,36 +13,28 @@ import struct
 import sys
 from pathlib import Path
 
-_A, _INTERNET = 1, 1
+_A = 1
 _ANSWER, _UNKNOWN_NAME = 0x8580, 3
-_TTL_S = 1
-_NAME_OF_QUESTION = 0xC00C  # a pointer to the first name of the message
+#: A pointer to the message's first name, type A, class Internet, a lifetime of 1 s, and 4 bytes of address.
+_RECORD = struct.pack("!HHHIH", 0xC00C, _A, 1, 1, 4)
 
 
 def answer(query: bytes, zone: dict[str, list[str]]) -> bytes:
     """The reply to a query."""
-    (number,) = struct.unpack_from("!H", query)
     labels, place = [], 12
     while length := query[place]:
         labels.append(query[place + 1 : place + 1 + length].decode())
         place += 1 + length
-    question = query[12 : place + 5]
     (kind,) = struct.unpack_from("!H", query, place + 1)
     addresses = zone.get(".".join(labels).lower())
-    records = [socket.inet_aton(address) for address in addresses or []] if kind == _A else []
+    records = [_RECORD + socket.inet_aton(address) for address in addresses or []] if kind == _A else []
     flags = _ANSWER | (_UNKNOWN_NAME if addresses is None else 0)
-    head = struct.pack("!6H", number, flags, 1, len(records), 0, 0)
-    fields = struct.pack("!HHHIH", _NAME_OF_QUESTION, _A, _INTERNET, _TTL_S, 4)
-    return head + question + b"".join(fields + record for record in records)
-
-
-def main(zone: Path) -> None:
-    server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    server.bind(("", 53))
-    while True:
-        query, peer = server.recvfrom(512)
-        server.sendto(answer(query, json.loads(zone.read_text())), peer)
+    return query[:2] + struct.pack("!5H", flags, 1, len(records), 0, 0) + query[12 : place + 5] + b"".join(records)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    server.bind(("", 53))
+    while True:
+        question, peer = server.recvfrom(512)
+        server.sendto(answer(question, json.loads(Path(sys.argv[1]).read_text())), peer)

@@ -1,139 +1,96 @@
-"""One container: its command in namespaces of its own, with a file system of its own, until it ends."""
+"""One container in podman: a manifest as the engine's options, and its process from start to end.
+
+The engine does what runtimes do for kubelets: image, user, groups, capabilities, read-only root, limits and log.
+"""
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
+import json
+import re
 import subprocess
-import time
+import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO
+
+import psutil
 
 from tests.cluster.executor.manifests import Manifest
-from tests.cluster.executor.network.router import Sandbox
-from tests.cluster.executor.pods.environment import expand
-from tests.cluster.executor.pods.filesystem import container_script, find_user
-from tests.cluster.executor.pods.images import find_image
-from tests.cluster.executor.pods.volumes import Mount
-from tests.cluster.executor.processes import end, entering, innermost, program
+from tests.cluster.executor.network.services import DOMAIN, NAME_SERVER
+from tests.cluster.executor.pods.objects import expand
 
-#: nsenter and unshare fork before the command.
-_DEPTH = 2
-_SIGNAL_STATUS = 128
+ENGINE = "podman"
 
 
 class Container:
-    """A running container.
+    """A container with these options of the engine; `folder` has its log, which the pod's next container continues."""
 
-    Args:
-        spec: The container as written.
-        pod: The pod's spec, for what containers share.
-        sandbox: The pod's namespaces.
-        folder: For its script and its log, which goes on where a former container of this name left it.
-        environment: Its variables.
-        mounts: What it sees of the pod's volumes, and of the cluster.
-    """
-
-    def __init__(
-        self,
-        spec: Manifest,
-        pod: Manifest,
-        sandbox: Sandbox,
-        folder: Path,
-        environment: Mapping[str, str],
-        mounts: Sequence[Mount],
-    ) -> None:
-        image = find_image(spec["image"])
-        self.name = str(spec["name"])
-        self.environment = {"HOSTNAME": "", "HOME": "/", **environment}
-        self.log = folder / "log"
-        context = spec.get("securityContext", {})
-        working_dir = spec.get("workingDir", image.working_dir)
-        # The programs on the way are found by a PATH of their own.
-        words = ["/usr/bin/env", f"--chdir={working_dir}", f"PATH={self.environment['PATH']}"]
-        self._inside = [*find_user(pod, spec, image).command(), *words]
-        command = spec.get("command", image.entrypoint)
-        arguments = spec.get("args", image.command if "command" not in spec else ())
-        root, script = folder / "root", folder / "script"
-        root.mkdir(parents=True, exist_ok=True)
-        script.write_text(
-            container_script(
-                root,
-                image,
-                mounts,
-                [*self._inside, *expand([*command, *arguments], self.environment)],
-                is_read_only=context.get("readOnlyRootFilesystem", False),
-            )
-        )
-        with self.log.open("ab") as log:
-            self._process = self._spawn(
-                [
-                    *entering(sandbox.pid, "net", "pid", "ipc", "uts"),
-                    *(program("unshare"), "--fork", "--pid", "--mount", "/bin/sh", str(script)),
-                ],
-                log,
-            )
-        self._pid: int | None = None
-        self._has_begun = False
+    def __init__(self, spec: Manifest, options: Sequence[str], folder: Path, environment: Mapping[str, str]) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._name = f"{folder.name}-{uuid.uuid4().hex[:8]}"
+        self._pid_file, self._errors = folder / f"{self._name}.pid", folder / "engine"
+        self._end: int | None = None
+        options = [
+            *(f"--name={self._name}", f"--pidfile={self._pid_file}", "--pull=never", "--no-healthcheck"),
+            *("--log-driver=k8s-file", f"--log-opt=path={folder / 'log'}", *options),
+            *(f"--env={name}={value}" for name, value in environment.items()),
+            *([f"--entrypoint={json.dumps(expand(spec['command'], environment))}"] if "command" in spec else []),
+        ]
+        command = [ENGINE, "run", "--detach", *options, spec["image"], *expand(spec.get("args", []), environment)]
+        with self._errors.open("wb") as errors:
+            self._start = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors, process_group=0)
 
     def has_begun(self) -> bool:
-        """Whether its file system is built and its command is started; until then it sees that of this machine."""
-        if not self._has_begun:
-            with contextlib.suppress(OSError):
-                self._has_begun = os.stat(f"/proc/{self.pid}/root").st_dev != os.stat("/").st_dev
-        return self._has_begun
+        """Whether the engine has started its command."""
+        return self._start.poll() == 0
 
     def exit_status(self) -> int | None:
-        """How its command ended, 128 and more by a signal; None while it runs."""
-        status = self._process.poll()
-        return status if status is None or status >= 0 else _SIGNAL_STATUS - status
-
-    def start(self, command: Sequence[str], output: IO[bytes] | int) -> subprocess.Popen[bytes]:
-        """Start another command in the container, as the container's user: what `kubectl exec` and exec probes do.
-
-        Raises:
-            ProcessLookupError: if it has not begun, or has ended.
-        """
-        if not self.has_begun():
-            raise ProcessLookupError(f"container {self.name} is not running")
-        namespaces = entering(self.pid, "net", "pid", "ipc", "uts", "mount", "root")
-        return self._spawn([*namespaces, *self._inside, *expand(command, self.environment)], output)
+        """How its command ended, 128 and more by a signal; None while it runs. An OSError has the engine's message."""
+        if self._start.poll():
+            raise OSError(f"container {self._name}: {self._errors.read_text().strip()}")
+        if not self.has_begun() or self._end is not None:
+            return self._end
+        if not psutil.pid_exists(self.pid):
+            self._end = int(subprocess.check_output([ENGINE, "wait", self._name]))
+        return self._end
 
     @property
     def pid(self) -> int:
-        """The container's first process, as this machine counts.
+        """The container's first process, as this machine counts."""
+        return int(self._pid_file.read_text())
 
-        Raises:
-            ProcessLookupError: if it has ended.
-        """
-        while self._pid is None:
-            if self._process.poll() is not None:
-                raise ProcessLookupError(f"container {self.name} has ended")
-            self._pid = innermost(self._process, _DEPTH)
-            if self._pid is None:
-                time.sleep(0.002)  # it is forking
-        return self._pid
+    def start(self, command: Sequence[str], output: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
+        """Start another command in the container, as `kubectl exec`, probes and hooks do."""
+        return subprocess.Popen([ENGINE, "exec", self._name, *command], stdout=output, stderr=subprocess.STDOUT)
 
-    def send(self, number: signal.Signals) -> None:
-        """Send a signal to the container's first process; one that it does not handle is nothing to it."""
-        if self.exit_status() is None:
-            with contextlib.suppress(ProcessLookupError):  # it may just have ended
-                os.kill(self.pid, number)
+    def send(self, signal: str) -> None:
+        """Send a signal to its first process, which only SIGKILL ends without a handler."""
+        self._start.wait()
+        subprocess.run([ENGINE, "kill", f"--signal={signal}", self._name], capture_output=True)  # it may have ended
 
-    def kill(self) -> None:
-        """Kill all its processes."""
-        with contextlib.suppress(ProcessLookupError):
-            _ = self.pid  # before it has forked, there is not all to kill
-        end(self._process)
+    def remove(self) -> None:
+        """Kill all its processes, and remove it."""
+        self._start.wait()
+        subprocess.run([ENGINE, "rm", "--force", "--time=0", self._name], check=True, capture_output=True)
 
-    def _spawn(self, command: Sequence[str], output: IO[bytes] | int) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            command,
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+
+def engine_options(namespace: str, context: Manifest, limits: Manifest) -> list[str]:
+    """The engine's options for names, a security context, and limits of CPUs ("2", "500m") and memory."""
+    capabilities, cores = context.get("capabilities", {}), str(limits.get("cpu", "0"))
+    return [
+        *(f"--dns={NAME_SERVER}", "--dns-option=ndots:5"),
+        *(f"--dns-search={domain}" for domain in (f"{namespace}.svc.{DOMAIN}", f"svc.{DOMAIN}", DOMAIN)),
+        *([f"--user={context['runAsUser']}:{context.get('runAsGroup', 0)}"] if "runAsUser" in context else []),
+        *([f"--group-add={context['fsGroup']}"] if "fsGroup" in context else []),
+        *(f"--cap-drop={name}" for name in capabilities.get("drop", [])),
+        *(f"--cap-add={name}" for name in capabilities.get("add", [])),
+        *([] if context.get("allowPrivilegeEscalation", True) else ["--security-opt=no-new-privileges"]),
+        *(["--read-only", "--read-only-tmpfs=false"] if context.get("readOnlyRootFilesystem") else []),
+        f"--cpus={int(cores[:-1]) / 1000 if cores.endswith('m') else cores}",
+        f"--memory={limits.get('memory', 0)}",
+    ]
+
+
+def read_log(path: Path) -> str:
+    """The text of a log, in which each line begins with a time, a stream, and F, or P before the rest of a line."""
+    text = path.read_text(errors="replace") if path.exists() else ""
+    return re.sub(r"(?m)^\S+ std(?:out|err) (?:F (.*\n)|P (.*)\n)", r"\1\2", text)

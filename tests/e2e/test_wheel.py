@@ -8,6 +8,7 @@ import subprocess
 import sys
 import sysconfig
 import zipfile
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -109,7 +110,8 @@ def test_the_steps_of_the_dockerfile_make_what_an_image_has(tmp_path: Path) -> N
     (libraries / "dependencies.pth").write_text(f"{sysconfig.get_paths()['purelib']}\n")
     inside = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     pip = {"PIP_NO_INDEX": "1", "PIP_NO_DEPS": "1", "PIP_NO_COMPILE": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
-    environment = {**os.environ, **pip, "PATH": inside}
+    device = "cpu" if metadata.version("torch").endswith("+cpu") else "cuda"
+    environment = {**os.environ, **pip, "PATH": inside, "DEVICE": device}
     environment.pop("PYTHONPATH", None)
     ran = []
     for word, value in stages(read_dockerfile(ROOT / "Dockerfile"))[0]:
@@ -128,7 +130,7 @@ def test_the_steps_of_the_dockerfile_make_what_an_image_has(tmp_path: Path) -> N
             ran.append(value)
         else:
             assert (word, value) == ("WORKDIR", "/src")
-    assert len(ran) == 2
+    assert len(ran) == 3
     assert not [path for path in libraries.iterdir() if path.name.startswith("surreal")]
     shutil.copytree(own, prefix, dirs_exist_ok=True)
 

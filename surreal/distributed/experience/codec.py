@@ -156,7 +156,8 @@ def encode(
     """
     if problem := _describe_unsound(contract, columns, leaves):
         raise BadValueError(f"experience that cannot be learned from is not sent: {problem}")
-    table = write_table(contract.table_columns, contract.table_schema, columns, contract.with_state(segments))
+    kept = contract.with_state(segments) if contract.sparse else None
+    table = write_table(contract.table_columns, contract.table_schema, columns, kept)
     pieces = write_block(leaves, contract.compression)
     block_bytes = sum(piece.nbytes for piece in pieces)
     num_steps, own_steps = len(columns["reward"]), int(segments[:, 1].sum())
@@ -246,7 +247,7 @@ def decode(contract: Contract, head: bytes, table: bytes | memoryview, block: by
         raise CodecError(f"the block has {len(block)} bytes; its head says {found.block_bytes}")
     if len(table) != found.table_bytes or found.table_bytes > MAX_CHUNK_BYTES:
         raise CodecError(f"the table has {len(table)} bytes; its head says {found.table_bytes}")
-    kept = contract.with_state(segments)
+    kept = contract.with_state(segments) if contract.sparse else None
     columns = read_table(contract.table_columns, contract.table_schema, table, found.steps, kept)
     if columns["flags"].max() > _FLAGS_MAX:
         raise CodecError(f"a step has the flags {columns['flags'].max()}; at most {_FLAGS_MAX} is known")

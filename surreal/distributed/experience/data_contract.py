@@ -120,10 +120,8 @@ class Contract:
         """Extras that only some steps have: recurrent state, with a `state_interval` above 1."""
         return tuple(e for e in self.extras if self.state_interval > 1 and e.shape and is_state(e.name))
 
-    def with_state(self, segments: NDArray[np.int32]) -> NDArray[np.bool_] | None:
-        """Mark the steps [n_steps] of a chunk's segments that have recurrent state; None if all columns are whole."""
-        if not self.sparse:
-            return None
+    def with_state(self, segments: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """Mark the steps [n_steps] of a chunk's segments that have recurrent state, if some columns are `sparse`."""
         steps = segments[:, 0].astype(np.int64) - 1 - segments[:, 4]
         number = np.arange(steps.sum()) + np.repeat(segments[:, 3] - (np.cumsum(steps) - steps), steps)
         found: NDArray[np.bool_] = number % self.state_interval == 0

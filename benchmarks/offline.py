@@ -6,16 +6,20 @@
 DATASET is an archive that `make datasets` records. Both learn from the same steps, with the preset's network, batches
 and rates, on one thread. Surreal's batches come through Redis and a thread, as in `surreal run --offline`. Its updates
 are compiled first, as they are in a long run, and d3rlpy's are what it makes by default.
+
+With `--updates`, each return is added to benchmarks/offline_returns.jsonl, and what is recorded there is not run again.
+d3rlpy's batches are then gathered at once, which changes its speed, and nothing that it learns from.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +42,8 @@ from surreal.run.build.learning import build_learner, build_replay
 from surreal.run.session.offline import offline_overrides
 
 KINDS = ("bc", "td3bc", "iql", "cql")
+#: Mean returns, a line for each side and seed.
+RECORDS = Path(__file__).with_name("offline_returns.jsonl")
 _EPISODES = 100
 _UPDATES_TO_BEGIN = 20
 
@@ -88,23 +94,45 @@ def compare_rates(preset: str, dataset: Path, steps: Path, peer: peers.Peer, rou
 
 
 def compare_returns(preset: str, dataset: Path, steps: Path, peer: peers.Peer, updates: int, seeds: list[int]) -> None:
-    """Report mean returns of both after training, of each seed."""
-    ours, theirs = list[float](), list[float]()
+    """Record the mean return of each side and seed that is not recorded, and report all."""
     for seed in seeds:
-        with learning(preset, dataset, seed=seed) as (config, learner, batches):
-            rate(learner, batches, updates)
-            ours.append(float(np.mean(returns(learner.model, config.env.id))))
-        peer.call("make", dataset=str(steps), seed=seed, **peer_settings(config))
-        peer.call("run", updates=updates)
-        theirs.append(float(np.mean(peer.call("returns", env=config.env.id, episodes=_EPISODES))))
-    error = float(np.std(theirs, ddof=1) / len(theirs) ** 0.5) if len(theirs) > 1 else None
-    report_returns(f"{preset} after {updates} updates", dataset.name, ours, theirs, error)
+        missing = {"surreal", "d3rlpy"} - set(recorded(preset, dataset.name, updates, [seed]))
+        for side in sorted(missing):
+            began_s = time.perf_counter()
+            if side == "surreal":
+                with learning(preset, dataset, seed=seed) as (config, learner, batches):
+                    rate(learner, batches, updates - _UPDATES_TO_BEGIN)
+                    found = returns(learner.model, config.env.id)
+            else:
+                config = load_config(preset)
+                settings = peer_settings(config)
+                peer.call("make", dataset=str(steps), seed=seed, gathers_at_once=True, **settings)
+                peer.call("run", updates=updates)
+                found = peer.call("returns", env=config.env.id, episodes=_EPISODES)
+            line = {"preset": preset, "dataset": dataset.name, "updates": updates, "seed": seed, "side": side}
+            figures = {"return": round(float(np.mean(found)), 2), "episodes": _EPISODES}
+            with RECORDS.open("a") as file:
+                file.write(json.dumps({**line, **figures, "seconds": round(time.perf_counter() - began_s)}) + "\n")
+    sides = recorded(preset, dataset.name, updates, seeds)
+    report_returns(f"{preset} after {updates} updates", dataset.name, sides["surreal"], sides["d3rlpy"])
 
 
-def report_returns(name: str, dataset: str, ours: list[float], theirs: list[float], error: float | None) -> None:
-    """Print one JSON object; means are compared with their mean minus one standard error."""
+def recorded(preset: str, dataset: str, updates: int, seeds: Sequence[int]) -> dict[str, list[float]]:
+    """Return the recorded mean returns of each side."""
+    found = dict[str, list[float]]()
+    for text in RECORDS.read_text().splitlines() if RECORDS.exists() else ():
+        line = json.loads(text)
+        if (line["preset"], line["dataset"], line["updates"]) == (preset, dataset, updates) and line["seed"] in seeds:
+            found.setdefault(line["side"], []).append(line["return"])
+    return found
+
+
+def report_returns(name: str, dataset: str, ours: list[float], theirs: list[float]) -> None:
+    """Print one JSON object; the aim is d3rlpy's mean minus one standard error."""
+    error = float(np.std(theirs, ddof=1) / len(theirs) ** 0.5) if len(theirs) > 1 else 0.0
     line = {"name": name, "dataset": dataset, "value": float(np.mean(ours)), "baseline": float(np.mean(theirs))}
-    peers.print_line({**line, "baseline_error": error, "ours": ours, "theirs": theirs, "episodes": _EPISODES})
+    more = {"baseline_error": error, "aim": line["baseline"] - error, "ours": ours, "theirs": theirs}
+    peers.print_line({**line, **more, "episodes": _EPISODES})
 
 
 @contextmanager
@@ -191,5 +219,5 @@ def peer_settings(config: Config) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    with alone():
+    with nullcontext() if "--updates" in sys.argv else alone():  # returns do not depend on the machine's load
         main(sys.argv[1:])

@@ -3,10 +3,12 @@
 {"command": "make", "kind": "iql", "dataset": "steps.npz", "seed": 0, "settings": {...}}: learner's settings by d3rlpy's
 names, and `hidden`, `batch`, `gamma`, `bound` (of the actions) and `scales` (whether observations are normalized).
 {"command": "run", "updates": 100} answers updates/s, {"command": "returns", "env": ID, "episodes": 100} returns.
+With "gathers_at_once" in `make`, the transitions are d3rlpy's own, but a batch is gathered with one index.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import logging
 import sys
@@ -35,7 +37,31 @@ ENCODERS = {
 }
 
 
-def make(kind: str, dataset: str, seed: int, settings: dict[str, Any]) -> tuple[Any, Any]:
+class GatheredBuffer(d3rlpy.dataset.ReplayBuffer):
+    """d3rlpy's buffer, whose batches are the rows of one table, which it makes once from all of its transitions.
+
+    They are drawn as in d3rlpy, uniformly and with replacement. d3rlpy makes each transition of a batch in Python.
+    """
+
+    @classmethod
+    def of(cls, data: d3rlpy.dataset.ReplayBuffer) -> GatheredBuffer:
+        made = cls(d3rlpy.dataset.InfiniteBuffer(), episodes=data.episodes)
+        size = made.transition_count
+        picked = [made.transition_picker(*made.buffer[index]) for index in range(size)]
+        made.table = d3rlpy.dataset.TransitionMiniBatch.from_transitions(picked)
+        return made
+
+    def sample_transition_batch(self, batch_size: int) -> d3rlpy.dataset.TransitionMiniBatch:
+        rows = np.random.randint(self.transition_count, size=batch_size)  # noqa: NPY002 - d3rlpy's generator
+        columns = {each.name: getattr(self.table, each.name) for each in dataclasses.fields(self.table)}
+        return d3rlpy.dataset.TransitionMiniBatch(
+            **{name: [] if name == "transitions" else column[rows] for name, column in columns.items()}
+        )
+
+
+def make(
+    kind: str, dataset: str, seed: int, settings: dict[str, Any], gathers_at_once: bool = False
+) -> tuple[Any, Any]:
     d3rlpy.seed(seed)
     steps = np.load(dataset)
     data = d3rlpy.dataset.MDPDataset(
@@ -52,7 +78,7 @@ def make(kind: str, dataset: str, seed: int, settings: dict[str, Any]) -> tuple[
         **{name: VectorEncoderFactory(hidden) for name in ENCODERS[kind]},
         **settings,
     )
-    return config.create(device="cpu:0"), data
+    return config.create(device="cpu:0"), GatheredBuffer.of(data) if gathers_at_once else data
 
 
 def rate(learner: Any, data: Any, updates: int) -> float:

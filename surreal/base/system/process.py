@@ -1,4 +1,4 @@
-"""Processes and memory: children that end with their parent, ages, cores; how the memory of Redis is divided."""
+"""Processes and memory: children that end with their parent, ages, cores, priority; how Redis' memory is divided."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ import sys
 import threading
 import time
 import uuid
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
+from surreal.base.errors import ConfigError
 from surreal.base.system.probe import birth_of
 
 _PR_SET_PDEATHSIG = 1
@@ -157,3 +159,20 @@ def keep_freed_memory() -> bool:
     except (OSError, AttributeError):
         return False
     return bool(mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES) and mallopt(_M_MMAP_THRESHOLD, _LARGEST_KEPT_BYTES))
+
+
+def run_in_real_time() -> None:
+    """Let this process's threads, and those that they start later, run before every thread without such a priority.
+
+    Raises:
+        ConfigError: the system does not permit it.
+    """
+    try:
+        for thread in os.listdir("/proc/self/task"):
+            with suppress(ProcessLookupError):  # it has ended
+                os.sched_setscheduler(int(thread), os.SCHED_RR, os.sched_param(1))
+    except (OSError, AttributeError) as error:  # systems other than Linux have neither
+        raise ConfigError(
+            f"env.realtime is true, but the system refuses a real-time priority ({error}); permit it with ulimit -r 1, "
+            "CAP_SYS_NICE or root, or set env.realtime to false"
+        ) from None

@@ -77,6 +77,10 @@ class EnvConfig(Section):
     """The action taken when the agent's is late, with `rate_hz`: an action of the space, a number for all of its
     entries, or `last`: the one before, and zeros at the beginning of an episode."""
 
+    realtime: bool = False
+    """Whether agents that keep time run before other programs of their machine (Linux, `SCHED_RR` with priority 1).
+    It needs root, `CAP_SYS_NICE`, or `ulimit -r 1`."""
+
     interventions: bool = False
     """Whether something else may replace the agent's actions: a person, a safety layer, or a script. It names the
     action that was executed in `info["executed_action"]`, or as `executed_action` of the next `update` of an RLX

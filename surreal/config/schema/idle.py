@@ -60,6 +60,11 @@ _IDLE: tuple[_Idle, ...] = (
         "env.rate_hz is not set: no action is late; set it, or leave safe_action out",
     ),
     _Idle(
+        "env.realtime",
+        lambda c: c.env.rate_hz is None,
+        "env.rate_hz is not set, so agents keep no time; set it, or leave realtime out",
+    ),
+    _Idle(
         "env.rate_hz",
         lambda c: not c.agent.count and c.rlx.servers,
         "agent.count is 0, and clients of RLX servers keep their own time: AgentProxy(rate_hz=...); leave it out",

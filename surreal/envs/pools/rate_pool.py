@@ -35,6 +35,7 @@ from numpy.typing import NDArray
 
 from surreal.base.contracts import EnvPool
 from surreal.base.system.deadlines import Deadlines
+from surreal.base.system.process import run_in_real_time
 from surreal.base.system.threads import Supervisor
 from surreal.base.tree import map_leaves, take_rows
 from surreal.base.types import EXECUTED_ACTION, IS_INTERVENTION, StepBatch, StepKind
@@ -61,6 +62,7 @@ class RatePool(EnvPool):
         safe_action: taken in place of an action that is late, see `safe_action_of`; None: the environment's last one,
             or before the first of an episode, zeros (or what is nearest to them in the space).
         interventions: whether experience may hold actions that were not the agent's, see `EnvPool`.
+        is_realtime: whether the process gets a real-time priority, see `run_in_real_time`.
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class RatePool(EnvPool):
         safe_action: NDArray[Any] | None = None,
         *,
         interventions: bool = False,
+        is_realtime: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.num_envs, self.obs_spec = pool.num_envs, pool.obs_spec
@@ -80,7 +83,7 @@ class RatePool(EnvPool):
         self._adapter = ActionAdapter(pool.action_space)
         self._empty = empty_batch(pool.obs_spec)
         self._supervisor = Supervisor("rate")
-        self._is_started = False
+        self._is_started, self._is_realtime = False, is_realtime
         self._in_flight = pool.num_envs  # environments whose next row is still to come
         self._is_paused = self._rests = False  # whether a pause was asked for, and has begun
         self._changed = threading.Condition()  # guards everything below
@@ -95,6 +98,8 @@ class RatePool(EnvPool):
         """Wait for the newest observations; starts the thread. Raises `ThreadFailedError` if the thread failed."""
         self._supervisor.check()
         if not self._is_started:
+            if self._is_realtime:  # the caller's thread too: the threads wait for each other
+                run_in_real_time()
             self._is_started = True
             sys.setswitchinterval(min(sys.getswitchinterval(), _SWITCH_INTERVAL_S))
             self.deadlines.restart()

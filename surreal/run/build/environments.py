@@ -135,7 +135,8 @@ def build_pool(
     if rate_hz is None:
         return pool
     safe_action = check_safe_action(config, pool.action_space)
-    return RatePool(pool, rate_hz, safe_action, interventions=config.env.has_interventions)
+    env = config.env
+    return RatePool(pool, rate_hz, safe_action, interventions=env.has_interventions, is_realtime=env.realtime)
 
 
 def check_safe_action(config: Config, space: gymnasium.Space[Any]) -> NDArray[Any] | None:

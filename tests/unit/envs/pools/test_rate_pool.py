@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -12,7 +16,7 @@ import pytest
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from surreal.base.errors import ThreadFailedError
+from surreal.base.errors import ConfigError, ThreadFailedError
 from surreal.base.specs import ObsSpec, action_spec
 from surreal.base.types import EXECUTED_ACTION, IS_INTERVENTION, Action, StepBatch, StepKind
 from surreal.distributed.experience.data_contract import Contract, extra_specs
@@ -265,6 +269,44 @@ def test_the_thread_keeps_acting_while_the_agent_does_nothing() -> None:
         for _ in range(5):
             assert acted.acquire(timeout=DEADLINE_S)
     assert set(robot.commands) == {0.5}
+
+
+REALTIME = """
+import os, sys, threading
+sys.path.insert(0, sys.argv[1])
+from test_rate_pool import LocalEnvPool, RatePool, Robot
+found, has_stepped = [], threading.Event()
+def step():
+    found.append(os.sched_getscheduler(0))
+    has_stepped.set()
+pool = RatePool(LocalEnvPool([lambda: Robot(on_step=step)]), 50.0, is_realtime=True)
+pool.recv(1.0)
+assert has_stepped.wait(60.0)
+pool.close()
+print(found[0] == os.sched_getscheduler(0) == os.SCHED_RR)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setscheduler"), reason="the system has no such priorities")
+def test_both_threads_of_a_real_time_loop_have_its_priority() -> None:
+    try:
+        subprocess.run([sys.executable, "-c", "import os; os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))"],
+                       check=True, stderr=subprocess.DEVNULL)  # fmt: skip
+    except subprocess.CalledProcessError:
+        pytest.skip("this process may not set a real-time priority")
+    command = [sys.executable, "-c", REALTIME, str(Path(__file__).parent)]
+    assert subprocess.run(command, check=True, capture_output=True, text=True).stdout == "True\n"
+
+
+def test_a_refused_real_time_priority_names_the_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> None:
+        raise PermissionError("Operation not permitted")
+
+    monkeypatch.setattr(os, "sched_setscheduler", refuse, raising=False)
+    pool = RatePool(LocalEnvPool([Robot]), 50.0, is_realtime=True)
+    with pytest.raises(ConfigError, match=r"env\.realtime is true, .* ulimit -r 1"):
+        pool.recv(1.0)
+    pool.close()
 
 
 def test_an_error_of_an_environment_reaches_the_agent() -> None:

@@ -159,7 +159,7 @@ class LastArm:
     """The process of the arm that may misbehave; returns from the constructor when it has acted once.
 
     Args:
-        arguments: of `benchmarks.baselines.rlx_arms`.
+        arguments: the command line of `benchmarks.baselines.rlx_arms`.
 
     Attributes:
         done: what it did so far.
@@ -190,7 +190,7 @@ class LastArm:
 
 
 class Round(NamedTuple):
-    """What the arms did in one round."""
+    """The arms' actions in one round."""
 
     case: str
     seconds: float
@@ -214,7 +214,7 @@ class Fleet:
         others.pipe.send(port)
 
     def run(self, case: str, seconds: float) -> Round:
-        """Let all arms play for some seconds."""
+        """Drive all arms for some seconds."""
         how, last = case if case in ("flood", "silence") else "pace", list[Act]()
         arm = self._begin(how)
         began_s = time.monotonic()

@@ -89,7 +89,7 @@ class Arm:
 
 
 def _drive(arm: Arm, rate_hz: float, leaves_every: int | None, stop: threading.Event, done: list[Act]) -> None:
-    """Act at a fixed rate; with `leaves_every`, leave and come back after so many steps."""
+    """Act at a fixed rate; with `leaves_every`, leave and come back after this many steps."""
     arm.connect()
     due_s = time.monotonic() + arm.number / 100 % (1 / rate_hz)  # their periods begin at different times
     count = 0
@@ -136,7 +136,7 @@ def disturb(arm: Arm, how: str, rate_hz: float) -> None:
     Args:
         arm: is not connected yet.
         how: "pace": as the others; "flood": without a pause; "silence": sends, and never reads an answer.
-        rate_hz: of "pace".
+        rate_hz: steps per s with "pace".
     """
     arm.connect()
     print(json.dumps(arm.act()), flush=True)

@@ -162,7 +162,7 @@ def keep_freed_memory() -> bool:
 
 
 def run_in_real_time() -> None:
-    """Let this process's threads, and those that they start later, run before every thread without such a priority.
+    """Put the threads of this process, and those that they start later, before all that have no such priority.
 
     Raises:
         ConfigError: the system does not permit it.

@@ -570,6 +570,7 @@ namespace Surreal.Rlx {
         private readonly Stopwatch clock = Stopwatch.StartNew();
         private readonly object gate = new object(); // guards what follows
         private readonly List<Value> records = new List<Value>();
+        private readonly Queue<(Value, Value, Action<bool>)> amendments = new Queue<(Value, Value, Action<bool>)>();
         private Dict request; // on its way, or about to be
         private Dict answer; // until it is taken
         private RlxError failure;
@@ -595,8 +596,8 @@ namespace Surreal.Rlx {
         public long Missed { get; private set; }
 
         /// <summary>As `AgentProxy.Update`, but returns at the next deadline, with the safe action if need be.</summary>
-        public Value Update(Value reward, Value state, bool terminal = false, bool truncated = false, Value executedAction = null) {
-            Post(reward, state, terminal, truncated, executedAction);
+        public Value Update(Value reward, Value state, bool terminal = false, bool truncated = false, Value executedAction = null, Value amendWithinS = null) {
+            Post(reward, state, terminal, truncated, executedAction, amendWithinS);
             double now = clock.Elapsed.TotalSeconds, periodS = 1 / options.RateHz;
             if (reward == null || reward.IsNull) deadlineS = now; // the environment's own reset takes its time
             long passed = (long)Math.Max(0, Math.Floor((now - deadlineS) / periodS));
@@ -607,14 +608,14 @@ namespace Surreal.Rlx {
         }
 
         /// <summary>Hand over an observation; the arguments are those of `Update`.</summary>
-        public void Post(Value reward, Value state, bool terminal = false, bool truncated = false, Value executedAction = null) {
+        public void Post(Value reward, Value state, bool terminal = false, bool truncated = false, Value executedAction = null, Value amendWithinS = null) {
             lock (gate) {
                 isOver = terminal || truncated;
                 bool isBusy = !isReady || request != null;
                 isCut |= isBusy;
                 if (isBusy || (isCut && isOver)) return;
-                if (isCut) (reward, executedAction) = (null, null); // a reward of null in an episode cuts it
-                request = AgentProxy.UpdateRequest(reward, state, terminal, truncated, executedAction);
+                if (isCut) (reward, executedAction, amendWithinS) = (null, null, null); // a reward of null in an episode cuts it
+                request = AgentProxy.UpdateRequest(reward, state, terminal, truncated, executedAction, amendWithinS);
                 isCut = false;
                 answer = null;
                 Monitor.PulseAll(gate);
@@ -632,6 +633,14 @@ namespace Surreal.Rlx {
                 ++Missed;
                 isCut = true;
                 return options.SafeAction;
+            }
+        }
+
+        /// <summary>As `AgentProxy.Amend`, when there is time; `done` gets the result on another thread.</summary>
+        public void Amend(Value stepId, Value reward, Action<bool> done = null) {
+            lock (gate) {
+                amendments.Enqueue((stepId ?? Value.Null, reward, done));
+                Monitor.PulseAll(gate);
             }
         }
 
@@ -678,10 +687,13 @@ namespace Surreal.Rlx {
         private bool WorkOnce() {
             Dict asked;
             Value[] noted;
+            Value stepId = null, amended = null;
+            Action<bool> done = null;
             lock (gate) {
-                while (request == null && records.Count == 0 && !stop.IsCancellationRequested) Monitor.Wait(gate);
+                while (request == null && records.Count == 0 && amendments.Count == 0 && !stop.IsCancellationRequested) Monitor.Wait(gate);
                 asked = request;
                 noted = records.ToArray();
+                if (amendments.Count > 0) (stepId, amended, done) = amendments.Peek();
             }
             if (asked != null) {
                 Dict reply = proxy.Exchange(asked);
@@ -692,6 +704,11 @@ namespace Surreal.Rlx {
             } else if (noted.Length > 0) {
                 proxy.Metrics(noted);
                 lock (gate) records.RemoveRange(0, noted.Length);
+            } else if (stepId != null) { // one that is not answered is sent again
+                bool isInTime = proxy.Amend(stepId, amended);
+                lock (gate) amendments.Dequeue();
+                done?.Invoke(isInTime);
+                return true;
             }
             return asked != null || noted.Length > 0;
         }

@@ -178,7 +178,13 @@ static class TestRlxAgent {
         Check(!agent.Amend(agent.Outputs["step_id"], 2), "a reward that is final");
         Check(agent.Update(0.5, new float[4], true, amendWithinS: 30).IsNull, "no action at the end");
         Value stepId = agent.Outputs["step_id"];
-        Check(agent.Amend(stepId, 2), "a reward that comes later");
+        using (var engine = new RlxAgent(address, new Options { Token = "secret", SafeAction = -1 }))
+        using (var isAnswered = new ManualResetEventSlim()) { // another session
+            bool isInTime = false, isAgain = true;
+            engine.Amend(stepId, 2, found => isInTime = found);
+            engine.Amend(stepId, 4, found => { isAgain = found; isAnswered.Set(); });
+            Check(isAnswered.Wait(30000) && isInTime && !isAgain, "an RlxAgent amends a reward once");
+        }
         Check(!agent.Amend(stepId, 3), "what was accepted is final");
         agent.Scalar("csharp", 2.5, 3);
         agent.Histogram("sizes", new double[] { 1, 2, 3 });

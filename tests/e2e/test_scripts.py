@@ -29,7 +29,7 @@ SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 def test_plain_examples_work_in_either_order(
     workplace: Workplace, redis_server: Any, run_id: str, order: tuple[str, str]
 ) -> None:
-    arguments = ["--redis", redis_server.address, "--run", run_id, "--steps", "4000"]
+    arguments = ["--redis", redis_server.address, "--run", run_id, "--steps", "2500"]
     start = workplace.spawn if order[0] == "agent" else workplace.start_python
     first = start(str(SCRIPTS / f"run_cartpole_{order[0]}.py"), *arguments)
     # Not at once: the first one has to find out that it is alone.

@@ -209,6 +209,8 @@ void play(const std::string& address) {
     agent.init();
     check(agent.update(nullptr, std::vector<float>{0, 0, 0.1f, 0}).as_int() == 1, "an action for floats");
     check(agent.update(1.0, std::vector<double>{0, 0, -0.1, 0}).as_int() == 0, "an action for doubles");
+    check_throws<rlx::ReplyError>([&] { agent.update(1.0, std::vector<float>(4), false, false, 0); },
+                                  "an intervention that is not recorded");
     check(agent.update(0.5, std::vector<float>(4), true).is_null(), "no action at the end");
     agent.scalar("cpp", 2.5, 3);
     agent.histogram("sizes", {1, 2, 3});

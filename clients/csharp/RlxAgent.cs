@@ -560,7 +560,7 @@ namespace Surreal.Rlx {
     /// action of the last observation, and then `Post` with the next; both return at once. If the answer is late, both
     /// ways give the safe action. A thread keeps the connection, and connects again when it is lost.
     /// A step whose action was late is not experience, because the agent did not choose what happened: the episode is
-    /// cut before it, and continues with the next observation for which the agent has time.
+    /// cut before it, and continues with the next observation for which the agent has time. A pause does the same.
     public sealed class RlxAgent : IDisposable {
         private readonly AgentProxy proxy;
         private readonly Options options;
@@ -574,7 +574,8 @@ namespace Surreal.Rlx {
         private Dict request; // on its way, or about to be
         private Dict answer; // until it is taken
         private RlxError failure;
-        private bool isReady, isOver, isCut;
+        private bool isReady, isOver, isCut, isPaused;
+        private bool isResting; // whether the safe action of a pause was taken, and nothing after it
         private double deadlineS;
 
         /// <param name="exploit">act greedily, and do not learn.</param>
@@ -589,7 +590,8 @@ namespace Surreal.Rlx {
         }
 
         public bool IsConnected { get { lock (gate) return isReady; } }
-        /// <summary>Whether the last action was the safe one, because the agent's was late.</summary>
+        public bool IsPaused { get { lock (gate) return isPaused; } }
+        /// <summary>Whether the last action was the safe one, because the agent's was late, or because of a pause.</summary>
         public bool IsLate { get; private set; }
         public Dict Outputs { get; private set; } = new Dict(); // as of an AgentProxy; empty if the action was late
         /// <summary>Actions that were late, and deadlines that the caller itself missed.</summary>
@@ -597,9 +599,16 @@ namespace Surreal.Rlx {
 
         /// <summary>As `AgentProxy.Update`, but returns at the next deadline, with the safe action if need be.</summary>
         public Value Update(Value reward, Value state, bool terminal = false, bool truncated = false, Value executedAction = null, Value amendWithinS = null) {
+            bool waits;
+            lock (gate) {
+                isResting &= isPaused;
+                waits = isResting;
+                while (waits && isPaused && !stop.IsCancellationRequested) Monitor.Wait(gate);
+            }
             Post(reward, state, terminal, truncated, executedAction, amendWithinS);
             double now = clock.Elapsed.TotalSeconds, periodS = 1 / options.RateHz;
-            if (reward == null || reward.IsNull) deadlineS = now; // the environment's own reset takes its time
+            if (waits || reward == null || reward.IsNull) deadlineS = now; // a reset, or a pause, takes its time
+            if (waits) return Take(); // the safe action: this observation is old
             long passed = (long)Math.Max(0, Math.Floor((now - deadlineS) / periodS));
             Missed += passed;
             deadlineS += (passed + 1) * periodS;
@@ -611,7 +620,7 @@ namespace Surreal.Rlx {
         public void Post(Value reward, Value state, bool terminal = false, bool truncated = false, Value executedAction = null, Value amendWithinS = null) {
             lock (gate) {
                 isOver = terminal || truncated;
-                bool isBusy = !isReady || request != null;
+                bool isBusy = !isReady || request != null || isPaused || isResting;
                 isCut |= isBusy;
                 if (isBusy || (isCut && isOver)) return;
                 if (isCut) (reward, executedAction, amendWithinS) = (null, null, null); // a reward of null in an episode cuts it
@@ -626,17 +635,32 @@ namespace Surreal.Rlx {
         public Value Take() {
             lock (gate) {
                 if (failure != null) throw failure;
+                if (isPaused) answer = null;
                 Outputs = answer ?? new Dict();
                 IsLate = answer == null && !isOver;
                 answer = null;
+                if (IsLate && !isPaused && !isResting) ++Missed;
+                isResting = isPaused;
                 if (!IsLate) return isOver ? Value.Null : Outputs["data"];
-                ++Missed;
                 isCut = true;
                 return options.SafeAction;
             }
         }
 
-        /// <summary>As `AgentProxy.Amend`, when there is time; `done` gets the result on another thread.</summary>
+        /// <summary>Pause, from any thread. `Update` returns the safe action at the next deadline; its next call waits
+        /// for `Resume`, and returns it again. `Take` returns it in a pause, and once more after it.</summary>
+        public void Pause() { lock (gate) isPaused = true; }
+
+        /// <summary>End a pause, from any thread; the agent begins an episode with the next observation.</summary>
+        public void Resume() {
+            lock (gate) {
+                isPaused = false;
+                Monitor.PulseAll(gate);
+            }
+        }
+
+        /// <summary>As `AgentProxy.Amend`, when there is time; `done` gets the result on another thread. If an answer is
+        /// lost, it is sent again, and counts once: `done` then gets false although the first was in time.</summary>
         public void Amend(Value stepId, Value reward, Action<bool> done = null) {
             lock (gate) {
                 amendments.Enqueue((stepId ?? Value.Null, reward, done));

@@ -20,6 +20,7 @@
  * | `onready()`            | `init` was answered: a session has begun                                    |
  * | `onaction(action)`     | `update` was answered; null at the end of an episode                        |
  * | `onresetdone()`        | `reset` was answered                                                        |
+ * | `onamended(isInTime)`  | `amend` was answered; false also if the step is not experience              |
  * | `onerror(error)`       | the server refused a request, or it could not be sent; the connection stays |
  * | `ondisconnected(error)`| the connection is lost, or could not be had; null after `disconnect`        |
  *
@@ -39,6 +40,8 @@ export class CallbackAgent {
   onaction = null;
   /** @type {(() => void) | null} */
   onresetdone = null;
+  /** @type {((isInTime: boolean) => void) | null} */
+  onamended = null;
   /** @type {((error: Error) => void) | null} */
   onerror = null;
   /** @type {((error: Error | null) => void) | null} */
@@ -86,6 +89,11 @@ export class CallbackAgent {
     return this.#agent.outputs;
   }
 
+  /** Number of the last step, if its reward may be amended. */
+  get stepId() {
+    return this.#agent.stepId;
+  }
+
   /**
    * Begin a session; arguments as in `AgentProxy`.
    * @param {boolean} [exploit] act greedily, and do not learn
@@ -102,10 +110,23 @@ export class CallbackAgent {
    * @param {boolean} [terminal]
    * @param {boolean} [truncated]
    * @param {unknown} [executedAction]
+   * @param {number | null} [amendWithinS]
    */
-  update(reward = null, state = null, terminal = false, truncated = false, executedAction = null) {
-    const reply = this.#agent.update(reward, state, terminal, truncated, executedAction);
+  update(
+    reward = null,
+    state = null,
+    terminal = false,
+    truncated = false,
+    executedAction = null,
+    amendWithinS = null,
+  ) {
+    const reply = this.#agent.update(reward, state, terminal, truncated, executedAction, amendWithinS);
     this.#ask(reply, (action) => this.onaction?.(action));
+  }
+
+  /** Replace the reward of a step that the server holds back. @param {number} stepId @param {number | number[]} reward */
+  amend(stepId, reward) {
+    this.#ask(this.#agent.amend(stepId, reward), (isInTime) => this.onamended?.(isInTime));
   }
 
   /** Abandon the current episode. */

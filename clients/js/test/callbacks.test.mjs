@@ -8,7 +8,7 @@ import { tcpTransport } from "../surreal-rlx-node.mjs";
 import { ConnectionLostError, ReplyError } from "../surreal-rlx.mjs";
 import { OK, answerAll, peer } from "./peer.mjs";
 
-const NAMES = ["connected", "ready", "action", "resetdone", "error", "disconnected"];
+const NAMES = ["connected", "ready", "action", "resetdone", "amended", "error", "disconnected"];
 
 /** An agent that records its callbacks; `next()` waits for the next one. */
 function noting(address, options = {}) {
@@ -52,6 +52,33 @@ test("a session from its beginning to its end", async (t) => {
   assert.deepEqual(
     seen.map(({ command }) => command),
     ["init", "update", "update", "update_metrics", "reset"],
+  );
+});
+
+test("an intervention, and a reward that becomes known later", async (t) => {
+  const { address, seen } = await peer(t, (request) => {
+    if (request.command === "amend") return { response: "done", is_amended: request.reward === 2.5 };
+    return request.amend_within_s ? { response: "action", data: 1, step_id: 7 } : answerAll(request);
+  });
+  const { agent, next } = noting(address);
+  agent.connect();
+  await next();
+  agent.update(null, [0]);
+  assert.deepEqual([await next(), agent.stepId], [["action", 1], null]);
+  agent.update(0, [0], false, false, 3, 30);
+  assert.deepEqual([await next(), agent.stepId], [["action", 1], 7]);
+  agent.amend(7, 2.5);
+  agent.amend(7, 3);
+  assert.deepEqual([await next(), await next()], [["amended", true], ["amended", false]]);
+  agent.disconnect();
+  assert.deepEqual(
+    seen.map(({ executed_action, amend_within_s, step_id }) => [executed_action, amend_within_s, step_id]),
+    [
+      [undefined, undefined, undefined],
+      [3, 30, undefined],
+      [undefined, undefined, 7],
+      [undefined, undefined, 7],
+    ],
   );
 });
 

@@ -22,7 +22,8 @@ extends Node
 signal connected  # the connection is open
 signal session_ready  # a session has begun
 signal action(value)  # the answer to `update`: null at the end of an episode; arrays as nested Arrays
-signal late  # with `rate_hz`: it is time for an action, and none has arrived; do something safe
+signal late  # with `rate_hz`: it is time for an action, and none has arrived, or a pause has begun; do something safe
+signal resumed  # a pause is over: send an `update` with what is observed now
 signal reset_done
 signal amended(is_in_time)  # the answer to `amend`; false too if the step is not experience
 signal error(message)  # the server refused a request, or it could not be sent
@@ -43,6 +44,7 @@ export var timeout_s = 60.0  # for one answer
 export var connect_timeout_s = 10.0
 
 var has_session = false
+var is_paused = false  # see `pause`
 var step_id = null  # number of the last step, if its reward may be amended
 var outputs = {}  # what was wanted, of the last action; null where the policy has no such numbers
 
@@ -54,6 +56,8 @@ var _deadline_ms = 0  # of connecting, of the next answer, or of the wait before
 var _waiting = []  # requests without an answer, in order
 var _records = []  # metrics that could not be sent
 var _arrived = []  # with `rate_hz`: the action that waits for its time
+var _is_resting = false  # the pause has begun, and `resumed` has not come
+var _is_cut = false  # the next update follows a pause
 var _next_usec = 0
 
 
@@ -77,10 +81,17 @@ func disconnect_from_server():
 # reward: null in the first update of an episode. truncated: a limit ended the episode, not the game's rules.
 # executed_action: what the environment really did, if a person or a safety system replaced the agent's last action.
 # amend_within_s: how long the reward may be amended: the step is held back until `amend` is called for `step_id`, or so long.
-# Returns whether it was sent. Without a session it is not: begin an episode when `session_ready` comes.
+# Returns whether it was sent. Without a session it is not: begin an episode when `session_ready` comes. In a pause it is
+# not either. The first one after a pause begins an episode for the agent, so its reward is not sent.
 func update(
 	reward, state, terminal = false, truncated = false, executed_action = null, amend_within_s = null
 ) -> bool:
+	if _is_resting:
+		return false
+	if _is_cut:
+		reward = null
+		executed_action = null
+		amend_within_s = null
 	var message = {"command": "update", "reward": reward, "state": state, "terminal": terminal or truncated}
 	if truncated:
 		message.truncated = true
@@ -88,7 +99,9 @@ func update(
 		message.executed_action = executed_action
 	if amend_within_s != null:
 		message.amend_within_s = amend_within_s
-	return has_session and _send(message)
+	var is_sent = has_session and _send(message)
+	_is_cut = _is_cut and not is_sent
+	return is_sent
 
 
 # Replace the reward of a step that the server holds back, also in a later session. Returns whether it was sent.
@@ -99,6 +112,19 @@ func amend(id: int, reward) -> bool:
 # Abandon the current episode.
 func reset() -> bool:
 	return has_session and _send({"command": "reset"})
+
+
+# Pause the actions of an agent with `rate_hz`: `late` comes at the time of the next one, and then none until `resume`.
+func pause():
+	if rate_hz <= 0:
+		emit_signal("error", "only an agent with rate_hz can be paused; without it, pause your own loop")
+		return
+	is_paused = true
+
+
+# End a pause; `resumed` follows, and the first action comes after the next `update`.
+func resume():
+	is_paused = false
 
 
 # Report a number for the run's metrics, as client/NAME; at x, null: the run's global step.
@@ -198,11 +224,14 @@ func _receive(payload):
 	elif request.command == "init":
 		_failed = 0
 		has_session = true
+		_is_resting = is_paused and _is_resting
 		_next_usec = OS.get_ticks_usec()
 		if not _records.empty():
 			_send({"command": "update_metrics", "data": _records})
 			_records = []
 		emit_signal("session_ready")
+	elif request.has("is_dropped"):
+		return
 	elif request.command == "update":
 		for name in reply:
 			if reply[name] is Codec.NDArray:
@@ -222,13 +251,34 @@ func _keep_rate():
 	if now < _next_usec:
 		return
 	_next_usec = max(_next_usec + int(1e6 / rate_hz), now)  # a frame that took too long is not made up for
+	if is_paused:
+		_rest()
+		return
+	if _is_resting:
+		if has_session:  # else `session_ready` will come
+			_is_resting = false
+			emit_signal("resumed")
+		return
 	if not _arrived.empty():
 		_act(_arrived.pop_front())
 		return
 	for request in _waiting:
-		if request.command == "update":
+		if request.command == "update" and not request.has("is_dropped"):
 			emit_signal("late")
 			return
+
+
+# Begin a pause, unless it has begun: actions on their way are of old observations.
+func _rest():
+	if _is_resting:
+		return
+	_is_resting = true
+	_is_cut = true
+	_arrived = []
+	for request in _waiting:
+		if request.command == "update":
+			request.is_dropped = true
+	emit_signal("late")
 
 
 func _act(reply):

@@ -5,6 +5,8 @@
 //     mono test.exe play HOST:PORT                           against a server for CartPole that requires a token
 //     mono test.exe episodes HOST:PORT N                     prints each answer: "EPISODE STEP EXECUTED"
 //     mono test.exe rate HOST:PORT                           a line from stdin continues
+//     mono test.exe pause HOST:PORT                          states that are sent begin with less than 100
+//     mono test.exe amend HOST:PORT                          prints the answers to one amendment
 using System;
 using System.Collections.Generic;
 using System.Diagnostics;
@@ -260,6 +262,76 @@ static class TestRlxAgent {
         Throws<AgentProxyError>(() => new RlxAgent(address, new Options { RateHz = 0, SafeAction = 0 }), "a rate of 0");
     }
 
+    // An agent of a robot that is paused, and one of an engine.
+    static void Pause(string address) {
+        Value second = null, last = null;
+        var robot = new RlxAgent(address, new Options { RateHz = 10, SafeAction = -1 });
+        Func<int, int> send = label => robot.Update(1.0, new float[] { label, 0, 0, 0 }).AsInt();
+        Action<int> untilInTime = label => {
+            while (send(label) == -1) {}
+        };
+        untilInTime(1);
+        robot.Pause();
+        long missed = robot.Missed;
+        Check(send(101) == -1 && robot.IsLate && robot.IsPaused, "the safe action in a pause");
+        var thread = new Thread(() => second = send(102));
+        thread.Start();
+        Check(!thread.Join(2000), "the second update of a pause waits, more than one period");
+        robot.Resume();
+        Check(thread.Join(30000) && second.AsInt() == -1, "the first action after a pause is the safe one");
+        send(2);
+        Check(robot.Missed < missed + 15, "a pause of 20 periods misses no deadlines, not " + (robot.Missed - missed));
+        untilInTime(2);
+        robot.Pause();
+        send(103);
+        robot.Resume();
+        send(6); // as if no update had come in the pause
+        untilInTime(3);
+        robot.Pause();
+        send(104);
+        thread = new Thread(() => last = send(105));
+        thread.Start();
+        robot.Dispose();
+        Check(thread.Join(30000) && last.AsInt() == -1, "the end of the agent ends a pause");
+
+        using (var engine = new RlxAgent(address, new Options { SafeAction = -1 })) {
+            Action<int> postAndTake = label => {
+                do {
+                    engine.Post(1.0, new float[] { label, 0, 0, 0 });
+                    Thread.Sleep(10);
+                } while (engine.Take().AsInt() == -1);
+            };
+            postAndTake(4);
+            missed = engine.Missed;
+            engine.Pause();
+            for (int label = 201; label < 204; ++label) {
+                engine.Post(1.0, new float[] { label, 0, 0, 0 });
+                Check(engine.Take().AsInt() == -1 && engine.IsLate, "an engine's safe action");
+                if (label == 202) engine.Resume();
+            }
+            Check(engine.Missed == missed, "an engine's pause misses nothing");
+            postAndTake(5);
+        }
+    }
+
+    // An amendment through a network that loses its first answer.
+    static void Amend(string address) {
+        using (var agent = new RlxAgent(address, new Options { RateHz = 20, SafeAction = -1 }))
+        using (var isAnswered = new ManualResetEventSlim()) {
+            Value stepId = Value.Null;
+            while (stepId.IsNull) {
+                agent.Update(null, new float[4]);
+                agent.Update(0.5, new float[4], true, amendWithinS: 30);
+                stepId = agent.Outputs["step_id"];
+            }
+            agent.Amend(stepId, 2, isInTime => {
+                Console.WriteLine(isInTime);
+                isAnswered.Set();
+            });
+            Check(isAnswered.Wait(30000), "an amendment is answered, if not at once");
+        }
+    }
+
     static int Main(string[] arguments) {
         string what = arguments.FirstOrDefault() ?? "";
         Console.SetOut(new StreamWriter(Console.OpenStandardOutput()) { AutoFlush = true });
@@ -267,6 +339,8 @@ static class TestRlxAgent {
         else if (what == "play") Play(arguments[1]);
         else if (what == "episodes") Episodes(arguments[1], int.Parse(arguments[2]));
         else if (what == "rate") Rate(arguments[1]);
+        else if (what == "pause") Pause(arguments[1]);
+        else if (what == "amend") Amend(arguments[1]);
         else {
             Values();
             Limits();

@@ -5,13 +5,19 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import gymnasium
+import numpy as np
 import pytest
+
+from surreal.rlx.protocol.codec import decode
+from surreal.rlx.protocol.framing import FrameReader, frame
 
 ROOT = Path(__file__).parents[4]
 SOURCES = ROOT / "clients" / "csharp"
@@ -53,8 +59,8 @@ def run(*command: str | Path, stdin: str = "") -> str:
     return done.stdout
 
 
-def test_the_client_is_a_file_of_at_most_720_lines() -> None:
-    assert len((SOURCES / "RlxAgent.cs").read_text().splitlines()) <= 720
+def test_the_client_is_a_file_of_at_most_740_lines() -> None:
+    assert len((SOURCES / "RlxAgent.cs").read_text().splitlines()) <= 740
 
 
 def test_values_limits_frames_and_damaged_messages(program: list[str | Path]) -> None:
@@ -111,3 +117,69 @@ def test_actions_leave_in_time_while_the_server_hangs_and_while_it_is_gone(
     assert robot.stdout.readline() == "in time\n"
     assert robot.communicate("\n", timeout=TIMEOUT_S)[0] == ""
     assert robot.returncode == 0
+
+
+def test_a_pause_holds_the_robot_and_its_steps_are_not_experience(program: list[str | Path], serve: Any) -> None:
+    served = serve(observation_space=gymnasium.spaces.Box(-999, 999, (4,), np.float32))
+    assert run(*program, "pause", served.address) == ""
+    labels = [[float(state[0]) for state in episode.states] for episode in served.episodes]
+    assert {label for episode in labels for label in episode} == {1, 2, 3, 4, 5, 6}
+    begun = {episode[0] for episode in labels}
+    assert begun >= {2, 6, 5}  # a pause ends an episode
+
+
+class LossyNetwork:
+    """A way to a server, on which the answer to the first amendment is lost, and the connection with it."""
+
+    def __init__(self, server: str) -> None:
+        self._server, self._has_lost = server, False
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        self.connections = 0
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self) -> None:
+        self._listener.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            self.connections += 1
+            threading.Thread(target=self._relay, args=(client,), daemon=True).start()
+
+    def _relay(self, client: socket.socket) -> None:
+        host, port = self._server.split(":")
+        with client, socket.create_connection((host, int(port)), timeout=TIMEOUT_S) as server:
+            client.settimeout(TIMEOUT_S)
+            requests, replies = FrameReader(), FrameReader()
+            while request := _next_payload(client, requests):
+                server.sendall(frame(request))
+                reply = _next_payload(server, replies)
+                if decode(request)["command"] == "amend" and not self._has_lost:
+                    self._has_lost = True
+                    return
+                client.sendall(frame(reply))
+
+
+def _next_payload(sock: socket.socket, reader: FrameReader) -> bytes:
+    """Return the next payload of a side that waits for each answer; nothing at the end."""
+    while data := sock.recv(65536):
+        if payloads := reader.feed(data):
+            return payloads[0]
+    return b""
+
+
+def test_an_amendment_whose_answer_is_lost_is_sent_again_and_counts_once(program: list[str | Path], serve: Any) -> None:
+    served = serve(observation_space=CART, max_amend_s=60.0)
+    network = LossyNetwork(served.address)
+    try:
+        assert run(*program, "amend", network.address) == "False\n"  # of the second one, which was refused
+    finally:
+        network.close()
+    assert network.connections == 2
+    metrics = served.server.metrics()
+    assert [metrics[f"rlx/{name}_total"] for name in ("amended_rewards", "refused_amendments")] == [1, 1]
+    served.wait(lambda: 2.0 in served._pool.take_final().values())

@@ -151,6 +151,49 @@ def test_actions_leave_at_a_fixed_rate_and_a_slow_server_is_reported(start: Star
     assert len(served.ended("truncated")) == 2
 
 
+@pytest.mark.parametrize("is_answered", [True, False])  # whether the last action is there when the pause begins
+def test_in_a_pause_no_action_leaves_and_an_episode_begins_after_it(
+    start: Start, serve: Any, is_answered: bool
+) -> None:
+    seen, first, second = list[float](), threading.Event(), threading.Event()
+    if is_answered:
+        first.set()
+
+    def policy(obs: Any, count: int) -> Any:
+        seen.append(float(obs[0, 1]))
+        if seen[-1] == 4.0:  # the last state before the pause, and the first after it
+            (second if seen.count(4.0) == 2 else first).wait(60)
+        return positive(obs, count)
+
+    served = serve(observation_space=SPACE, policy=policy)
+    process, printed = play(start, served.address, 1, 50, "--pause"), list[str]()
+    assert process.stdout is not None
+    for line in process.stdout:
+        printed.append(line.strip())
+        if "resumed" in printed and printed[-1] == "late":
+            first.set()
+            if printed[-5:] == ["late"] * 5 or len(printed) > 1000:
+                second.set()
+                break
+    # The action that was chosen before the pause does not come after it.
+    expected = ["pauses", "late", "sent: False", "resumes", "resumed", *["late"] * 5]
+    assert printed[printed.index("pauses") :] == expected
+    assert [line for line in lines(process) if line != "late"] == [
+        *["action"] * 6,
+        "episode 1",
+        "disconnected: disconnected",
+    ]
+    # The step across the pause is not experience: its reward, 7, does not come.
+    first, second = served.episodes
+    assert [state[1] for state in second.states[:-1]] == [4, 5, 6, 7, 8]
+    assert (first.rewards[:4], second.rewards) == ([1.0] * 4, [1.0] * 5)
+
+
+def test_an_agent_without_a_rate_is_not_paused(start: Start, serve: Any) -> None:
+    printed = lines(play(start, serve(observation_space=SPACE, policy=positive).address, 1, 0, "--pause"))
+    assert printed[1:] == ["pauses", "error: only an agent with rate_hz can be paused; without it, pause your own loop"]
+
+
 def test_an_executed_action_belongs_to_the_step_whose_reward_it_comes_with(start: Start, harness: Any) -> None:
     served = harness(observation_space=SPACE, pool={"interventions": True})
     assert "error" not in " ".join(lines(play(start, f"127.0.0.1:{served.port}", 1, 0, "--intervene")))

@@ -1,5 +1,5 @@
 extends SceneTree
-# Plays with a server, and prints one line for each event: `... -s play.gd --rlx-server ADDRESS --episodes N --hz RATE [--intervene] [--amend] [--print] [--policy NAME]`.
+# Plays with a server, and prints one line for each event: `... -s play.gd --rlx-server ADDRESS --episodes N --hz RATE [--intervene] [--amend] [--pause] [--print] [--policy NAME]`.
 
 const LENGTH = 9
 
@@ -9,6 +9,8 @@ var steps = 0
 var wanted = 0
 var intervenes = false
 var amends = false
+var pauses = false  # once, after the fourth step
+var has_paused = false
 var shows_steps = false  # each step that was answered
 
 
@@ -21,13 +23,14 @@ func _init():
 	agent.attempts = 20
 	intervenes = "--intervene" in arguments
 	amends = "--amend" in arguments
+	pauses = "--pause" in arguments
 	shows_steps = "--print" in arguments
 	agent.connect("amended", self, "_on_amended")
 	if "--policy" in arguments:
 		agent.policy = arguments[arguments.find("--policy") + 1]
 		agent.want = ["q_values", "probabilities"]
 	get_root().add_child(agent)
-	for event in ["session_ready", "action", "late", "error", "disconnected"]:
+	for event in ["session_ready", "action", "late", "resumed", "error", "disconnected"]:
 		agent.connect(event, self, "_on_" + event)
 	agent.connect_to_server()
 
@@ -50,6 +53,8 @@ func _state():
 
 
 func _on_action(action):
+	if has_paused:
+		print("action")
 	if shows_steps:
 		print("%d %d %s" % [episodes, steps, "0" if intervenes and steps == 2 else "agent's"])
 	if action == null:
@@ -76,6 +81,21 @@ func _on_action(action):
 	var executed = 0 if intervenes and steps == 2 else null
 	var amend_within_s = 30 if amends and steps == LENGTH else null
 	agent.update(1.0, _state(), false, steps == LENGTH, executed, amend_within_s)
+	if pauses and steps == 4:
+		pauses = false
+		has_paused = true
+		print("pauses")
+		agent.pause()
+
+
+func _resume():
+	print("resumes")
+	agent.resume()
+
+
+func _on_resumed():
+	print("resumed")
+	agent.update(7.0, _state())  # a reward that is not sent
 
 
 func _on_amended(is_in_time):
@@ -84,6 +104,9 @@ func _on_amended(is_in_time):
 
 func _on_late():
 	print("late")
+	if agent.is_paused:
+		print("sent: ", agent.update(1.0, _state()))
+		create_timer(0.2).connect("timeout", self, "_resume")  # after ten periods
 
 
 func _on_error(message):

@@ -29,6 +29,17 @@ def test_alerts_use_metrics_that_are_exported_and_lead_to_a_section() -> None:
         assert page == "runbook.md" and anchor in anchors, rule["alert"]
 
 
+def test_what_an_operator_is_told_of_is_on_the_dashboard() -> None:
+    (group,) = yaml.safe_load((MONITORING / "alerts.yaml").read_text())["spec"]["groups"]
+    used = set().union(*(metrics_in(rule["expr"]) for rule in group["rules"]))
+    shown = metrics_in((MONITORING / "dashboard.json").read_text())
+    assert {name for name in used if "_checkpoint_" in name} == {
+        "surreal_checkpoint_age_seconds",
+        "surreal_checkpoint_upload_failures_total",
+    }
+    assert {name for name in used if "_checkpoint_" in name} <= shown
+
+
 def test_the_dashboard_uses_metrics_that_are_exported() -> None:
     panels = json.loads((MONITORING / "dashboard.json").read_text())["panels"]
     places = [(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in panels]

@@ -37,6 +37,7 @@ class RunCheckpoints:
         own: store in the run's folder, on this machine's disk; None keeps no checkpoints there.
         others: places that may be slow or unreachable, read in this order after `own`.
         rounds: returns the rounds of the run's evaluation, which score the checkpoints.
+        clock: seconds, monotonic.
     """
 
     def __init__(
@@ -45,13 +46,15 @@ class RunCheckpoints:
         others: Sequence[CheckpointStore] = (),
         *,
         rounds: Callable[[], Sequence[Round]] = tuple,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if own is None and not others:
             raise ValueError("a run's checkpoints need a place")
         self._own = own
         self._stores = tuple(others) if own is None else (own, *others)
         self._rounds = rounds
-        self._uploads = [Uploads(store) for store in others]
+        self._uploads = [Uploads(store, clock=clock) for store in others]
+        self._clock, self._saved_s = clock, clock()
         self._ranking = Ranking()
         self._steps: set[int] = set()
         self._count = 0
@@ -79,17 +82,20 @@ class RunCheckpoints:
         self._ranking.add(self._rounds(), self._steps)
         if self._own is not None:
             self._own.put(step, data, self._ranking)
+            self._saved_s = self._clock()
         self._count += 1
         for uploads in self._uploads:
             uploads.offer(step, data, copy.deepcopy(self._ranking))
         return path
 
     def begin(self) -> None:
-        """Read the scores of existing checkpoints; rounds of parameters that were lost never count."""
+        """Read the scores and the age of existing checkpoints; rounds of parameters that were lost never count."""
         rounds = self._rounds()
         for store in self._stores_to_ask:
             try:
-                self._steps.update(store.steps())
+                self._steps.update(steps := store.steps())
+                if steps and store is self._own:  # also of earlier processes, which may all have failed to save one
+                    self._saved_s = self._clock() - max(0.0, time.time() - os.path.getmtime(store.path_of(steps[-1])))
                 self._ranking.merge(store.ranking())
             except CheckpointError as error:
                 logger.warning("%s", error)
@@ -156,7 +162,8 @@ class RunCheckpoints:
                 logger.warning("the last checkpoint %s%s", problem, kept)
 
     def metrics(self) -> dict[str, float]:
-        values = {"learner/checkpoints_total": float(self._count)}
+        since_s = min([self._saved_s] * (self._own is not None) + [each.arrived_s for each in self._uploads])
+        values = {"learner/checkpoints_total": float(self._count), "learner/checkpoint_age_s": self._clock() - since_s}
         if self._uploads:
             values |= {
                 "learner/checkpoint_uploads_total": float(sum(each.sent for each in self._uploads)),
@@ -177,6 +184,7 @@ class _Upload(NamedTuple):
     step: int
     data: bytes
     ranking: Ranking
+    made_s: float
 
 
 class Uploads:
@@ -197,6 +205,7 @@ class Uploads:
         self.sent = self.failures = self.replaced = 0
         self.last_s = 0.0  #: duration of the last successful upload, s
         self._clock = clock
+        self.arrived_s = clock()  #: when the newest one that arrived was made; before the first: when this was
         self._random = random.Random()
         self._waiting: _Upload | None = None
         self._sending: _Upload | None = None
@@ -214,7 +223,7 @@ class Uploads:
                 return
             if self._waiting is not None:
                 self.replaced += 1
-            self._waiting = _Upload(step, data, ranking)
+            self._waiting = _Upload(step, data, ranking, self._clock())
             if self._thread is None:
                 # Not supervised: an upload that takes minutes does not hang.
                 name = f"checkpoint-uploads {self.place.folder}"
@@ -261,7 +270,7 @@ class Uploads:
         logger.info("checkpoint %s arrived after %.1f s", self.place.path_of(upload.step), duration_s)
         with self._changed:
             self.sent += 1
-            self.last_s, self._pause_s, self._problem = duration_s, 0.0, ""
+            self.last_s, self.arrived_s, self._pause_s, self._problem = duration_s, upload.made_s, 0.0, ""
             self._sending = None
             self._changed.notify_all()
 

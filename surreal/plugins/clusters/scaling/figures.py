@@ -82,6 +82,7 @@ def _waiting_s(now: RunView, *, is_queue: bool) -> float | None:
 _FUNCTIONS: dict[str, Callable[[RunView], float | None]] = {
     "answer_s": lambda now: _waiting_s(now, is_queue=False),
     "queue_s": lambda now: _waiting_s(now, is_queue=True),
+    "checkpoint_age_s": lambda now: max(_values(now, "learner/checkpoint_age_s"), default=None),
     "restarts": lambda now: len(now.lives) - len({name for name, _ in now.lives}),
     "is_ending": lambda now: bool(now.stop_reason),
 }

@@ -82,6 +82,20 @@ def test_agents_that_compute_gradients_do_not_speak_for_the_learner() -> None:
     assert "surreal_samples_total" not in found
 
 
+def test_checkpoints_are_as_old_as_those_of_the_server_that_is_most_behind_and_failures_add_up() -> None:
+    servers = [
+        beat(
+            "learner", f"ps-{index}", {"learner/checkpoint_age_s": age, "learner/checkpoint_upload_failures_total": 2.0}
+        )
+        for index, age in enumerate((5.0, 40.0, 6.0))
+    ]
+    found = figures(run_of(*servers))
+    assert found["surreal_checkpoint_age_seconds"] == 40.0
+    assert found["surreal_checkpoint_upload_failures_total"] == 6.0
+    older = figures(run_of(beat("learner", "learner", {"learner/updates_total": 1.0})))
+    assert not [name for name in older if "checkpoint" in name]
+
+
 def test_names_are_as_prometheus_wants_them_and_the_page_has_each() -> None:
     own = {"surreal_redis_up", "surreal_scrape_seconds", "surreal_scrape_errors_total", "surreal_processes"}
     own |= {f"surreal_redis_{name}" for name in ("memory_bytes", "max_memory_bytes", "appendonly_ok")}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -145,6 +146,34 @@ def test_the_best_outlive_the_newest_in_all_places_and_are_restored(
     save(later, 6)
     save(later, 8)
     assert own.steps() == [2, 5, 8]
+
+
+def test_the_age_is_that_of_the_newest_checkpoint_in_the_place_that_is_most_behind(
+    own: CheckpointStore, place: SlowPlace
+) -> None:
+    now = [100.0]
+    checkpoints = RunCheckpoints(own, [place], clock=lambda: now[0])
+    age_s: Callable[[], float] = lambda: checkpoints.metrics()["learner/checkpoint_age_s"]  # noqa: E731
+    now[0] = 107.0
+    assert age_s() == 7.0
+    save(checkpoints, 1)
+    assert age_s() == 7.0, "it is in one place only"
+    now[0] = 110.0
+    assert place.has_begun.acquire(timeout=TIMEOUT_S)
+    let_go_on(place)
+    wait_for_uploads(checkpoints)
+    assert age_s() == 3.0, "it was made at 107, however long its way was"
+    checkpoints.finish(TIMEOUT_S)
+
+
+def test_a_checkpoint_of_an_earlier_process_has_its_age(own: CheckpointStore) -> None:
+    written_s = time.time() - 500.0
+    os.utime(save(own, 1), (written_s, written_s))
+    checkpoints = RunCheckpoints(own, clock=lambda: 0.0)
+    checkpoints.begin()
+    assert 500.0 <= checkpoints.metrics()["learner/checkpoint_age_s"] < 500.0 + TIMEOUT_S
+    save(checkpoints, 2)
+    assert checkpoints.metrics()["learner/checkpoint_age_s"] == 0.0
 
 
 def test_what_diverged_is_written_nowhere(own: CheckpointStore, other: CheckpointStore) -> None:

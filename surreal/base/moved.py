@@ -39,6 +39,7 @@ MODULES = {
     "surreal.envs.games.deepmind_lab": "surreal.plugins.games.deepmind_lab",
     "surreal.envs.games.examples": "surreal.envs.examples",
     "surreal.envs.games.vizdoom": "surreal.plugins.games.vizdoom",
+    "surreal.envs.players.tictactoe": "surreal.plugins.games.tictactoe",
     "surreal.errors": "surreal.base.errors",
     "surreal.evaluation": "surreal.run.evaluation",
     "surreal.learner.interpolated.ipg": "surreal.learner.on_policy.ipg",

@@ -23,7 +23,7 @@ from surreal.base.system.program import install_command
 from surreal.envs.players.base import Game, UniformGame
 from surreal.envs.players.pettingzoo import ParallelGame, TurnGame
 
-GAMES = {"tictactoe": "surreal.envs.players.tictactoe.TicTacToe"}
+GAMES = {"tictactoe": "surreal.plugins.games.tictactoe.TicTacToe"}
 _PREFIXES = ("game:", "pettingzoo:")
 _BARE = "pettingzoo."
 #: Packages that the extra installs.

@@ -1,4 +1,4 @@
-"""Games whose packages' own environments do not suit networks: ViZDoom and DeepMind Lab.
+"""Tic-tac-toe, and games whose packages' own environments do not suit networks: ViZDoom and DeepMind Lab.
 
 Importing this module registers their ids; the entry point `surreal.environments` names it. A game's package is imported
 only when an environment is made. ViZDoom comes with the extra `vizdoom`; DeepMind Lab has to be built.

@@ -142,8 +142,8 @@ def test_one_player_meets_the_reference_from_both_sides_and_repeats_with_its_see
 
 
 def test_a_reference_is_found_or_refused() -> None:
-    assert callable(find_player("surreal.envs.players.tictactoe.careful", spaces.Discrete(9)))
+    assert callable(find_player("surreal.plugins.games.tictactoe.careful", spaces.Discrete(9)))
     with pytest.raises(EnvError, match="use `random`, or an import path"):
         find_player("randon", spaces.Discrete(9))
     with pytest.raises(EnvError, match="cannot be imported"):
-        find_player("surreal.envs.players.tictactoe.careless", spaces.Discrete(9))
+        find_player("surreal.plugins.games.tictactoe.careless", spaces.Discrete(9))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from surreal.envs.players.base import UniformGame
-from surreal.envs.players.tictactoe import LINES, TicTacToe, careful, perfect
+from surreal.plugins.games.tictactoe import LINES, TicTacToe, careful, perfect
 from surreal.envs.players.views import OnePlayer
 
 

@@ -35,6 +35,7 @@ MODULES = {
     "surreal.base.liveness.probe": "surreal.base.system.probe",
     "surreal.base.liveness.wait_notice": "surreal.base.system.logs",
     "surreal.base.system.memory": "surreal.base.system.process",
+    "surreal.distributed.server.certificates": "surreal.plugins.clusters.redis.certificates",
     "surreal.distributed.server.temporary": "surreal.distributed.server.owners",
     "surreal.envs.games.deepmind_lab": "surreal.plugins.games.deepmind_lab",
     "surreal.envs.games.examples": "surreal.envs.examples",

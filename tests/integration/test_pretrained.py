@@ -15,7 +15,7 @@ import pytest
 import surreal
 from surreal.base.errors import CheckpointError
 from surreal.cli.program import main
-from surreal.distributed.server.certificates import CertificateFiles, make_certificates
+from surreal.plugins.clusters.redis.certificates import CertificateFiles, make_certificates
 from surreal.run.build.pretrained import installed_folder
 
 Answer = Callable[[http.server.BaseHTTPRequestHandler], None]

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from surreal.envs.players.base import UniformGame
-from surreal.plugins.games.tictactoe import LINES, TicTacToe, careful, perfect
 from surreal.envs.players.views import OnePlayer
+from surreal.plugins.games.tictactoe import LINES, TicTacToe, careful, perfect
 
 
 def play(squares: list[int]) -> dict[int, float]:

@@ -11,7 +11,6 @@ from urllib.parse import urlsplit
 from surreal.base.errors import ConfigError
 from surreal.config import Config
 from surreal.distributed.connection.rights import ADMINISTRATOR, USERS
-from surreal.distributed.server.certificates import make_certificates
 from surreal.plugins.clusters.kubernetes.manifest import (
     PART_LABEL,
     RUN_LABEL,
@@ -23,6 +22,7 @@ from surreal.plugins.clusters.kubernetes.manifest import (
     mount,
     pod_name,
 )
+from surreal.plugins.clusters.redis.certificates import make_certificates
 
 #: Users of Redis: those that `surreal redis --acl` makes.
 REDIS_USERS = (*(user.name for user in USERS), ADMINISTRATOR)

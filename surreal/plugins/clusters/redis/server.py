@@ -30,10 +30,10 @@ from surreal.distributed.connection.address import parse_address
 from surreal.distributed.connection.client import RedisClient, check_name
 from surreal.distributed.connection.rights import ADMINISTRATOR
 from surreal.distributed.server.access import SELECTORS_VERSION, ServerAccess, ServerTls, password_in, write_users
-from surreal.distributed.server.certificates import make_certificates
 from surreal.distributed.server.embedded import EmbeddedRedis
 from surreal.distributed.server.files import server_version
 from surreal.distributed.server.owners import Keeper
+from surreal.plugins.clusters.redis.certificates import make_certificates
 from surreal.plugins.clusters.redis.node_local import NodeLocal
 from surreal.plugins.clusters.redis.options import AccessOptions
 from surreal.run.process.interrupts import set_at_signals

@@ -145,7 +145,7 @@ def test_tls_with_a_certificate_of_our_own(serve: Any, certificate: tuple[Path, 
 def test_a_server_that_asks_for_certificates_of_clients(
     serve: Any, require_tool: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from surreal.distributed.server.certificates import make_certificates
+    from surreal.plugins.clusters.redis.certificates import make_certificates
     from surreal.rlx.server.settings import load_tls
 
     require_tool("openssl")

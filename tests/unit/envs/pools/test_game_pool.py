@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import toy_games
 from numpy.typing import NDArray
+from surreal.envs.players.tictactoe import TicTacToe
 
 from surreal.base.errors import EnvError
 from surreal.base.types import StepBatch, StepKind
 from surreal.envs.players.base import PlayerRoles, UniformGame
 from surreal.envs.players.pettingzoo import ParallelGame
-from surreal.envs.players.tictactoe import TicTacToe
 from surreal.envs.pools.game_pool import GamePool
 
 

@@ -11,6 +11,9 @@ Each run is `surreal run PRESET --seed N --verify`, at a low priority. It ends w
 goal, or after its env steps; then the best policy plays 1000 fresh episodes (Atari: 100). Runs are kept in
 `$SURREAL_LEARN` (default: ~/.local/share/surreal/learn), and one that was interrupted continues with its newest
 checkpoint. While a benchmark measures on this machine, runs stop, and that time does not count.
+
+Presets for recorded experience learn from the dataset that their header names, in `$SURREAL_DATASETS` (default:
+datasets), where `make datasets` records it.
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ from benchmarks.alone import Span, overlap_s, run_between_benchmarks
 from benchmarks.curves import draw_all, has_curve, read_run, write_curve
 from benchmarks.results import PONG, add_record, read_records, rows_at_agents, settings_at_agents, write_page
 from surreal.config import preset_names
+from surreal.config.preset_files import preset_path
 from surreal.run.process.ending import ExitCode
 
 #: Kinds of tasks in the order in which they run; presets of a kind have these prefixes.
@@ -42,6 +46,8 @@ QUEUE = (
     ("walker2d", "ant", "humanoid", "bipedalwalker"),
     ("minigrid", "dmcontrol", "tictactoe", "vizdoom"),
 )
+#: Presets whose games are played in a browser.
+PLAYED = ("bandit-rlx", "catch-rlx")
 #: A learner needs about one core.
 _AT_ONCE = 2
 #: Episodes that verify a policy. Atari's episodes take too long for 1000.
@@ -141,11 +147,19 @@ def run(preset: str, settings: Sequence[str], seed: int) -> dict[str, Any] | Non
     }
 
 
+def preset_dataset(preset: str) -> str | None:
+    """Return the dataset that the header of a preset for recorded experience names."""
+    found = re.search(r"^# .*--offline datasets/([\w-]+)", preset_path(preset).read_text(encoding="utf-8"))
+    return found[1] if found else None
+
+
 def _command(preset: str, settings: Sequence[str], seed: int, run_dir: Path) -> list[str]:
     command = ["nice", "-n", "10", sys.executable, "-m", "surreal", "run", "--run-dir", str(run_dir), "--quiet"]
     command += ["--verify", "--verify-episodes", str(_ATARI_EPISODES if preset.startswith("atari") else _EPISODES)]
     if (run_dir / "run.id").exists():
         return [*command, "--resume"]
+    if dataset := preset_dataset(preset):
+        command += ["--offline", os.path.join(os.environ.get("SURREAL_DATASETS", "datasets"), dataset)]
     return [*command, preset, "--seed", str(seed), *(part for each in settings for part in ("--set", each))]
 
 
@@ -177,7 +191,7 @@ def _jobs(asked: argparse.Namespace) -> list[Job]:
         for seed in asked.seeds
         for preset in preset_names()
         if preset.startswith(prefixes)
-        and not preset.endswith("rlx")
+        and preset not in PLAYED
         and not (has_curve(preset, seed) and "standard_error" in there.get((preset, ()), {}).get(seed, {}))
     ]
 

@@ -58,7 +58,6 @@ def test_small_tasks_come_first_and_what_is_recorded_is_skipped(
 ) -> None:
     queue = listed(capsys, "--seeds", "0", "1")
     assert queue.index("cartpole-ppo 1") < queue.index("lunarlander-dqn 0") < queue.index("atari-ppo 0")
-    assert not [job for job in queue if "rlx" in job]
     assert learn.main(["cartpole-ppo", "--seeds", "1"]) == 0
     assert set(queue) - set(listed(capsys, "--seeds", "0", "1")) == {"cartpole-ppo 1"}
     assert "nice" in learned[0] and learned[0][learned[0].index("--seed") + 1] == "1"
@@ -103,7 +102,22 @@ def test_the_queue_has_every_preset_that_trains_alone(
     learned: list[list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     queued = {job.rpartition(" ")[0] for job in listed(capsys, "--seeds", "9")}
-    assert queued == {name for name in preset_names() if not name.endswith("rlx")}
+    assert queued == set(preset_names()) - {"bandit-rlx", "catch-rlx"}
+
+
+def test_presets_for_recorded_experience_learn_from_their_dataset(
+    learned: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SURREAL_DATASETS", "/recorded")
+    assert learn.main(["pendulum-bc", "hopper-cql", "pendulum-rlpd", "--seeds", "0"]) == 0
+    found = {
+        command[-3]: command[command.index("--offline") + 1] if "--offline" in command else None for command in learned
+    }
+    assert found == {
+        "pendulum-bc": "/recorded/pendulum-expert",
+        "hopper-cql": "/recorded/hopper-medium",
+        "pendulum-rlpd": None,
+    }
 
 
 def test_an_interrupted_run_leaves_no_record_and_continues_next_time(

@@ -74,7 +74,6 @@ class StreamKeeper:
         self._follower_max_bytes = max_bytes or NO_BOUND
         self._limits = Credit(limiter, lease_s=lease_s)
         self._held_since_s: dict[int, float] = {}
-        self._told_credit: int | None = None
 
     # -- what is known -----------------------------------------------------------------------------------------------
 
@@ -203,17 +202,15 @@ class StreamKeeper:
             self._limits.note_wait(is_waiting, now_s)
         if self._followed or self._foreign:
             self._read_counts(_URGENT_COUNTS_INTERVAL_S if is_waiting else _COUNTS_INTERVAL_S)
-        credit = self._limits.total(self.samples)
         for owner in self.owners:
             if owner.num_pending or is_waiting:
                 interval_s = _URGENT_INTERVAL_S
-            elif credit != self._told_credit or (not self._is_only and self._credit_of(owner) != owner.credit_steps):
+            elif self._credit_of(owner) != owner.credit_steps:
                 interval_s = _CREDIT_INTERVAL_S
             else:
                 interval_s = self._lease_s / 4 if self._is_only else min(self._lease_s / 4, _COUNTS_INTERVAL_S)
             if now_s - owner.last_tick_s >= interval_s and (self._is_only or not owner.stream.client.is_away):
                 self._tick(owner)
-        self._told_credit = credit
 
     def refresh(self) -> None:
         """Tick now, so that the counts are exact, as lockstep needs them; raises as `claim` and `renew`."""

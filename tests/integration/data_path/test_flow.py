@@ -244,6 +244,21 @@ def test_the_band_begins_where_it_should_whichever_comes_first(run: Any, counted
     assert replay.owner._limits.base_steps == 7000
 
 
+def test_credit_that_rose_just_after_a_tick_is_told_soon_after_it(run: Any) -> None:
+    """Even if the learner then samples nothing for a while: agents would wait for the lease's renewal."""
+    replay = run.replay(samples_per_insert=1.0, start_size=100)
+    replay.owner.claim()
+    (owner,) = replay.owner.owners
+    told = owner.credit_steps
+    replay.owner.samples += 50
+    owner.last_tick_s = time.monotonic() + 10  # a tick is not due
+    replay.owner.renew()
+    assert owner.credit_steps == told
+    owner.last_tick_s = time.monotonic() - 0.1
+    replay.owner.renew()
+    assert owner.credit_steps == told + 50
+
+
 def test_a_band_that_cannot_hold_a_chunk_is_widened(run: Any, caplog: pytest.LogCaptureFixture) -> None:
     """As of an agent that joins with larger chunks than the learner's configuration has: nobody may wait for ever."""
     replay = run.replay(samples_per_insert=1.0, start_size=10, samples_per_insert_tolerance=20, batch_size=8)

@@ -17,7 +17,7 @@ import pytest
 from surreal.base.errors import ConfigError, RedisUnavailableError
 from surreal.base.system.probe import probe
 from surreal.distributed import RedisClient
-from surreal.distributed.server.certificates import make_certificates
+from surreal.plugins.clusters.redis.certificates import make_certificates
 from surreal.plugins.clusters.redis.server import AccessOptions, prepare_access
 from tests.servers import REDIS_BINARIES
 

@@ -250,14 +250,14 @@ class PartsOfARun:
             while not over.wait(0.005):
                 self.call_server.serve()
 
-        thread = threading.Thread(target=serve)
-        thread.start()
-        try:
-            with suppress(CallError):
-                RemoteServer(self.clients["agent"], timeout_s=0.3).double(2.0)
-        finally:
-            over.set()
-            thread.join()
+        with ThreadPoolExecutor(1) as pool:
+            serving = pool.submit(serve)
+            try:
+                with suppress(CallError):
+                    RemoteServer(self.clients["agent"], timeout_s=0.3).double(2.0)
+            finally:
+                over.set()
+        serving.result()
 
     def send_scores(self) -> None:
         self.number += 1

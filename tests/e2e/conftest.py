@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -43,6 +44,16 @@ def wait_for(condition: Callable[[], T | None], what: str, timeout_s: float = 20
         assert time.monotonic() < deadline, f"{what} did not happen within {timeout_s:.0f} s"
         time.sleep(0.1)  # each look at a run's status costs what its processes could compute in
     return found
+
+
+def stack_of(process: psutil.Process) -> str:
+    """A process's command, state, and Python stack, as far as it can be had."""
+    dump = [str(Path(sys.executable).with_name("py-spy")), "dump", "--nonblocking", "--pid", str(process.pid)]
+    try:
+        done = subprocess.run(dump, capture_output=True, text=True, timeout=60)
+        return f"{process.pid} {process.cmdline()} {process.status()}\n{done.stdout}{done.stderr}"
+    except (OSError, subprocess.SubprocessError, psutil.Error) as error:
+        return f"{process.pid}: {error}"
 
 
 class Command:
@@ -95,7 +106,8 @@ class Command:
         try:
             return self.process.wait(timeout_s)
         except subprocess.TimeoutExpired:
-            pytest.fail(f"{self.process.args} did not end within {timeout_s:.0f} s:\n{self.output}")
+            where = stack_of(psutil.Process(self.pid))
+            pytest.fail(f"{self.process.args} did not end within {timeout_s:.0f} s:\n{self.output}\n{where}")
 
     def interrupt(self) -> None:
         self.process.send_signal(signal.SIGINT)
@@ -180,6 +192,13 @@ class Workplace:
             except psutil.Error:
                 continue
         return found
+
+    def wait_until_nothing_runs(self) -> None:
+        """Wait until all that was started from here has ended; the failure shows where the others are."""
+        try:
+            wait_for(lambda: self.processes() == [], "the end of all processes")
+        except AssertionError as error:
+            pytest.fail("\n\n".join([str(error), *map(stack_of, self.processes())]))
 
     def assert_nothing_is_left(self) -> None:
         """No process, and no file outside the run's folder."""

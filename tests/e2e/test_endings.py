@@ -253,7 +253,7 @@ def test_a_launcher_that_is_killed_twice_leaves_what_goes_on(trial: Trial) -> No
         trial.wait_until_it_learns(command, before)
         command.process.kill()
         command.wait()
-        trial.workplace.wait_for(lambda: trial.workplace.processes() == [], "the end of all processes")
+        trial.workplace.wait_until_nothing_runs()
         assert (trial.result()["status"], trial.result()["exit_code"]) == ("running", None)
         assert trial.updates() > before
         trial.assert_whole()

@@ -35,7 +35,7 @@ class Example:
         )
         assert command.wait() == 0, command.output
         # A process that only watches over others ends a moment later.
-        self.workplace.wait_for(lambda: self.workplace.processes() == [], "the end of all processes")
+        self.workplace.wait_until_nothing_runs()
         assert "WARNING" not in command.output, command.output
         return command.output
 

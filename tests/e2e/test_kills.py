@@ -65,7 +65,7 @@ def test_what_was_acknowledged_is_there_once_whoever_is_killed(
     # The launcher last: its children end with it.
     os.kill(command.pid, signal.SIGKILL)
     command.wait()
-    workplace.wait_for(lambda: workplace.processes() == [], "the end of all processes")
+    workplace.wait_until_nothing_runs()
     _assert_every_step_is_there_once(server.address, run_dir.name, at_least=first["env_steps"])
 
     limit = first["env_steps"] + 2000

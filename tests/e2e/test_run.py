@@ -90,7 +90,7 @@ def test_own_redis_ends_with_a_launcher_that_is_killed_and_a_run_resumes_from_it
     assert {command.pid, workplace.role_pid("learner")} <= {process.pid for process in workplace.processes()}
     os.kill(command.pid, signal.SIGKILL)
     command.wait()
-    workplace.wait_for(lambda: workplace.processes() == [], "the end of all processes")
+    workplace.wait_until_nothing_runs()
     # Its experience is gone with its Redis; what counts is in the newest whole checkpoint.
     newest = max((run_dir / "checkpoints").glob("*.safetensors"))
     newest.with_name("9999999999.safetensors").write_bytes(newest.read_bytes()[:-100])

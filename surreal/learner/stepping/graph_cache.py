@@ -1,6 +1,6 @@
 """Compiled graphs on disk: a cache that all runs of a machine share, and the process that fills it.
 
-    python -m surreal.learner.stepping.graph_cache JOB
+    python -m surreal.learner.stepping.graph_cache JOB PARENT_PID
 
 An entry is a library, `NAME.pt2`, and its interface, `NAME.json`, which is written last. Nothing but this user can
 write where they are, because a library is executed.
@@ -141,7 +141,7 @@ class Compiling:
         self._cache = cache
         self._name = name
         self._job = job
-        command = [sys.executable, "-m", __spec__.name, str(job)]
+        command = [sys.executable, "-m", __spec__.name, str(job), str(os.getpid())]
         environment = {
             **os.environ,
             "OMP_NUM_THREADS": str(torch.get_num_threads()),
@@ -221,9 +221,8 @@ def _compile(job: Mapping[str, Any]) -> None:
             os.replace(Path(place) / "entry.json", folder / f"{name}.json")
 
 
-def _end_with_parent() -> None:
-    """End this process, and the compilers that it started, when its parent is gone."""
-    parent = os.getppid()
+def _end_with(parent: int) -> None:
+    """End this process, and the compilers that it started, when its parent is gone, or if it was gone before."""
 
     def watch() -> None:
         while os.getppid() == parent:
@@ -234,7 +233,7 @@ def _end_with_parent() -> None:
 
 
 if __name__ == "__main__":
-    _end_with_parent()
+    _end_with(int(sys.argv[2]))
     import torch._dynamo  # a graph that is read needs modules that only this imports
 
     with open(sys.argv[1], "rb") as opened:

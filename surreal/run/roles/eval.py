@@ -66,6 +66,7 @@ class EvaluationSession:
         stack.callback(self.evaluator.close)
         self._started_s = -float("inf")
         self._away_s = 0.0
+        self._has_reached_goal = False  # and ended the run
         self._latest: dict[str, float] = {}
         process.telemetry.add_source(self._metrics)
         process.telemetry.add_source(self.listener.metrics)
@@ -104,8 +105,8 @@ class EvaluationSession:
         return reaches
 
     def last_round(self) -> None:
-        """Score the newest parameters once more, if that takes no longer than a moment."""
-        if not self._update() or not self._is_new():
+        """Score the newest parameters once more, if that takes no longer than a moment, and none reached the goal."""
+        if self._has_reached_goal or not self._update() or not self._is_new():
             return
         late = threading.Event()
         timer = threading.Timer(_LAST_ROUND_S, late.set)
@@ -151,6 +152,7 @@ class EvaluationSession:
             result, reaches = result.extended(fresh.scores), not fresh.problem and fresh.lower_bound >= goal
         self._write_down(result, reaches_goal=reaches)
         if reaches:
+            self._has_reached_goal = True
             mean = f"mean return {result.mean_return:.1f} over {len(result.scores)} episodes"
             self.process.request_stop(f"stop_at_return: {mean}")
         return result, reaches

@@ -6,6 +6,10 @@ import copy
 import json
 import logging
 import os
+import pickle
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -152,7 +156,7 @@ ON_POLICY: dict[str, tuple[type[GradientLearner], dict[str, Any], dict[str, Any]
 COMPILED_ALWAYS = ("dqn-soft",)
 #: `make graphs` compiles all, and takes updates from more states.
 IS_WHOLE = "SURREAL_TEST_GRAPHS" in os.environ
-STATES = 100 if IS_WHOLE else 20
+STATES = 100 if IS_WHOLE else 8
 
 
 class Interpreted:
@@ -494,6 +498,16 @@ def test_a_compiler_that_fails_gives_its_last_line(monkeypatch: pytest.MonkeyPat
     with pytest.raises(RuntimeError, match="compiler"):
         compiling.result()
     assert [path.suffix for path in GraphCache().folder.iterdir()] == [".lock"]
+
+
+def test_a_compiler_whose_parent_is_gone_before_it_looks_ends(cache: Path) -> None:
+    cache.mkdir(parents=True)
+    job = {"name": "name", "folder": str(cache), "interface": {}, "niceness": 0}
+    job |= {"graph": torch.fx.symbolic_trace(torch.nn.Identity()), "inputs": [((3,), (1,), torch.float32, "cpu")]}
+    (cache / "job").write_bytes(pickle.dumps(job))
+    command = [sys.executable, "-m", "surreal.learner.stepping.graph_cache", str(cache / "job"), str(os.getpid() + 1)]
+    assert subprocess.run(command, process_group=0).returncode == -signal.SIGKILL
+    assert not (cache / "name.json").exists()
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"interface": {}, "cost_s": 1}', '{"cost_s": "x"}'])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,8 +14,13 @@ from surreal.run.process.progress import write_progress
 from surreal.run.roles.eval import EvaluationSession
 
 
-def stop_reasons(returns: list[float], confirm: int = 2, updates: int = 1) -> list[str]:
-    """Why a run with the goal 10 ends after a round of two episodes, and some to confirm, with these returns."""
+def stop_reasons(
+    returns: list[float], confirm: int = 2, updates: int = 1, last: Sequence[float] | None = None
+) -> list[str]:
+    """Why a run with the goal 10 ends after a round of two episodes, and some to confirm, with these returns.
+
+    If `last` is given, there is a last round, of episodes with these returns.
+    """
     left, reasons = iter(returns), []
     session: Any = object.__new__(EvaluationSession)
     session.config = load_config(
@@ -27,8 +33,13 @@ def stop_reasons(returns: list[float], confirm: int = 2, updates: int = 1) -> li
     )
     session.process = SimpleNamespace(request_stop=reasons.append, turn=lambda: None, rng=lambda *key: None)
     session._write_down = lambda result, reaches_goal: None
+    session._update, session._is_new, session._has_reached_goal = lambda: True, lambda: True, False
     session._play(None)
     assert not list(left)
+    if last is not None:
+        left = iter(last)
+        session.last_round()
+        assert not list(left)
     return reasons
 
 
@@ -40,6 +51,11 @@ def test_goal_must_be_reached_in_the_round_and_by_all_its_episodes() -> None:
     assert stop_reasons([9.0, 10.0]) == []
     assert stop_reasons([10.0, 12.0, 0.0, 0.0]) == []
     assert stop_reasons([12.0] * 4) == ["stop_at_return: mean return 12.0 over 4 episodes"]
+
+
+def test_newest_policy_is_scored_at_the_end_unless_one_was_good_enough() -> None:
+    assert stop_reasons([9.0, 9.0], last=[8.0, 8.0]) == []
+    assert len(stop_reasons([12.0] * 4, last=[])) == 1
 
 
 @pytest.mark.parametrize("returns", [[float("inf"), 12.0], [12.0, 12.0, 12.0, float("inf")], [float("nan"), 12.0]])

@@ -147,6 +147,8 @@ class ExpSender(SingleStepSender):
             self._set_flush_length(log)
         if log.length >= self._flush_length or time.monotonic() - self._oldest_s >= self._max_delay_s:
             self._leave()
+        elif self.outbox.has_answer:  # so that a loop until `global_step` ends before it needs more credit
+            self._push(waits_for_last=False)
 
     def flush_due(self) -> None:
         """Send steps that are older than `max_delay_s`; called when no steps come."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 from surreal.base.specs import ArraySpec
 from surreal.base.types import Obs
 from surreal.distributed.experience.data_contract import MAX_STACK, extra_specs
+from surreal.distributed.experience.outbox import Outbox
 from surreal.distributed.experience.row_log import RowLog
+from surreal.distributed.experience.sharded_outbox import ShardedOutbox
 from surreal.distributed.experience.single_steps import Amendments, SingleSteps
 
 _NO_EXTRAS: Mapping[str, NDArray[Any]] = {}
@@ -25,6 +27,8 @@ class SingleStepSender(ABC):
     _frame_stack: int
     _has_interventions: bool
     _max_delay_s: float
+    outbox: Outbox | ShardedOutbox
+    _push: Callable[..., None]
 
     def __init__(self) -> None:
         self._log: RowLog | None = None
@@ -96,6 +100,8 @@ class SingleStepSender(ABC):
         free = log.length - self._count_held(log)
         if free >= self._flush_length or (free and time.monotonic() - self._oldest_s >= self._max_delay_s):
             self._leave()
+        elif self.outbox.has_answer:
+            self._push(waits_for_last=False)
         return step_id
 
     def amend(self, step_id: int, *, reward: float) -> bool:

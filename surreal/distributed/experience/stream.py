@@ -23,6 +23,8 @@ if TYPE_CHECKING:  # they import Arrow and gymnasium, which a process that only 
 
 #: Lifetime of a sender's last sequence number after its last chunk, s.
 SEQUENCE_TTL_S = 3600
+#: Random bytes of the epoch that a shard without one gets: an emptied Redis must not go unnoticed.
+_EPOCH_BYTES = 8
 _DONE = b"done:"
 
 
@@ -146,7 +148,13 @@ class Stream:
 
     def _append_call(self, chunk: EncodedChunk, options: AppendOptions) -> tuple[list[str], list[Any]]:
         keys, contract, chunk_id = self.keys, options.contract, f"{options.sender}-{options.sequence}"
-        args: list[Any] = [_new_epoch(), chunk_id, options.sequence, chunk.own_steps, chunk.stored_bytes]
+        args: list[Any] = [
+            secrets.token_hex(_EPOCH_BYTES),
+            chunk_id,
+            options.sequence,
+            chunk.own_steps,
+            chunk.stored_bytes,
+        ]
         args += [f"{contract.id:016x}", contract.as_bytes if options.sends_contract else b""]
         args += [b"1" if options.is_limited else b"", options.default_bound_bytes, SEQUENCE_TTL_S, chunk.head]
         names = [keys.stream, keys.meta, keys.block_prefix + chunk_id]
@@ -269,7 +277,12 @@ class Stream:
             ContractError: the stream's first owner has fixed another mode.
         """
         keys = self.keys
-        args: list[Any] = [token, lease_ms, _new_epoch(), "" if credit_steps is None else credit_steps]
+        args: list[Any] = [
+            token,
+            lease_ms,
+            secrets.token_hex(_EPOCH_BYTES),
+            "" if credit_steps is None else credit_steps,
+        ]
         args += [max(lease_ms, 1), max_bytes, "" if samples is None else samples, recount_steps, other_steps]
         args += [evict[0].epoch if evict else marks[0].epoch if marks else "", mode, len(marks), void]
         for mark in marks:
@@ -284,11 +297,6 @@ class Stream:
                 " (FIFO) and those that keep a window cannot own the same stream; use another run"
             )
         return OwnerState(answer[0] == b"ok", text_of(answer[1]), *map(number_of, answer[2:]))
-
-
-def _new_epoch() -> str:
-    # For a shard without an epoch. It is random, because an emptied Redis must not go unnoticed.
-    return secrets.token_hex(8)
 
 
 def _appended(answer: Any) -> Appended:

@@ -244,6 +244,24 @@ def test_the_band_begins_where_it_should_whichever_comes_first(run: Any, counted
     assert replay.owner._limits.base_steps == 7000
 
 
+def test_an_agent_that_has_done_its_steps_does_not_wait_for_a_learner_that_has_left(run: Any) -> None:
+    """The learner of a program without a launcher ends as soon as it sees the last chunk."""
+    replay = run.replay(samples_per_insert=1.0, start_size=100)
+    sender = run.sender(client=run.make_client(), is_limited=True, chunk_steps=10, wait_timeout_s=0.1)
+    walker = Walker(NaiveReplay(1, 0.5))
+    replay.step(timeout_s=0)  # claims the stream, and gives credit
+    walker.walk(sender, 10)
+    wait_until(lambda: (replay.owner.refresh(), replay.global_step >= 5)[-1])
+    replay.owner.release()
+    steps = 0
+    while sender.global_step < 5:
+        walker.walk(sender, 1)
+        steps += 1
+    assert steps < 5  # a chunk has ten
+    with pytest.raises(ReplayFullError, match="no credit"):
+        walker.walk(sender, 20)
+
+
 def test_credit_that_rose_just_after_a_tick_is_told_soon_after_it(run: Any) -> None:
     """Even if the learner then samples nothing for a while: agents would wait for the lease's renewal."""
     replay = run.replay(samples_per_insert=1.0, start_size=100)

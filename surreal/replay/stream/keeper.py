@@ -205,7 +205,7 @@ class StreamKeeper:
         for owner in self.owners:
             if owner.num_pending or is_waiting:
                 interval_s = _URGENT_INTERVAL_S
-            elif self._credit_of(owner) != owner.credit_steps:
+            elif self._limits.credit_of(owner, self.owners, samples=self.samples) != owner.credit_steps:
                 interval_s = _CREDIT_INTERVAL_S
             else:
                 interval_s = self._lease_s / 4 if self._is_only else min(self._lease_s / 4, _COUNTS_INTERVAL_S)
@@ -243,7 +243,7 @@ class StreamKeeper:
         """Tick one shard; returns whether another replay holds it."""
         was_owner, now_s = owner.is_owner, time.monotonic()
         state = owner.tick(
-            credit_steps=self._credit_of(owner),
+            credit_steps=self._limits.credit_of(owner, self.owners, samples=self.samples),
             samples=None if is_first else self.samples,
             other_steps=self.global_step - owner.steps,
         )
@@ -276,9 +276,6 @@ class StreamKeeper:
             is_away = follower.stream.client.is_away
             if now_s - follower.last_try_s >= (_AWAY_INTERVAL_S if is_away else interval_s):
                 follower.read()
-
-    def _credit_of(self, owner: StreamOwner) -> int | None:
-        return self._limits.credit_of(owner, self.owners, samples=self.samples)
 
     @property
     def _steps(self) -> int:

@@ -246,10 +246,10 @@ def test_the_band_begins_where_it_should_whichever_comes_first(run: Any, counted
 
 def test_an_agent_that_has_done_its_steps_does_not_wait_for_a_learner_that_has_left(run: Any) -> None:
     """The learner of a program without a launcher ends as soon as it sees the last chunk."""
-    replay = run.replay(samples_per_insert=1.0, start_size=100)
+    replay = run.replay(samples_per_insert=1.0, start_size=8, samples_per_insert_tolerance=4, batch_size=2)
     sender = run.sender(client=run.make_client(), is_limited=True, chunk_steps=10, wait_timeout_s=0.1)
     walker = Walker(NaiveReplay(1, 0.5))
-    replay.step(timeout_s=0)  # claims the stream, and gives credit
+    replay.step(timeout_s=0)  # claims the stream, and gives credit for one chunk
     walker.walk(sender, 10)
     wait_until(lambda: (replay.owner.refresh(), replay.global_step >= 5)[-1])
     replay.owner.release()
@@ -259,7 +259,8 @@ def test_an_agent_that_has_done_its_steps_does_not_wait_for_a_learner_that_has_l
         steps += 1
     assert steps < 5  # a chunk has ten
     with pytest.raises(ReplayFullError, match="no credit"):
-        walker.walk(sender, 20)
+        walker.walk(sender, 10)
+        sender.flush()
 
 
 def test_credit_that_rose_just_after_a_tick_is_told_soon_after_it(run: Any) -> None:

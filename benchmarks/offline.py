@@ -7,19 +7,21 @@ DATASET is an archive that `make datasets` records. Both learn from the same ste
 and rates, on one thread. Surreal's batches come through Redis and a thread, as in `surreal run --offline`. Its updates
 are compiled first, as they are in a long run, and d3rlpy's are what it makes by default.
 
-With `--updates`, each return is added to benchmarks/offline_returns.jsonl, and what is recorded there is not run again.
-d3rlpy's batches are then gathered at once, which changes its speed, and nothing that it learns from.
+With `--updates`, each run that ends adds a line to benchmarks/offline_returns.jsonl (`--records FILE`), and what is
+recorded there is not run again. `python -m benchmarks.offline_returns` makes the table of docs/algorithms/recorded.md.
+d3rlpy's batches are then gathered at once: from the same seed they are the same, bit for bit, and take less time.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import hashlib
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +29,11 @@ import gymnasium
 import numpy as np
 import torch
 
-from benchmarks import peers
+import surreal
+from benchmarks import offline_returns, peers
 from benchmarks.alone import alone
 from benchmarks.harness import report
+from benchmarks.offline_returns import KINDS, RECORDS, SEEDS, SIDES, standard_error
 from benchmarks.peers import rotate
 from surreal.config import Config, load_config
 from surreal.distributed import EmbeddedRedis, RedisClient
@@ -41,9 +45,7 @@ from surreal.run.build.environments import build_spaces
 from surreal.run.build.learning import build_learner, build_replay
 from surreal.run.session.offline import offline_overrides
 
-KINDS = ("bc", "td3bc", "iql", "cql")
-#: Mean returns, a line for each side and seed.
-RECORDS = Path(__file__).with_name("offline_returns.jsonl")
+_PACKAGES = ("torch", "numpy", "gymnasium")
 _EPISODES = 100
 _UPDATES_TO_BEGIN = 20
 
@@ -56,7 +58,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=5.0, help="length of a round of d3rlpy")
     parser.add_argument("--updates", type=int, help="compare returns after this many updates, not updates/s")
-    parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2])
+    parser.add_argument("--seeds", type=int, nargs="*", default=list(SEEDS))
+    parser.add_argument("--records", type=Path, default=RECORDS)
+    parser.add_argument("--episodes", type=int, default=_EPISODES, help="that each policy plays at the end")
     asked = parser.parse_args(arguments)
     torch.set_num_threads(1)
     python = peers.find_python(peers.D3RLPY)
@@ -65,14 +69,14 @@ def main(arguments: list[str] | None = None) -> None:
         return
     with tempfile.TemporaryDirectory() as folder:
         steps = Path(folder) / "steps.npz"
-        write_steps(ReplayArchive(asked.dataset), steps)
+        digest = write_steps(ReplayArchive(asked.dataset), steps)
         for kind in asked.kinds:
             preset = f"{asked.task}-{kind}"
             peer = peers.Peer("d3rlpy_peer.py", python)
             if asked.updates is None:
                 compare_rates(preset, asked.dataset, steps, peer, asked.rounds, asked.seconds)
             else:
-                compare_returns(preset, asked.dataset, steps, peer, asked.updates, asked.seeds)
+                compare_returns(preset, asked, steps, digest, peer)
             peer.close()
 
 
@@ -93,46 +97,50 @@ def compare_rates(preset: str, dataset: Path, steps: Path, peer: peers.Peer, rou
     report(f"{preset} over d3rlpy", "updates/s", found["ours"], found["theirs"], aim=1.5, compile_cpu_s=cost_s)
 
 
-def compare_returns(preset: str, dataset: Path, steps: Path, peer: peers.Peer, updates: int, seeds: list[int]) -> None:
-    """Record the mean return of each side and seed that is not recorded, and report all."""
-    for seed in seeds:
-        missing = {"surreal", "d3rlpy"} - set(recorded(preset, dataset.name, updates, [seed]))
-        for side in sorted(missing):
+def compare_returns(preset: str, asked: argparse.Namespace, steps: Path, digest: str, peer: peers.Peer) -> None:
+    """Record the mean return of each seed and side that is not recorded, and report all."""
+    what = (preset, asked.dataset.name, asked.updates)
+
+    def recorded() -> dict[str, dict[int, float]]:
+        return offline_returns.returns(offline_returns.read(asked.records), *what, asked.seeds, digest)
+
+    for seed in asked.seeds:
+        for side in SIDES:
+            if seed in recorded()[side]:
+                continue
             began_s = time.perf_counter()
             if side == "surreal":
-                with learning(preset, dataset, seed=seed) as (config, learner, batches):
-                    rate(learner, batches, updates - _UPDATES_TO_BEGIN)
-                    found = returns(learner.model, config.env.id)
+                found = learn(preset, asked.dataset, asked.updates, seed, asked.episodes)
+                versions = {"surreal": surreal.__version__}
             else:
-                config = load_config(preset)
-                settings = peer_settings(config)
-                peer.call("make", dataset=str(steps), seed=seed, gathers_at_once=True, **settings)
-                peer.call("run", updates=updates)
-                found = peer.call("returns", env=config.env.id, episodes=_EPISODES)
-            line = {"preset": preset, "dataset": dataset.name, "updates": updates, "seed": seed, "side": side}
-            figures = {"return": round(float(np.mean(found)), 2), "episodes": _EPISODES}
-            with RECORDS.open("a") as file:
-                file.write(json.dumps({**line, **figures, "seconds": round(time.perf_counter() - began_s)}) + "\n")
-    sides = recorded(preset, dataset.name, updates, seeds)
-    report_returns(f"{preset} after {updates} updates", dataset.name, sides["surreal"], sides["d3rlpy"])
+                found = learn_there(peer, preset, steps, asked.updates, seed, asked.episodes)
+                versions = {"d3rlpy": peer.call("version", package="d3rlpy")}
+            line: dict[str, Any] = dict(zip(("preset", "dataset", "updates"), what, strict=True))
+            line |= {"seed": seed, "side": side, "return": round(float(np.mean(found)), 2)}
+            line |= {"deviation": round(float(np.std(found)), 2), "episodes": len(found)}
+            line |= {"seconds": round(time.perf_counter() - began_s), "digest": digest}
+            line["versions"] = versions | {name: version(name) for name in _PACKAGES}
+            offline_returns.add(asked.records, line)
+    ours, theirs = (list(found.values()) for found in recorded().values())
+    error, mean = standard_error(theirs), float(np.mean(theirs))
+    line = {"name": f"{preset} after {asked.updates} updates", "dataset": asked.dataset.name}
+    line |= {"value": float(np.mean(ours)), "baseline": mean, "baseline_error": error, "aim": mean - error}
+    peers.print_line({**line, "ours": ours, "theirs": theirs, "episodes": asked.episodes})
 
 
-def recorded(preset: str, dataset: str, updates: int, seeds: Sequence[int]) -> dict[str, list[float]]:
-    """Return the recorded mean returns of each side."""
-    found = dict[str, list[float]]()
-    for text in RECORDS.read_text().splitlines() if RECORDS.exists() else ():
-        line = json.loads(text)
-        if (line["preset"], line["dataset"], line["updates"]) == (preset, dataset, updates) and line["seed"] in seeds:
-            found.setdefault(line["side"], []).append(line["return"])
-    return found
+def learn(preset: str, dataset: Path, updates: int, seed: int, episodes: int) -> list[float]:
+    """Learn here, and give the returns of the policy."""
+    with learning(preset, dataset, seed=seed) as (config, learner, batches):
+        rate(learner, batches, updates - _UPDATES_TO_BEGIN)
+        return returns(learner.model, config.env.id, episodes)
 
 
-def report_returns(name: str, dataset: str, ours: list[float], theirs: list[float]) -> None:
-    """Print one JSON object; the aim is d3rlpy's mean minus one standard error."""
-    error = float(np.std(theirs, ddof=1) / len(theirs) ** 0.5) if len(theirs) > 1 else 0.0
-    line = {"name": name, "dataset": dataset, "value": float(np.mean(ours)), "baseline": float(np.mean(theirs))}
-    more = {"baseline_error": error, "aim": line["baseline"] - error, "ours": ours, "theirs": theirs}
-    peers.print_line({**line, **more, "episodes": _EPISODES})
+def learn_there(peer: peers.Peer, preset: str, steps: Path, updates: int, seed: int, episodes: int) -> list[float]:
+    """Let d3rlpy learn, and give the returns of its policy."""
+    config = load_config(preset)
+    peer.call("make", dataset=str(steps), seed=seed, gathers_at_once=True, **peer_settings(config))
+    peer.call("run", updates=updates)
+    return list(peer.call("returns", env=config.env.id, episodes=episodes))
 
 
 @contextmanager
@@ -168,13 +176,13 @@ def rate(learner: Any, batches: Any, updates: int) -> float:
 
 
 @torch.no_grad()
-def returns(model: Any, env_id: str) -> list[float]:
+def returns(model: Any, env_id: str, episodes: int) -> list[float]:
     """Play an episode in each of several environments at once, without exploration."""
-    envs = gymnasium.make_vec(env_id, num_envs=_EPISODES)
+    envs = gymnasium.make_vec(env_id, num_envs=episodes)
     obs, _ = envs.reset(seed=1000)
-    total, is_playing = np.zeros(_EPISODES), np.ones(_EPISODES, bool)
+    total, is_playing = np.zeros(episodes), np.ones(episodes, bool)
     while is_playing.any():
-        output = model(torch.as_tensor(obs))
+        output = model(torch.as_tensor(obs, dtype=torch.float32))
         action = output.mode() if isinstance(output, Distribution) else output
         obs, reward, terminated, truncated, _ = envs.step(action.numpy())
         total += reward * is_playing
@@ -182,8 +190,8 @@ def returns(model: Any, env_id: str) -> list[float]:
     return [float(each) for each in total]
 
 
-def write_steps(archive: ReplayArchive, path: Path) -> None:
-    """Write the archive's steps in their order, as arrays."""
+def write_steps(archive: ReplayArchive, path: Path) -> str:
+    """Write the archive's steps in their order, as arrays; returns a digest of them."""
     columns: dict[str, list[Any]] = {name: [] for name in ("observations", "actions", "rewards", "flags")}
     for chunk in archive.chunks():
         rows = np.cumsum(chunk.segments[:, 0])[:-1] - 1  # the last of each segment is what its last step led to
@@ -192,7 +200,9 @@ def write_steps(archive: ReplayArchive, path: Path) -> None:
             columns[name].append(chunk.columns[column])
     arrays = {name: np.concatenate(parts) for name, parts in columns.items()}
     flags = arrays.pop("flags")
-    np.savez(path, terminals=(flags & 1) > 0, timeouts=flags == 2, **arrays)
+    arrays |= {"terminals": (flags & 1) > 0, "timeouts": flags == 2}
+    np.savez(path, **arrays)
+    return hashlib.sha256(b"".join(arrays[name].tobytes() for name in sorted(arrays))).hexdigest()[:16]
 
 
 def peer_settings(config: Config) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 {"command": "make", "kind": "iql", "dataset": "steps.npz", "seed": 0, "settings": {...}}: learner's settings by d3rlpy's
 names, and `hidden`, `batch`, `gamma`, `bound` (of the actions) and `scales` (whether observations are normalized).
-{"command": "run", "updates": 100} answers updates/s, {"command": "returns", "env": ID, "episodes": 100} returns.
+{"command": "run", "updates": 100} answers updates/s, {"command": "returns", "env": ID, "episodes": 100} returns, and
+{"command": "version", "package": "torch"} a version.
 With "gathers_at_once" in `make`, the transitions are d3rlpy's own, but a batch is gathered with one index.
 """
 
@@ -14,6 +15,7 @@ import logging
 import sys
 import time
 from contextlib import redirect_stdout
+from importlib.metadata import version
 from typing import Any
 
 import gymnasium
@@ -78,7 +80,24 @@ def make(
         **{name: VectorEncoderFactory(hidden) for name in ENCODERS[kind]},
         **settings,
     )
-    return config.create(device="cpu:0"), GatheredBuffer.of(data) if gathers_at_once else data
+    learner = config.create(device="cpu:0")
+    if gathers_at_once:
+        plain, data = data, GatheredBuffer.of(data)
+        check_same(plain, data, batch, seed)
+        d3rlpy.seed(seed)
+    return learner, data
+
+
+def check_same(plain: Any, gathered: GatheredBuffer, batch: int, seed: int) -> None:
+    """Check that both buffers draw the same batch from the same seed."""
+    batches = []
+    for each in (plain, gathered):
+        d3rlpy.seed(seed)
+        batches.append(each.sample_transition_batch(batch))
+    for field in dataclasses.fields(batches[0]):
+        first, second = (getattr(each, field.name) for each in batches)
+        if field.name != "transitions" and not np.array_equal(first, second):
+            raise RuntimeError(f"{field.name} of a gathered batch is not that of d3rlpy's own")
 
 
 def rate(learner: Any, data: Any, updates: int) -> float:
@@ -120,6 +139,8 @@ def main() -> None:
                 answer: Any = True
             elif command == "run":
                 answer = rate(learner, data, asked["updates"])
+            elif command == "version":
+                answer = version(asked["package"])
             else:
                 answer = returns(learner, asked["env"], asked["episodes"])
         print(json.dumps(answer), flush=True)

@@ -129,14 +129,14 @@ def compare_returns(preset: str, asked: argparse.Namespace, steps: Path, digest:
 
 
 def learn(preset: str, dataset: Path, updates: int, seed: int, episodes: int) -> list[float]:
-    """Learn here, and give the returns of the policy."""
+    """Train here, and give the returns of the policy."""
     with learning(preset, dataset, seed=seed) as (config, learner, batches):
         rate(learner, batches, updates - _UPDATES_TO_BEGIN)
         return returns(learner.model, config.env.id, episodes)
 
 
 def learn_there(peer: peers.Peer, preset: str, steps: Path, updates: int, seed: int, episodes: int) -> list[float]:
-    """Let d3rlpy learn, and give the returns of its policy."""
+    """Train with d3rlpy, and give the returns of its policy."""
     config = load_config(preset)
     peer.call("make", dataset=str(steps), seed=seed, gathers_at_once=True, **peer_settings(config))
     peer.call("run", updates=updates)

@@ -1,4 +1,4 @@
-"""What `python -m benchmarks.offline --updates N` found: a line for each run, and the table on a page.
+"""Records of `python -m benchmarks.offline --updates N`: a line for each run, and the table on a page.
 
     python -m benchmarks.offline_returns        writes the table in docs/algorithms/recorded.md
 

@@ -129,9 +129,14 @@ class Peer:
         return json.loads(self.ask(json.dumps({"command": command, **arguments})))
 
     def close(self) -> None:
+        """End the peer. One that is not asked anything may still be importing."""
         if self._process.stdin is not None:
             self._process.stdin.close()
-        self._process.wait(timeout=60)
+        try:
+            self._process.wait(timeout=60)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
 
 
 def ask_script(python: Path, script: str, *arguments: object, threads: int | None) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.cluster import small
-from tests.cluster.executor.cluster import Cluster
+from tests.cluster.executor.cluster import IMAGE, Cluster
 from tests.cluster.rendered import rendered_run
 from tests.cluster.test_cartpole import REPORTS, TIMEOUT_S, long_only
 
@@ -20,7 +20,7 @@ def test_an_idle_rlx_server_is_reached_through_its_service(start_cluster: Callab
     token = {"name": "token", "secret": {"secretName": "surreal-rlx"}}
     client = {
         "name": "client",
-        "image": "surreal",
+        "image": IMAGE,
         "args": ["rlx-client", "CartPole-v1", "--server=rlx:7001", "--token-file=/token/token", "--episodes=3"],
         "volumeMounts": [{"name": "token", "mountPath": "/token"}],
     }

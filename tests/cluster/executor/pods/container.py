@@ -22,7 +22,7 @@ ENGINE = "podman"
 
 
 class Container:
-    """A container with these options of the engine; `folder` has its log, which the pod's next container continues."""
+    """A container with these options of the engine; `folder` has its log, which the next one continues, and `oom`."""
 
     def __init__(self, spec: Manifest, options: Sequence[str], folder: Path, environment: Mapping[str, str]) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -37,7 +37,9 @@ class Container:
         ]
         command = [ENGINE, "run", "--detach", *options, spec["image"], *expand(spec.get("args", []), environment)]
         with self._errors.open("wb") as errors:
-            self._start = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors, process_group=0)
+            self._start = subprocess.Popen(
+                command, cwd=folder, stdout=subprocess.DEVNULL, stderr=errors, process_group=0
+            )
 
     def has_begun(self) -> bool:
         """Whether the engine has started its command."""

@@ -35,6 +35,8 @@ _TRANSIENT = (
     exceptions.AskError,  # MovedError is one: a hash slot of a cluster is elsewhere now
 )
 _REFUSED = (exceptions.AuthenticationError, exceptions.AuthorizationError, exceptions.NoPermissionError)
+#: TLS errors of a server that has hung up, as one does that ends while a handshake is under way.
+_HUNG_UP = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
 #: Errors without a class in redis-py, or which a pipeline or a script of Redis 6.2 ("-READONLY") wraps in another.
 _TRANSIENT_CODES = re.compile(
     r"(?:^|-|error: )(?:BUSY|READONLY|LOADING|MASTERDOWN|CLUSTERDOWN|MOVED|ASK|TRYAGAIN|UNBLOCKED|MISCONF|NOREPLICAS) "
@@ -124,7 +126,8 @@ class RetryPolicy:
 
 def is_refused(error: BaseException) -> bool:
     """Whether Redis refuses this process permanently: password, permission or certificate."""
-    return isinstance(error, _REFUSED) or any(isinstance(cause, ssl.SSLError) for cause in _chain(error))
+    causes = [cause for cause in _chain(error) if isinstance(cause, ssl.SSLError)]
+    return isinstance(error, _REFUSED) or any(not isinstance(cause, _HUNG_UP) for cause in causes)
 
 
 def is_transient(error: BaseException) -> bool:

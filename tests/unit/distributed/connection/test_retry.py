@@ -2,11 +2,14 @@ from __future__ import annotations
 
 import itertools
 import random
+import socket
 import ssl
 import threading
 
 import pytest
-from redis import exceptions
+from redis import Redis, exceptions
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from surreal.base.errors import RedisUnavailableError
 from surreal.base.system.logs import WAITS
@@ -55,6 +58,25 @@ def test_a_certificate_that_fails_is_a_refusal() -> None:
     error.__context__ = ssl.SSLCertVerificationError(1, "self-signed certificate")
     assert is_refused(error)
     assert not is_transient(error)
+
+
+@pytest.mark.parametrize(("answer", "is_refusal"), [(b"", False), (b"-ERR not a TLS server\r\n", True)])
+def test_a_server_that_hangs_up_in_a_handshake_is_tried_again(answer: bytes, is_refusal: bool) -> None:
+    """As one that ends does, for a moment; one without TLS never will have it."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(4096)
+                connection.sendall(answer)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        with pytest.raises(exceptions.ConnectionError) as caught:
+            Redis.from_url(f"rediss://127.0.0.1:{listener.getsockname()[1]}", retry=Retry(NoBackoff(), 0)).ping()
+        thread.join()
+    assert (is_refused(caught.value), is_transient(caught.value)) == (is_refusal, not is_refusal)
 
 
 @pytest.mark.parametrize(

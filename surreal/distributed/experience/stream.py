@@ -148,13 +148,8 @@ class Stream:
 
     def _append_call(self, chunk: EncodedChunk, options: AppendOptions) -> tuple[list[str], list[Any]]:
         keys, contract, chunk_id = self.keys, options.contract, f"{options.sender}-{options.sequence}"
-        args: list[Any] = [
-            secrets.token_hex(_EPOCH_BYTES),
-            chunk_id,
-            options.sequence,
-            chunk.own_steps,
-            chunk.stored_bytes,
-        ]
+        args: list[Any] = [secrets.token_hex(_EPOCH_BYTES), chunk_id, options.sequence]
+        args += [chunk.own_steps, chunk.stored_bytes]
         args += [f"{contract.id:016x}", contract.as_bytes if options.sends_contract else b""]
         args += [b"1" if options.is_limited else b"", options.default_bound_bytes, SEQUENCE_TTL_S, chunk.head]
         names = [keys.stream, keys.meta, keys.block_prefix + chunk_id]
@@ -277,12 +272,8 @@ class Stream:
             ContractError: the stream's first owner has fixed another mode.
         """
         keys = self.keys
-        args: list[Any] = [
-            token,
-            lease_ms,
-            secrets.token_hex(_EPOCH_BYTES),
-            "" if credit_steps is None else credit_steps,
-        ]
+        args: list[Any] = [token, lease_ms, secrets.token_hex(_EPOCH_BYTES)]
+        args += ["" if credit_steps is None else credit_steps]
         args += [max(lease_ms, 1), max_bytes, "" if samples is None else samples, recount_steps, other_steps]
         args += [evict[0].epoch if evict else marks[0].epoch if marks else "", mode, len(marks), void]
         for mark in marks:

@@ -22,7 +22,7 @@ def test_run_goes_on_when_redis_comes_back(
     command = workplace.start("run", "cartpole-dqn", "--redis", server.address, *options)
     run_dir = workplace.run_dir()
     workplace.wait_for((run_dir / "eval" / "best.json").exists, "the first round")
-    workplace.wait_for(lambda: workplace.status()["updates"] > 100, "learning")
+    workplace.wait_for(lambda: workplace.knows() and workplace.status()["updates"] > 100, "learning")
     server.kill()
     server.start()
 

@@ -31,7 +31,7 @@ def test_experience_and_parameters_on_servers_of_their_own(
     )
     run_dir = workplace.run_dir()
     workplace.wait_for((run_dir / "eval" / "best.json").exists, "the first round")
-    workplace.wait_for(lambda: workplace.status()["updates"] > 5, "learning")
+    workplace.wait_for(lambda: workplace.knows() and workplace.status()["updates"] > 5, "learning")
     assert {"stream", "meta", "block"} <= kinds_of_keys(replay) <= {"stream", "meta", "block", "seq", "lease", "credit"}
     assert {"params", "lease"} <= kinds_of_keys(parameters) <= {"params", "part", "lease", "contract"}
     assert {"config", "processes", "log", "claim"} <= kinds_of_keys(hub)

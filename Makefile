@@ -153,7 +153,7 @@ docs: $(STAMP)
 	@{ sed '/^### The file itself/,$$d' docs/many-runs.md; \
 		$(BIN)/python -m surreal.plugins.sweep.schema; } > .cache/page.md
 	mv .cache/page.md docs/many-runs.md
-	@{ sed '/^### Installation$$/,$$d' docs/doctor.md; $(BIN)/python -m surreal.plugins.doctor.report; } > .cache/page.md
+	@{ sed '/^### Installation$$/,$$d' docs/doctor.md; $(BIN)/python -m surreal.plugins.doctor.finding; } > .cache/page.md
 	mv .cache/page.md docs/doctor.md
 
 # Not with --quiet, under which mkdocs does not count warnings.

@@ -32,7 +32,7 @@ from surreal.distributed.gradients.sender import GradientSender
 from surreal.distributed.parameters.parts import PolicyPart
 from surreal.distributed.telemetry.collector import Collector
 from surreal.distributed.telemetry.telemetry import Telemetry
-from surreal.plugins.doctor.run.look import read_records
+from surreal.plugins.doctor.look import read_records
 from surreal.plugins.runs.top import Follower
 from surreal.replay import UniformReplay
 from surreal.replay.archive import export_replay, import_replay

@@ -11,9 +11,8 @@ import pytest
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.server.embedded import EmbeddedRedis
 from surreal.plugins.doctor.examination import Examination
-from surreal.plugins.doctor.frame.finding import Finding, Severity
-from surreal.plugins.doctor.server.health import clock_of, latency, limits, memory, persistence, reachable
-from surreal.plugins.doctor.server.rights import rights
+from surreal.plugins.doctor.finding import Finding, Severity
+from surreal.plugins.doctor.server import clock_of, latency, limits, memory, persistence, reachable, rights
 from surreal.plugins.doctor.subject import Subject
 from tests.ports import claim_port
 from tests.servers import RedisProcess

@@ -11,12 +11,9 @@ from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.telemetry.heartbeats import Heartbeat
 from surreal.distributed.telemetry.records import encode_log, encode_metrics, entry_fields
 from surreal.plugins.doctor.examination import Examination
-from surreal.plugins.doctor.frame.finding import Finding, Severity
-from surreal.plugins.doctor.run.counts import clocks, counts
-from surreal.plugins.doctor.run.look import Look, look_at
-from surreal.plugins.doctor.run.processes import alive, logged, parameters
-from surreal.plugins.doctor.run.replay import memory, size, usage
-from surreal.plugins.doctor.run.waiting import waiting
+from surreal.plugins.doctor.finding import Finding, Severity
+from surreal.plugins.doctor.look import Look, clocks, counts, look_at, memory, size, usage
+from surreal.plugins.doctor.run import alive, logged, parameters, waiting
 from surreal.plugins.doctor.subject import Subject, find_subject
 from surreal.run.process import registry
 from tests.servers import RedisProcess

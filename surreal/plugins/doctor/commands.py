@@ -34,8 +34,7 @@ def doctor(
 ) -> None:
     """Diagnose problems of this machine, Redis, an environment, a model or a run, and suggest fixes."""
     from surreal.plugins.doctor.examination import Examination
-    from surreal.plugins.doctor.frame.finding import Severity, worst
-    from surreal.plugins.doctor.report import print_finding, print_section, summary
+    from surreal.plugins.doctor.finding import Severity, print_finding, print_section, summary, worst
     from surreal.plugins.doctor.subject import find_subject
 
     subject = find_subject(target, overrides=overrides or (), redis=redis, run_dir=run_dir)

@@ -12,11 +12,9 @@ from surreal.base.errors import ConfigError
 from surreal.base.system.process import count_cores
 from surreal.config import Config, to_yaml
 from surreal.distributed.connection.client import RedisClient
-from surreal.plugins.doctor.environment.faults import NOT_MADE
-from surreal.plugins.doctor.frame.apart import run_apart
-from surreal.plugins.doctor.frame.finding import NOT_DONE, Check, Finding, ok, run_check
-from surreal.plugins.doctor.run.look import Look, look_at
-from surreal.plugins.doctor.server.faults import AWAY
+from surreal.plugins.doctor.apart import run_apart
+from surreal.plugins.doctor.finding import Check, Finding, fault, ok, run_check
+from surreal.plugins.doctor.look import Look, clocks, counts, look_at, memory, size, usage
 from surreal.plugins.doctor.subject import Subject
 
 SECTIONS = ("installation", "redis", "clocks", "environment", "model", "run")
@@ -65,43 +63,41 @@ class Examination:
     # -- sections ----------------------------------------------------------------------------------------------------
 
     def _installation(self, stack: ExitStack) -> Iterator[Check]:
-        from surreal.plugins.doctor.machine import packages, resources
+        from surreal.plugins.doctor import machine
 
         config, cores = self._subject.config, count_cores()
-        yield Check("versions of packages", packages.packages)
-        yield Check("torch and its GPUs", packages.cuda, 60.0)
-        yield Check("a compiler", packages.compiler)
-        yield Check("threads", partial(packages.threads, cores=cores))
+        yield Check("versions of packages", machine.packages)
+        yield Check("torch and its GPUs", machine.cuda, 60.0)
+        yield Check("a compiler", machine.compiler)
+        yield Check("threads", partial(machine.threads, cores=cores))
         if config is not None:
-            yield Check("extras", partial(packages.extras, config))
+            yield Check("extras", partial(machine.extras, config))
         if self._subject.run_address is None:
-            yield Check("starting a redis-server", packages.redis_program, 30.0)
-        for folder in resources.folders(config, self._subject.folder):
-            yield Check(f"the disk of {folder}", partial(resources.disk, folder))
-        yield Check("open files", partial(resources.open_files, config))
-        yield Check("shared memory", resources.shared_memory)
+            yield Check("starting a redis-server", machine.redis_program, 30.0)
+        for folder in machine.folders(config, self._subject.folder):
+            yield Check(f"the disk of {folder}", partial(machine.disk, folder))
+        yield Check("open files", partial(machine.open_files, config))
+        yield Check("shared memory", machine.shared_memory)
         if config is not None and self._subject.run is None:
-            yield Check("memory", partial(resources.memory, config, available_bytes=resources.available_bytes))
-            yield Check("cores", partial(resources.crowd, config, number_of_cores=cores))
+            yield Check("memory", partial(machine.memory, config))
+            yield Check("cores", partial(machine.crowd, config, number_of_cores=cores))
 
     def _redis(self, stack: ExitStack) -> Iterator[Check]:
-        from surreal.plugins.doctor.server import health
-        from surreal.plugins.doctor.server.rights import rights
+        from surreal.plugins.doctor import server
 
         if not self._subject.addresses:
             yield Check("servers", lambda: [ok("none is named, so a run starts its own")])
         for address, client in self._clients(stack):
             yield Check(f"Redis at {client.address}", partial(self._reach, address, client))
             if address not in self._away:
-                yield Check("memory of Redis", partial(health.memory, client, self._replay_bytes(address)))
-                yield Check("persistence of Redis", partial(health.persistence, client))
-                yield Check("limits of Redis", partial(health.limits, client))
-                yield Check("rights at Redis", partial(rights, client))
-                yield Check("latency of Redis", partial(health.latency, client, tries=10 if self._is_quick else 50))
+                yield Check("memory of Redis", partial(server.memory, client, self._replay_bytes(address)))
+                yield Check("persistence of Redis", partial(server.persistence, client))
+                yield Check("limits of Redis", partial(server.limits, client))
+                yield Check("rights at Redis", partial(server.rights, client))
+                yield Check("latency of Redis", partial(server.latency, client, tries=10 if self._is_quick else 50))
 
     def _clocks(self, stack: ExitStack) -> Iterator[Check]:
-        from surreal.plugins.doctor.run.counts import clocks
-        from surreal.plugins.doctor.server.health import clock_of
+        from surreal.plugins.doctor.server import clock_of
 
         if not self._subject.addresses:
             yield Check("clocks", lambda: [ok("all processes of a run are on this machine")])
@@ -113,13 +109,13 @@ class Examination:
             yield Check("clocks of processes", lambda: clocks(looks[0]))
 
     def _run(self, stack: ExitStack) -> Iterator[Check]:
-        from surreal.plugins.doctor.run import counts, learning, processes, replay, waiting
+        from surreal.plugins.doctor import run
 
         folder, config = self._subject.folder, self._subject.config
         if self._subject.has_ended and config is not None:
-            yield Check("the end of the run", partial(processes.ending, folder))
-            yield Check("returns", partial(learning.scores, folder, config))
-            yield Check("logs", partial(processes.logs, folder))
+            yield Check("the end of the run", partial(run.ending, folder))
+            yield Check("returns", partial(run.scores, folder, config))
+            yield Check("logs", partial(run.logs, folder))
             return
         looks: list[Look] = []
 
@@ -129,16 +125,16 @@ class Examination:
 
         yield Check("looking at the run", begin, 30.0)
         for look in looks:
-            yield Check("processes", partial(processes.alive, look))
-            yield Check("errors", partial(processes.logged, look))
-            yield Check("waits", partial(waiting.waiting, look))
-            yield Check("parameters", partial(processes.parameters, look))
-            yield Check("samples per insert", partial(replay.usage, look))
-            yield Check("size of the replay", partial(replay.size, look))
+            yield Check("processes", partial(run.alive, look))
+            yield Check("errors", partial(run.logged, look))
+            yield Check("waits", partial(run.waiting, look))
+            yield Check("parameters", partial(run.parameters, look))
+            yield Check("samples per insert", partial(usage, look))
+            yield Check("size of the replay", partial(size, look))
             yield Check("memory of Redis", partial(self._foresee, look, stack))
-            yield Check("counters", partial(counts.counts, look))
+            yield Check("counters", partial(counts, look))
         if config is not None and (folder / "eval" / "scores.jsonl").exists():
-            yield Check("returns", partial(learning.scores, folder, config, is_over=False))
+            yield Check("returns", partial(run.scores, folder, config, is_over=False))
 
     def _try(self, name: str) -> Iterator[Finding]:
         config = self._subject.config
@@ -147,8 +143,8 @@ class Examination:
         if name == "environment" and config.env.action_space is not None:
             yield ok("environments are elsewhere: they connect to an RLX server")
             return
-        if NOT_MADE.name in self._found:
-            yield NOT_DONE.found("the model was not tried, because there is no environment")
+        if "env-not-made" in self._found:
+            yield fault("check-not-done", "the model was not tried, because there is no environment")
             return
         options = ["--quick"] if self._is_quick else []
         if name == "model" and (maxmemory := self._maxmemory(config)):
@@ -159,7 +155,7 @@ class Examination:
                 path = Path(folder) / "app.yaml"
                 path.write_text(to_yaml(config), encoding="utf-8")
                 source, overrides = str(path), ()
-            yield from run_apart("surreal.plugins.doctor.trying", [name, *options, "--", source, *overrides])
+            yield from run_apart("surreal.plugins.doctor.apart", [name, *options, "--", source, *overrides])
 
     # -- what they share ---------------------------------------------------------------------------------------------
 
@@ -168,10 +164,10 @@ class Examination:
             yield address, stack.enter_context(self._subject.client(address))
 
     def _reach(self, address: str, client: RedisClient) -> Iterator[Finding]:
-        from surreal.plugins.doctor.server.health import reachable
+        from surreal.plugins.doctor.server import reachable
 
         for finding in reachable(client):
-            if finding.fault == AWAY.name:
+            if finding.fault == "redis-away":
                 self._away.add(address)
             yield finding
 
@@ -181,8 +177,6 @@ class Examination:
             yield look_at(stack.enter_context(subject.client(str(address))), subject.config)
 
     def _foresee(self, look: Look, stack: ExitStack) -> Iterator[Finding]:
-        from surreal.plugins.doctor.run.replay import memory
-
         client = stack.enter_context(self._subject.client(str(self._subject.run_address)))
         info = client.redis.info("memory")
         yield from memory(look, used_bytes=int(info["used_memory"]), maxmemory_bytes=int(info["maxmemory"]))

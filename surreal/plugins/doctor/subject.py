@@ -80,7 +80,8 @@ def find_subject(
     address = redis or os.environ.get(REDIS_VARIABLE)
     if target is not None and Path(target).is_dir():
         run_dir, target = Path(target), None
-    if target is not None and _is_configuration(target):
+    is_file = target is not None and (Path(target).is_file() or target.endswith((".yaml", ".yml")))
+    if target is not None and (is_file or target in preset_names()):
         return _configured(target, overrides, address, run_dir)
     if run_dir is not None and not is_run_folder(run_dir) and (run_dir / APP_FILE).is_file():  # an app's
         return _configured(str(run_dir / APP_FILE), overrides, address, run_dir)
@@ -95,10 +96,6 @@ def find_subject(
     if overrides:
         raise ConfigError("--set changes a configuration; name a preset or a file", key="--set")
     return Subject("this machine" if address is None else "this machine, and a Redis", address=address)
-
-
-def _is_configuration(target: str) -> bool:
-    return Path(target).is_file() or target in preset_names() or target.endswith((".yaml", ".yml"))
 
 
 def _configured(source: str, overrides: Sequence[str], address: str | None, run_dir: Path | None) -> Subject:

@@ -9,8 +9,7 @@ import pytest
 
 from surreal.cli.program import main
 from surreal.config import load_config
-from surreal.plugins.doctor.run.learning import scores
-from surreal.plugins.doctor.run.processes import ending, logs
+from surreal.plugins.doctor.run import ending, logs, scores
 from surreal.run.process.ending import Counts, Ending, ExitCode, result_of
 from surreal.run.process.run_folder import RunFolder
 from tests.recorded import write_metrics

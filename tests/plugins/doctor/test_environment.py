@@ -14,7 +14,8 @@ from gymnasium import spaces
 import surreal.envs  # noqa: F401 - registers the small environments
 from surreal.base.errors import EnvError
 from surreal.envs import make_env
-from surreal.plugins.doctor.environment.examining import (
+from surreal.plugins.doctor.apart import run_apart
+from surreal.plugins.doctor.environment import (
     Times,
     checker,
     examine_environment,
@@ -23,10 +24,8 @@ from surreal.plugins.doctor.environment.examining import (
     translate,
     watchers_of,
 )
-from surreal.plugins.doctor.environment.play import Budget, Shown, play
-from surreal.plugins.doctor.environment.watchers import SpeedWatcher
-from surreal.plugins.doctor.frame.apart import run_apart
-from surreal.plugins.doctor.frame.finding import Finding, Severity, ask, worst
+from surreal.plugins.doctor.finding import Finding, Severity, ask, worst
+from surreal.plugins.doctor.watchers import Budget, Shown, SpeedWatcher, play
 
 #: Steps, not seconds, end the episodes of these tests.
 PLAY = Budget(60.0, 400)
@@ -377,8 +376,8 @@ HANGING = """
 import sys, time
 import gymnasium
 from gymnasium import spaces
-from surreal.plugins.doctor.environment.examining import Times, examine_environment
-from surreal.plugins.doctor.frame.apart import report
+from surreal.plugins.doctor.environment import Times, examine_environment
+from surreal.plugins.doctor.apart import report
 
 class Hangs(gymnasium.Env):
     observation_space, action_space = spaces.Box(0, 1, (1,)), spaces.Discrete(2)

@@ -11,11 +11,9 @@ import pytest
 from surreal.base.errors import ConfigError
 from surreal.config import load_config
 from surreal.plugins.doctor import examination as module
-from surreal.plugins.doctor.environment.faults import NOT_MADE
+from surreal.plugins.doctor import server
 from surreal.plugins.doctor.examination import Examination
-from surreal.plugins.doctor.frame.finding import Finding, ok
-from surreal.plugins.doctor.server import health
-from surreal.plugins.doctor.server.faults import AWAY
+from surreal.plugins.doctor.finding import Finding, fault, ok
 from surreal.plugins.doctor.subject import Subject
 
 CONFIG = load_config("cartpole-dqn")
@@ -80,7 +78,7 @@ def test_each_finding_has_its_section(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_model_is_not_tried_without_its_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = apart(monkeypatch, NOT_MADE.found("no such environment"))
+    calls = apart(monkeypatch, fault("env-not-made", "no such environment"))
     findings = list(Examination(PRESET, ["environment", "model"]).run())
     assert [finding.fault for finding in findings] == ["env-not-made", "check-not-done"]
     assert len(calls) == 1
@@ -88,9 +86,9 @@ def test_a_model_is_not_tried_without_its_environment(monkeypatch: pytest.Monkey
 
 def test_nothing_more_is_asked_of_a_server_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
     def away(client: Any) -> Iterator[Finding]:
-        yield AWAY.found("no answer")
+        yield fault("redis-away", "no answer")
 
-    monkeypatch.setattr(health, "reachable", away)
+    monkeypatch.setattr(server, "reachable", away)
     assert [finding.fault for finding in Examination(RUN, ["redis", "clocks", "run"]).run()] == ["redis-away"]
 
 

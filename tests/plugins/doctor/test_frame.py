@@ -12,11 +12,20 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from surreal.plugins.doctor.frame.apart import run_apart
-from surreal.plugins.doctor.frame.finding import Check, Fault, Finding, Severity, ok, run_check, worst
-from surreal.plugins.doctor.report import print_finding, print_section, summary
-
-LEAK = Fault("leaks", Severity.WARNING, "It leaks.", "find out where")
+from surreal.plugins.doctor.apart import run_apart
+from surreal.plugins.doctor.finding import (
+    FAULTS,
+    Check,
+    Finding,
+    Severity,
+    fault,
+    ok,
+    print_finding,
+    print_section,
+    run_check,
+    summary,
+    worst,
+)
 
 
 def test_a_check_that_raises_is_a_finding_with_the_place() -> None:
@@ -47,9 +56,9 @@ def test_a_check_that_hangs_is_given_up_and_named_with_its_call() -> None:
 
 CHILD = """
 import sys
-from surreal.plugins.doctor.frame.apart import report
-from surreal.plugins.doctor.frame.finding import Check
-from surreal.plugins.doctor.frame.finding import ok
+from surreal.plugins.doctor.apart import report
+from surreal.plugins.doctor.finding import Check
+from surreal.plugins.doctor.finding import ok
 
 def good():
     print("noise of an environment", flush=True)
@@ -103,15 +112,18 @@ def test_what_ends_a_process_apart_is_a_finding(
 
 
 def test_findings_survive_json_and_the_worst_of_them_counts() -> None:
-    findings = [ok("fine"), LEAK.found("it drips", "a cloth").in_section("model")]
+    findings = [ok("fine"), fault("env-leaks", "it drips", "a cloth").in_section("model")]
     assert [Finding.from_json(json.loads(json.dumps(each.to_json()))) for each in findings] == findings
     assert worst(findings) is Severity.WARNING and worst([]) is Severity.OK
-    assert LEAK.found("it drips").remedy == "find out where"
+    assert fault("env-leaks", "it drips").remedy == FAULTS["env-leaks"].remedy
 
 
 def test_a_report_is_readable_in_80_columns_without_colour() -> None:
     console = Console(width=80, file=(shown := io.StringIO()))
-    findings = [ok("all is well"), LEAK.found(f"it drips {'and drips ' * 20}here", "surreal doctor --only [model]")]
+    findings = [
+        ok("all is well"),
+        fault("env-leaks", f"it drips {'and drips ' * 20}here", "surreal doctor --only [model]"),
+    ]
     print_section("model", console)
     for finding in findings:
         print_finding(finding, console)

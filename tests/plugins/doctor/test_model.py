@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from surreal.config import Config, load_config
 from surreal.learner import DQNLearner
 from surreal.model import Model
-from surreal.plugins.doctor.frame.finding import Finding, Severity, ask
-from surreal.plugins.doctor.model.examining import Times, examine_model, parameters_fit
+from surreal.plugins.doctor.finding import Finding, Severity, ask
+from surreal.plugins.doctor.model import Times, examine_model, parameters_fit
 from surreal.run.lockstep.rehearsal import small_config
 
 #: Long enough on any machine: a batch ends it.

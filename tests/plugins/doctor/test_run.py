@@ -9,12 +9,9 @@ import pytest
 
 from surreal.config import Config, load_config
 from surreal.distributed.telemetry.heartbeats import Heartbeat
-from surreal.plugins.doctor.frame.finding import Finding, Severity
-from surreal.plugins.doctor.run.counts import clocks, counts
-from surreal.plugins.doctor.run.look import Look, Point, Record
-from surreal.plugins.doctor.run.processes import alive, logged, parameters
-from surreal.plugins.doctor.run.replay import memory, size, usage
-from surreal.plugins.doctor.run.waiting import waiting
+from surreal.plugins.doctor.finding import Finding, Severity
+from surreal.plugins.doctor.look import Look, Point, Record, clocks, counts, memory, size, usage
+from surreal.plugins.doctor.run import alive, logged, parameters, waiting
 from surreal.run.view.reader import RunView
 
 MIB = 1 << 20

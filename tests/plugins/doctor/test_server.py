@@ -10,9 +10,8 @@ import pytest
 from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
 from surreal.base.errors import RedisUnavailableError
-from surreal.plugins.doctor.frame.finding import Finding, Severity
-from surreal.plugins.doctor.server.health import clock_of, latency, limits, memory, persistence, reachable
-from surreal.plugins.doctor.server.rights import rights
+from surreal.plugins.doctor.finding import Finding, Severity
+from surreal.plugins.doctor.server import clock_of, latency, limits, memory, persistence, reachable, rights
 
 MIB = 1 << 20
 INFO: dict[str, Any] = {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from surreal.rlx.server.admission import Admission, available_bytes, used_bytes
@@ -128,3 +130,12 @@ def test_refusals_measure_now_and_then_only() -> None:
 def test_this_machine_is_measured() -> None:
     assert used_bytes() > MIB
     assert available_bytes() > MIB
+
+
+def test_a_container_with_less_memory_counts_and_its_file_cache_gives_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in {"max": "1000", "current": "400", "stat": "anon 350\ninactive_file 50\n"}.items():
+        (tmp_path / f"memory.{name}").write_text(text)
+    monkeypatch.setattr("surreal.rlx.server.admission._CGROUP", tmp_path)
+    assert available_bytes() == 650

@@ -1,4 +1,4 @@
-"""Examine an environment: gymnasium's checker, a random play, repeatability and leaks."""
+"""The checks of an environment: gymnasium's checker, a random play, repeatability and leaks."""
 
 from __future__ import annotations
 
@@ -18,16 +18,19 @@ from gymnasium.utils.env_checker import check_env
 
 from surreal.base import tree
 from surreal.base.errors import SurrealError
-from surreal.plugins.doctor.environment import faults
-from surreal.plugins.doctor.environment.observations import ObservationWatcher
-from surreal.plugins.doctor.environment.play import Budget, Env, Shown, Watcher, play
-from surreal.plugins.doctor.environment.watchers import (
+from surreal.plugins.doctor.finding import Check, Finding, fault, ok
+from surreal.plugins.doctor.observations import ObservationWatcher
+from surreal.plugins.doctor.watchers import (
+    Budget,
     EndWatcher,
+    Env,
     MaskWatcher,
     RewardWatcher,
+    Shown,
     SpeedWatcher,
+    Watcher,
+    play,
 )
-from surreal.plugins.doctor.frame.finding import Check, Finding, ok
 
 
 class _Saying(NamedTuple):
@@ -83,10 +86,10 @@ def checker(env: Env) -> Iterator[Finding]:
     for message in dict.fromkeys(str(warning.message) for warning in caught):
         if (said := translate(message)) is not None:
             is_silent = False
-            yield faults.CHECKER.found(*said)
+            yield fault("gymnasium-checker", *said)
     if problem and (said := translate(problem)) is not None:
         is_silent = False
-        yield faults.CHECKER_FAILS.found(*said)
+        yield fault("gymnasium-checker-fails", *said)
     if is_silent:
         yield ok("gymnasium's checker finds nothing")
 
@@ -137,9 +140,10 @@ def leaking(
     is_steady = all(after > before for before, after in zip(sizes[_WARM:], sizes[_WARM + 1 :], strict=False))
     if is_steady and growth > _LEAST_BYTES and per_million > _PER_MILLION_STEPS:
         each = f", {growth / ended / 1024:,.0f} KiB with each episode" if ended else ""
-        yield faults.LEAK.found(
+        yield fault(
+            "env-leaks",
             f"memory grows by {growth / 2**20:.0f} MiB in {played:,} steps{each}, "
-            f"{per_million / 2**30:.1f} GiB in a million"
+            f"{per_million / 2**30:.1f} GiB in a million",
         )
     else:
         yield ok(f"no leak in {steps[-1]:,} steps")
@@ -170,8 +174,8 @@ def repeating(env: Env, *, steps: int = _STEPS) -> Iterator[Finding]:
     for number, (one, other) in enumerate(zip(first, second, strict=False)):
         if difference := _difference(one, other):
             where = f"step {number}" if number else "reset"
-            yield faults.NOT_SEEDABLE.found(
-                f"reset(seed={_SEED}) twice, the same actions: {difference} differs at {where}"
+            yield fault(
+                "env-not-seedable", f"reset(seed={_SEED}) twice, the same actions: {difference} differs at {where}"
             )
             return
     yield ok(f"a seed repeats: {len(first) - 1} steps, twice the same")
@@ -222,7 +226,7 @@ def examine_environment(make: Callable[[], Env], times: Times) -> Iterator[Check
         try:
             made.append(make())
         except SurrealError as error:
-            yield faults.NOT_MADE.found(str(error))
+            yield fault("env-not-made", str(error))
 
     patience_s = times.patience_s
     yield Check("making the environment", begin, 30.0 + patience_s)

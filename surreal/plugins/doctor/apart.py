@@ -1,5 +1,7 @@
 """Checks of users' code (environments, models) in a separate process, because it may hang, crash, or call `exit`.
 
+    python -m surreal.plugins.doctor.apart PIPE environment|model [--quick] [--maxmemory BYTES] SOURCE [OVERRIDE...]
+
 The parent reads findings, one line of JSON each, from a pipe; the output of the checks goes to a file. The child runs
 them on its main thread, as in a run. If a check exceeds its time, `faulthandler`, which works even if the interpreter
 hangs, writes its stack to that file, and the child ends.
@@ -19,13 +21,19 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from traceback import FrameSummary
-from typing import IO, Any
+from typing import IO, Annotated, Any, Literal
 
+import typer
+
+from surreal.base.system.command_line import read_command_line
 from surreal.base.system.health import innermost_call
-from surreal.plugins.doctor.frame.finding import DIED, NOT_DONE, Check, Finding, ask, hang
-from surreal.run.process.interrupts import child_environment
+from surreal.config import add_python_path, load_config
+from surreal.plugins.doctor.finding import Check, Finding, ask, fault, hang
+from surreal.run.process.interrupts import child_environment, follow_parent
 
 #: Time beyond the limit of a check after which the child is killed, s.
 _GRACE_S = 5.0
@@ -98,8 +106,8 @@ def _follow(
     if reader.is_late or _DUMP in text:
         yield hang(title, timeout_s, _place_in(text))
     else:
-        yield DIED.found(f"{title}: {_end_of(process.wait(), text)}")
-    yield NOT_DONE.found("the checks after it were not made")
+        yield fault("check-died", f"{title}: {_end_of(process.wait(), text)}")
+    yield fault("check-not-done", "the checks after it were not made")
 
 
 class _Reader:
@@ -132,3 +140,37 @@ def _end_of(code: int, console: str) -> str:
     last = next((line for line in reversed(console.splitlines()) if line.strip()), "")
     how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
     return f"its process {how}" + (f": {last.strip()[:200]}" if last else "")
+
+
+@dataclass(frozen=True)
+class _Arguments:
+    pipe: Annotated[int, typer.Argument()]
+    section: Annotated[Literal["environment", "model"], typer.Argument()]
+    source: Annotated[str, typer.Argument()]
+    overrides: Annotated[tuple[str, ...], typer.Argument()] = ()
+    quick: Annotated[bool, typer.Option("--quick")] = False
+    maxmemory: Annotated[int | None, typer.Option()] = None
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the checks, and return the exit code."""
+    follow_parent()
+    arguments = read_command_line(_Arguments, argv, name=__name__)
+    config = load_config(arguments.source, arguments.overrides)
+    add_python_path(config.python_path)
+    if arguments.section == "environment":  # torch is not needed
+        from surreal.plugins.doctor import environment
+        from surreal.run.build.environments import build_env
+
+        times = environment.QUICK if arguments.quick else environment.LONG
+        report(arguments.pipe, environment.examine_environment(partial(build_env, config, training=True), times))
+    else:
+        from surreal.plugins.doctor import model
+
+        limits = model.QUICK if arguments.quick else model.LONG
+        report(arguments.pipe, model.examine_model(config, limits, arguments.maxmemory))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

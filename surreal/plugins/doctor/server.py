@@ -1,19 +1,20 @@
-"""A Redis server: version, role, memory, persistence, limits, latency and clock."""
+"""A Redis server: version, role, memory, persistence, limits, latency, clock, and the rights of this user."""
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
-from redis.exceptions import RedisError
+from redis.exceptions import NoPermissionError, RedisError
 
 from surreal.base.errors import SurrealError
 from surreal.base.system.process import largest_replay_bytes
 from surreal.distributed.connection.client import RedisClient
-from surreal.plugins.doctor.frame.finding import Finding, judge, milliseconds, ok
-from surreal.plugins.doctor.server import faults
+from surreal.distributed.connection.rights import USERS
+from surreal.plugins.doctor.finding import FAULTS, Finding, fault, judge, milliseconds, ok
 
 _TIMEOUT_S = 3.0
 _FULL, _NEARLY_FULL = 0.99, 0.92
@@ -30,11 +31,11 @@ def reachable(client: RedisClient) -> Iterator[Finding]:
     try:
         version = client.check_server(timeout_s=_TIMEOUT_S)
     except SurrealError as error:
-        yield faults.AWAY.found(str(error).partition("; is it running")[0])
+        yield fault("redis-away", str(error).partition("; is it running")[0])
         return
     role = _info(client, "replication")
     if role.get("role") == "slave":
-        yield faults.READ_ONLY.found(f"it is a replica of {role.get('master_host')}:{role.get('master_port')}")
+        yield fault("redis-read-only", f"it is a replica of {role.get('master_host')}:{role.get('master_port')}")
     yield ok(f"Redis {'.'.join(map(str, version))} at {client.address}")
 
 
@@ -43,19 +44,19 @@ def memory(client: RedisClient, replay_bytes: int | None) -> Iterator[Finding]:
     info = _info(client, "memory")
     used, limit, policy = int(info["used_memory"]), int(info["maxmemory"]), str(info.get("maxmemory_policy", ""))
     if policy and policy != "noeviction":
-        yield faults.EVICTS.found(f"maxmemory-policy is {policy}")
+        yield fault("redis-evicts", f"maxmemory-policy is {policy}")
     if evicted := int(_info(client, "stats").get("evicted_keys", 0)):
-        yield faults.EVICTED.found(f"{evicted:,} keys were evicted")
+        yield fault("redis-has-evicted", f"{evicted:,} keys were evicted")
     if not limit:
-        yield faults.UNBOUNDED.found(f"maxmemory is 0; {_mb(used)} are used")
+        yield fault("redis-unbounded", f"maxmemory is 0; {_mb(used)} are used")
         return
     share = used / limit
     said = f"{_mb(used)} of {_mb(limit)} are used"
-    cases = (share > _FULL, faults.FULL), (share > _NEARLY_FULL, faults.NEARLY_FULL)
+    cases = (share > _FULL, "redis-full"), (share > _NEARLY_FULL, "redis-nearly-full")
     yield judge(said, *cases, good=f"{said}, {policy}" if policy else said)
     if replay_bytes is not None and (room := largest_replay_bytes(limit)) < replay_bytes:
         said = f"maxmemory is {_mb(limit)}, which leaves {_mb(room)} to experience"
-        yield faults.TOO_SMALL.found(f"{said}; replay.max_bytes is {_mb(replay_bytes)}")
+        yield fault("redis-too-small", f"{said}; replay.max_bytes is {_mb(replay_bytes)}")
 
 
 def persistence(client: RedisClient) -> Iterator[Finding]:
@@ -66,13 +67,13 @@ def persistence(client: RedisClient) -> Iterator[Finding]:
     has_snapshots = bool(settings.get("save"))
     is_stopped = info.get("rdb_last_bgsave_status") == "err" and settings.get("stop-writes-on-bgsave-error") != "no"
     if is_stopped and (has_snapshots or not settings):
-        yield faults.CANNOT_SAVE.found("the last snapshot failed")
+        yield fault("redis-cannot-save", "the last snapshot failed")
     elif is_kept and info.get("aof_last_write_status") == "err":
-        yield faults.CANNOT_SAVE.found("the last write to the append-only file failed")
+        yield fault("redis-cannot-save", "the last write to the append-only file failed")
     if has_snapshots:
-        yield faults.SNAPSHOTS.found(f"save is {settings['save']!r}")
+        yield fault("redis-snapshots", f"save is {settings['save']!r}")
     if is_kept and settings.get("appendfsync") == "always":
-        yield faults.SLOW_APPENDS.found("appendfsync is always")
+        yield fault("redis-fsync-always", "appendfsync is always")
     what = "its append-only file keeps the replay" if is_kept else "the replay is empty"
     yield ok(f"after a restart of the server {what}")
 
@@ -83,14 +84,14 @@ def limits(client: RedisClient) -> Iterator[Finding]:
     settings = _settings(client, "maxclients", "client-output-buffer-limit", "proto-max-bulk-len")
     connected, most = int(info["connected_clients"]), int(info.get("maxclients") or settings.get("maxclients") or 0)
     if most and connected > _CONNECTIONS * most:
-        yield faults.CONNECTIONS.found(f"{connected:,} of {most:,} connections are taken")
+        yield fault("redis-connections", f"{connected:,} of {most:,} connections are taken")
     buffers = settings.get("client-output-buffer-limit", "").split()
     normal = buffers[buffers.index("normal") + 1 :][:3] if "normal" in buffers else []
     if any(limit != "0" for limit in normal[:2]):
-        yield faults.REPLY_LIMIT.found(f"client-output-buffer-limit is normal {' '.join(normal)}")
+        yield fault("redis-reply-limit", f"client-output-buffer-limit is normal {' '.join(normal)}")
     largest = int(settings.get("proto-max-bulk-len") or _LEAST_VALUE_BYTES)
     if largest < _LEAST_VALUE_BYTES:
-        yield faults.VALUE_LIMIT.found(f"proto-max-bulk-len is {_mb(largest)}")
+        yield fault("redis-value-limit", f"proto-max-bulk-len is {_mb(largest)}")
     if most:
         yield ok(f"{connected:,} of {most:,} connections are taken")
 
@@ -112,7 +113,7 @@ def latency(
     with suppress(RedisError):  # a limit of the server, which `limits` reports
         there_and_back_s = min(measure("ECHO", _PAYLOAD) for _ in range(3))
         said += f"; {2 * len(_PAYLOAD) / max(there_and_back_s, 1e-9) / 2**20:,.0f} MiB/s go through"
-    yield judge(said, (middle > _SLOW_S, faults.LATENCY), (middle > _SOMEWHAT_SLOW_S, faults.SOME_LATENCY))
+    yield judge(said, (middle > _SLOW_S, "redis-latency"), (middle > _SOMEWHAT_SLOW_S, "redis-latency-some"))
 
 
 def clock_of(client: RedisClient, *, clock: Callable[[], float] = time.time) -> Iterator[Finding]:
@@ -128,7 +129,7 @@ def clock_of(client: RedisClient, *, clock: Callable[[], float] = time.time) -> 
     certain_s = max(0.0, abs(offset_s) - trip_s)
     said = f"this machine is {abs(offset_s):.3g} s {'ahead of' if offset_s > 0 else 'behind'} Redis at {client.address}"
     good = f"this machine and Redis at {client.address} agree to {max(abs(offset_s), trip_s) * 1000:,.3g} ms"
-    yield judge(said, (certain_s > SKEW_S, faults.CLOCK), (certain_s > SOME_SKEW_S, faults.SOME_CLOCK), good=good)
+    yield judge(said, (certain_s > SKEW_S, "clock-skew"), (certain_s > SOME_SKEW_S, "clock-skew-some"), good=good)
 
 
 def _info(client: RedisClient, section: str) -> Mapping[str, Any]:
@@ -151,3 +152,109 @@ def _settings(client: RedisClient, *names: str) -> dict[str, str]:
 
 def _mb(size: int) -> str:
     return f"{size / 2**20:,.0f} MiB" if size >= 10 << 20 else f"{size / 2**20:,.1f} MiB"
+
+
+_Command = tuple[str | bytes | int, ...]
+
+
+def rights(client: RedisClient) -> Iterator[Finding]:
+    """Try all commands; their keys are removed, and would also expire."""
+    name = str(client.redis.connection_pool.connection_kwargs.get("username") or "")
+    if name.rpartition(".")[2] in {user.name for user in USERS}:
+        yield ok(f"user {name} is one of `surreal redis --acl`, with the rights of its role only: none were tried")
+        return
+    commands = _commands(f"doctor-{secrets.token_hex(6)}")
+    lacking: dict[str, None] = {}
+    for command in commands:
+        try:
+            client.execute(*command)
+        except NoPermissionError as error:
+            lacking[_kind(str(error), str(command[0]))] = None
+        except RedisError:  # full, a replica, an older server: other checks report that
+            continue
+    if not _may_subscribe(client):
+        lacking["SUBSCRIBE"] = None
+    user = _user(client)
+    if lacking:
+        who = f"user {user}" if user else "this user"
+        remedy = FAULTS["redis-rights"].remedy.replace("NAME", user) if user else ""
+        yield fault("redis-rights", f"{who} may not use {', '.join(lacking)}", remedy)
+    else:
+        yield ok(f"{f'user {user}' if user else 'this user'} may use all {len(commands) + 1} commands that are needed")
+
+
+def _commands(run: str) -> list[_Command]:
+    """Return one call of each command, in a working order, all in one hash slot."""
+    keys = RedisClient(run=run).run_keys
+    text, table, stream = keys.config, keys.processes, keys.log
+    other, queue = keys.best, keys.scores
+    return [
+        ("PING",),
+        ("TIME",),
+        ("INFO", "server"),
+        ("SCAN", 0, "MATCH", f"{text}*", "COUNT", 1),
+        ("SET", text, "1", "EX", 60),
+        ("SETEX", text, 60, "1"),
+        ("GET", text),
+        ("GETRANGE", text, 0, -1),
+        ("EXISTS", text),
+        ("EXPIRE", text, 60),
+        ("PEXPIRE", text, 60_000),
+        ("PTTL", text),
+        ("RENAME", text, other),
+        ("PERSIST", other),
+        ("PEXPIRE", other, 60_000),
+        ("HSET", table, "a", "1"),
+        ("PEXPIRE", table, 60_000),
+        ("HSETNX", table, "a", "1"),
+        ("HINCRBY", table, "a", 1),
+        ("HGET", table, "a"),
+        ("HMGET", table, "a"),
+        ("HGETALL", table),
+        ("HEXISTS", table, "a"),
+        ("HLEN", table),
+        ("HDEL", table, "a"),
+        ("XADD", stream, "1-1", "a", "1"),
+        ("PEXPIRE", stream, 60_000),
+        ("XLEN", stream),
+        ("XRANGE", stream, "-", "+", "COUNT", 1),
+        ("XREVRANGE", stream, "+", "-", "COUNT", 1),
+        ("XREAD", "COUNT", 1, "STREAMS", stream, "0-0"),
+        ("XTRIM", stream, "MAXLEN", 1),
+        ("XDEL", stream, "1-1"),
+        ("RPUSH", queue, "1"),
+        ("PEXPIRE", queue, 60_000),
+        ("BLPOP", queue, 1),
+        ("PUBLISH", keys.stop, "1"),
+        ("EVAL", "return 1", 1, text),
+        ("EVALSHA", "0" * 40, 1, text),
+        ("DEL", other),
+        ("UNLINK", text, table, stream, queue),
+    ]
+
+
+def _may_subscribe(client: RedisClient) -> bool:
+    channel = RedisClient(run="doctor").policy_keys().notice
+    with client.redis.pubsub() as pubsub:  # type: ignore[no-untyped-call]
+        try:
+            pubsub.subscribe(channel)
+            pubsub.get_message(timeout=1.0)
+        except NoPermissionError:
+            return False
+        except RedisError:
+            return True
+    return True
+
+
+def _user(client: RedisClient) -> str:
+    try:
+        return str(client.execute("ACL", "WHOAMI").decode(errors="replace"))
+    except RedisError:
+        return ""
+
+
+def _kind(message: str, command: str) -> str:
+    """Return the missing right: the command, or its key or channel."""
+    if "channel" in message:
+        return "channels surreal:*"
+    return "keys surreal:*" if "key" in message else command

@@ -14,9 +14,8 @@ from surreal.base import tree
 from surreal.base.specs import ObsSpec, spaces_of
 from surreal.base.tree import with_paths
 from surreal.base.values import describe_unsound, is_sound
-from surreal.plugins.doctor.environment import faults
-from surreal.plugins.doctor.environment.play import Shown
-from surreal.plugins.doctor.frame.finding import Finding, listed, ok
+from surreal.plugins.doctor.finding import Finding, fault, listed, ok
+from surreal.plugins.doctor.watchers import Shown
 
 _LARGE = 1e3
 #: Share of observations outside of their bounds that is no longer an accident.
@@ -44,7 +43,7 @@ class ObservationWatcher:
         try:
             parts = self._spec.split(shown.obs)
         except ValueError as error:
-            self._problem = faults.NOT_FITTING.found(f"{'reset' if shown.is_reset else 'step'}: {error}")
+            self._problem = fault("obs-does-not-fit", f"{'reset' if shown.is_reset else 'step'}: {error}")
             return
         for leaf, part in zip(self._leaves, parts, strict=True):
             if (problem := leaf.see(part)) is not None:
@@ -57,7 +56,8 @@ class ObservationWatcher:
             yield self._problem
         yield from found
         if self._problem is None and not found and self._count:
-            yield ok(f"{self._count:,} observations are in their space, {_describe(self._space)}")
+            parts = [f"{leaf.dtype}{list(leaf.shape or ())}" for leaf in tree.leaves(spaces_of(self._space))]
+            yield ok(f"{self._count:,} observations are in their space, {listed(parts, 4)}")
 
 
 class _LeafWatcher:
@@ -78,13 +78,13 @@ class _LeafWatcher:
         """Check a value, and return a finding that makes further checks pointless."""
         array = np.asarray(value)
         if array.dtype.kind not in "biuf":
-            return faults.NOT_FITTING.found(f"{self._name} is {type(value).__name__} of {array.dtype}, not numbers")
+            return fault("obs-does-not-fit", f"{self._name} is {type(value).__name__} of {array.dtype}, not numbers")
         if array.shape != self._space.shape:
-            return faults.NOT_FITTING.found(
-                f"{self._name} has shape {array.shape}, but its space says {self._space.shape}"
+            return fault(
+                "obs-does-not-fit", f"{self._name} has shape {array.shape}, but its space says {self._space.shape}"
             )
         if array.dtype.kind == "f" and np.dtype(self._space.dtype).kind in "biu":
-            return faults.NOT_FITTING.found(f"{self._name} is {array.dtype}, but its space says {self._space.dtype}")
+            return fault("obs-does-not-fit", f"{self._name} is {array.dtype}, but its space says {self._space.dtype}")
         if isinstance(value, np.ndarray | np.generic):
             self._dtypes[array.dtype] = self._dtypes.get(array.dtype, 0) + 1
         if not is_sound(array):
@@ -101,25 +101,25 @@ class _LeafWatcher:
         """Yield the findings of `count` observations, with `longest` steps in the longest episode."""
         name, dtype = self._name, self._space.dtype
         if self._unsound:
-            yield faults.UNSOUND.found(self._unsound)
+            yield fault("obs-not-finite", self._unsound)
         if self._outside:
-            fault = faults.OUTSIDE if self._outside >= _OFTEN * count else faults.SELDOM_OUTSIDE
-            yield fault.found(
-                f"{name} leaves its space in {self._outside:,} of {count:,} observations: {self._outside_text}"
+            often = "obs-outside-space" if self._outside >= _OFTEN * count else "obs-outside-space-seldom"
+            yield fault(
+                often, f"{name} leaves its space in {self._outside:,} of {count:,} observations: {self._outside_text}"
             )
         others = [found for found in self._dtypes if found != dtype]
         if len(self._dtypes) > 1:
-            yield faults.CHANGING_DTYPE.found(
-                f"{name} is now {' and now '.join(map(str, self._dtypes))}, of space {dtype}"
+            yield fault(
+                "obs-changes-dtype", f"{name} is now {' and now '.join(map(str, self._dtypes))}, of space {dtype}"
             )
         elif others and not isinstance(self._space, spaces.Discrete):
-            yield faults.DTYPE.found(f"{name} is {others[0]}, but its space says {dtype}")
+            yield fault("obs-of-other-dtype", f"{name} is {others[0]}, but its space says {dtype}")
         if self._is_reused:
-            yield faults.REUSED.found(f"{name} is the same array in each step")
+            yield fault("obs-reused", f"{name} is the same array in each step")
         if self._largest > _LARGE and dtype is not None and np.dtype(dtype).kind == "f":
-            yield faults.LARGE_OBS.found(f"{name} goes up to {self._largest:,.0f}")
+            yield fault("obs-large", f"{name} goes up to {self._largest:,.0f}")
         if not self._changes and longest >= _FEW_STEPS and not self._unsound:
-            yield faults.CONSTANT_OBS.found(f"{name} is the same in all of {count:,} steps")
+            yield fault("obs-constant", f"{name} is the same in all of {count:,} steps")
 
     def _describe_outside(self, array: NDArray[Any]) -> str:
         space = self._space
@@ -143,8 +143,3 @@ class _LeafWatcher:
             if self._last is not None and value.flags.writeable and np.shares_memory(value, self._last):
                 self._is_reused = True
             self._last = value
-
-
-def _describe(space: gymnasium.Space[Any]) -> str:
-    parts = [f"{leaf.dtype}{list(leaf.shape or ())}" for leaf in tree.leaves(spaces_of(space))]
-    return listed(parts, 4)

@@ -1,4 +1,4 @@
-"""The checks of a configuration's model, agent and learner."""
+"""The model: a rehearsal of acting and learning on real observations, in one process and without Redis."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from torch import Tensor, nn
 from surreal.base.errors import DivergedError, SurrealError
 from surreal.base.pytorch import tensors_of
 from surreal.config import Config
-from surreal.plugins.doctor.frame.finding import Check, Finding, listed, milliseconds, ok
-from surreal.plugins.doctor.model import faults
+from surreal.plugins.doctor.finding import Check, Finding, fault, listed, milliseconds, ok
 from surreal.run.lockstep.check import check_parts
 from surreal.run.lockstep.rehearsal import Rehearsal, small_config
 from surreal.run.process.ending import error_line
@@ -55,7 +54,7 @@ def examine_model(config: Config, times: Times, maxmemory_bytes: int | None) -> 
                 else:
                     yield ok("they can be made; acting and learning need the environments, which are elsewhere")
             except SurrealError as error:
-                yield faults.CANNOT_RUN.found(str(error))
+                yield fault("cannot-run", str(error))
 
         yield Check("making model, agent and learner", begin, times.patience_s)
         if made:
@@ -87,15 +86,13 @@ class Trial:
         try:
             self._collect()
         except Exception as error:
-            problem = faults.ACTING_FAILS.found(error_line(error))
+            problem = fault("acting-fails", error_line(error))
         if self._probe is not None and self._probe.found:
-            yield faults.NOT_FINITE.found(f"{self._probe.found}, from observations of the environment")
+            yield fault("model-not-finite", f"{self._probe.found}, from observations of the environment")
         elif problem is not None:
             yield problem
         elif self.batch is None:
-            yield faults.NO_BATCH.found(
-                f"no batch in {self._act_s:.0f} s, which {rehearsal.env_steps:,} env steps took"
-            )
+            yield fault("no-batch", f"no batch in {self._act_s:.0f} s, which {rehearsal.env_steps:,} env steps took")
         else:
             yield ok(f"one agent on one core makes {rehearsal.env_steps_per_s:,.0f} env steps/s with its model")
 
@@ -103,7 +100,7 @@ class Trial:
         """Learn a few times, and check what the updates change."""
         learner, durations = self._rehearsal.learner, list[float]()
         learner.prepare(self.batch)
-        before = _copies(learner.parameter_groups())
+        before = {name: tensor.detach().clone() for name, tensor in _named(learner.parameter_groups()).items()}
         try:
             while self.batch is not None and not _is_enough(durations):
                 durations.append(self._rehearsal.learn(self.batch))
@@ -113,15 +110,15 @@ class Trial:
         except DivergedError:
             pass  # reported below
         except Exception as error:
-            yield faults.LEARNING_FAILS.found(error_line(error))
+            yield fault("learning-fails", error_line(error))
             return
         broken = [name for name, value in learner.reading.items() if not math.isfinite(value)]
         skipped = learner.metrics().get("learner/skipped_updates_total", 0.0)
         if self._probe is not None and self._probe.found:
-            yield faults.NOT_FINITE.found(f"{self._probe.found}, in an update")
+            yield fault("model-not-finite", f"{self._probe.found}, in an update")
         elif broken or skipped:
             what = f"{broken[0]} is not finite" if broken else f"{skipped:.0f} of {len(durations)} updates are skipped"
-            yield faults.LOSS_NOT_FINITE.found(what)
+            yield fault("loss-not-finite", what)
         else:
             yield from self._judge(before, durations)
 
@@ -130,17 +127,17 @@ class Trial:
         still = [name for name, tensor in before.items() if tensor.equal(after[name].detach())]
         moved, share = len(before) - len(still), _moved_share(before, after)
         if still and not moved:
-            yield faults.NOTHING_MOVES.found(f"none of {len(before)} tensors changes in {len(durations)} updates")
+            yield fault("nothing-learns", f"none of {len(before)} tensors changes in {len(durations)} updates")
         elif share < _HARDLY:
-            yield faults.HARDLY_MOVES.found(f"{len(durations)} updates move parameters by {share:.1g} of their length")
+            yield fault("hardly-learns", f"{len(durations)} updates move parameters by {share:.1g} of their length")
         elif still:
             said = f"{listed(still, _SHOWN)}: unchanged by {len(durations)} updates, which move {moved} others"
-            yield faults.DEAD_PARAMETERS.found(said)
+            yield fault("dead-parameters", said)
         probe = OutputProbe(self._rehearsal.model)
         self._rehearsal.act()
         probe.close()
         if probe.ignores_obs:
-            yield faults.IGNORES_OBS.found("the model gives one and the same output for all observations")
+            yield fault("model-ignores-obs", "the model gives one and the same output for all observations")
         elif not still and share >= _HARDLY:
             steady = sorted(durations)[len(durations) // 2]
             yield ok(f"{len(durations)} updates move all of {moved} tensors; one takes {milliseconds(steady)}")
@@ -165,7 +162,7 @@ def parameters_fit(tensors: dict[str, Tensor], config: Config, maxmemory_bytes: 
     experience = 0 if config.redis.parameter_address or config.redis.replay_address else config.replay.max_bytes
     if maxmemory_bytes and experience + 3 * size > maxmemory_bytes:
         memory = f"of {maxmemory_bytes / 2**20:,.0f} MiB of Redis, experience takes {experience / 2**20:,.0f}"
-        yield faults.TOO_LARGE.found(f"{said}; {memory}")
+        yield fault("parameters-too-large", f"{said}; {memory}")
     else:
         yield ok(said)
 
@@ -185,10 +182,6 @@ def _named(groups: Any) -> dict[str, Tensor]:
     return {f"{group}/{name}": tensor for group, tensors in groups.items() for name, tensor in tensors.items()}
 
 
-def _copies(groups: Any) -> dict[str, Tensor]:
-    return {name: tensor.detach().clone() for name, tensor in _named(groups).items()}
-
-
 class FiniteProbe:
     """Names the first part of a model, which has made its layers, that computes NaN or infinity.
 
@@ -205,7 +198,9 @@ class FiniteProbe:
             return
         for tensor in tensors_of(output):
             if tensor.is_floating_point() and bool((tensor.isnan() | (tensor == torch.inf)).any()):
-                is_first = all(not _is_broken(value) for value in tensors_of(inputs))
+                is_first = all(
+                    not each.is_floating_point() or bool(each.isfinite().all()) for each in tensors_of(inputs)
+                )
                 self.found = f"{name} computes {'NaN or infinity' if is_first else 'with NaN or infinity'}"
                 return
 
@@ -235,10 +230,6 @@ class OutputProbe:
         for row in range(len(made[0])):
             self._inputs.add(b"".join(_bytes_of(tensor[row]) for tensor in given))
             self._outputs.add(_bytes_of(made[0][row]))
-
-
-def _is_broken(tensor: Tensor) -> bool:
-    return tensor.is_floating_point() and not bool(tensor.isfinite().all())
 
 
 def _bytes_of(tensor: Tensor) -> bytes:

@@ -18,11 +18,10 @@ from surreal.base.errors import ConfigError
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.server.embedded import EmbeddedRedis
 from surreal.distributed.server.files import find_redis_server
-from surreal.plugins.chaos.disturbances import machine as module
+from surreal.plugins.chaos.disturbances import servers as module
 from surreal.plugins.chaos.disturbances.failover import Failover, ReplicatedRedis
-from surreal.plugins.chaos.disturbances.machine import JUMP_S, SYNC_MS, ClockOrDisk, Machine
 from surreal.plugins.chaos.disturbances.processes import Kind, NotDoneError
-from surreal.plugins.chaos.disturbances.servers import Shrink
+from surreal.plugins.chaos.disturbances.servers import JUMP_S, SYNC_MS, ClockOrDisk, Machine, Shrink
 
 needs_machine = pytest.mark.skipif(
     sys.platform != "linux" or not shutil.which("cc"), reason="the library needs Linux and a C compiler"

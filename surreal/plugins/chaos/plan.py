@@ -16,7 +16,6 @@ from surreal.base.system.health import RecentDeaths
 from surreal.distributed.connection.client import RedisClient
 from surreal.plugins.chaos.audit import Audit
 from surreal.plugins.chaos.disturbances.failover import Failover
-from surreal.plugins.chaos.disturbances.machine import ClockOrDisk
 from surreal.plugins.chaos.disturbances.processes import (
     MACHINE_KINDS,
     REDIS_KINDS,
@@ -28,7 +27,7 @@ from surreal.plugins.chaos.disturbances.processes import (
     Pause,
     find_process,
 )
-from surreal.plugins.chaos.disturbances.servers import Cut, Flush, Full, Restart, Shrink
+from surreal.plugins.chaos.disturbances.servers import ClockOrDisk, Cut, Flush, Full, Restart, Shrink
 from surreal.plugins.chaos.observing import Life
 from surreal.plugins.chaos.subject import Keeps, Server, Subject
 from surreal.run.process.roles import AGENT, EVAL, LEARNER, PARAMETER_SERVER, RLX_SERVER, Role

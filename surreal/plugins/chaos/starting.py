@@ -23,8 +23,8 @@ from surreal.distributed.experience.shards import ReplayShards
 from surreal.distributed.server.embedded import EmbeddedRedis
 from surreal.distributed.server.files import find_redis_server
 from surreal.plugins.chaos.disturbances.failover import ReplicatedRedis
-from surreal.plugins.chaos.disturbances.machine import Machine
 from surreal.plugins.chaos.disturbances.processes import MACHINE_KINDS, Guard, Kind
+from surreal.plugins.chaos.disturbances.servers import Machine
 from surreal.plugins.chaos.subject import Keeps, Server, Subject
 from surreal.run.launch.supervise import last_error_line
 from surreal.run.process.run_folder import RESULT_NAME, RUNS_FOLDER, new_run_id

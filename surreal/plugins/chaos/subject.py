@@ -23,9 +23,8 @@ from surreal.distributed.experience.shards import ReplayShards
 from surreal.distributed.parameters.parts import part_keys
 from surreal.distributed.telemetry.heartbeats import parse_heartbeats
 from surreal.plugins.chaos.disturbances.failover import ReplicatedRedis
-from surreal.plugins.chaos.disturbances.machine import Machine
 from surreal.plugins.chaos.disturbances.processes import MACHINE_KINDS, REDIS_KINDS, Kind
-from surreal.plugins.chaos.disturbances.servers import MOST_BALLAST_BYTES
+from surreal.plugins.chaos.disturbances.servers import MOST_BALLAST_BYTES, Machine
 from surreal.plugins.chaos.observing import Life, read_lives
 from surreal.run.process import registry
 from surreal.run.process.finding import find_run

@@ -12,9 +12,7 @@ from rich.console import Console
 from surreal.base.errors import ConfigError
 from surreal.cli.completion import presets_and_files, run_names
 from surreal.cli.options import Overrides, Panel, RedisOption, RunDir, say, with_fields
-from surreal.plugins.clusters.kubernetes.options import Namespace, Request
-from surreal.plugins.clusters.redis.options import AccessOptions
-from surreal.plugins.clusters.slurm.options import JobOptions
+from surreal.plugins.clusters.options import AccessOptions, JobOptions, Namespace, Request
 from surreal.run.process.arguments import SHOWN_BY_PS, option
 
 

@@ -17,12 +17,11 @@ import numpy as np
 from surreal.base.errors import ConfigError, FolderError, describe_os_error
 from surreal.base.system.program import install_command
 from surreal.plugins.plot.options import PlotOptions
-from surreal.plugins.recorded.curves import COLORS, Axis, Band, Line, color, group_band, run_line
+from surreal.plugins.recorded.curves import COLORS, Axis, Band, Line, color, group_band, run_line, words_of
 from surreal.plugins.recorded.files import RunHistory
 from surreal.plugins.recorded.history import RETURN
 from surreal.plugins.recorded.listing import ListedRun
 from surreal.plugins.recorded.settings import Group, group_runs, read_settings
-from surreal.plugins.recorded.words import words_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

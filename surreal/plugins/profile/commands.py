@@ -47,9 +47,8 @@ def profile(
     """Show where each process of a run spends its time: update, acting, environment, encoding, waiting."""
     from rich.console import Console
 
-    from surreal.plugins.profile.recording import record_run, record_start
+    from surreal.plugins.profile.recording import record_run, record_start, write_timeline
     from surreal.plugins.profile.shares import print_shares
-    from surreal.plugins.profile.timeline import write_timeline
     from surreal.run.process.finding import find_run
 
     output.parent.mkdir(parents=True, exist_ok=True)

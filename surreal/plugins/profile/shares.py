@@ -11,7 +11,7 @@ from functools import cache
 from rich.console import Console
 from rich.table import Table
 
-from surreal.plugins.profile.timeline import Recording, Stack, Thread
+from surreal.plugins.profile.recording import Recording, Stack, Thread
 
 WAITING = "waiting"
 OTHER = "other"

@@ -16,9 +16,8 @@ from surreal.base.errors import ConfigError
 from surreal.plugins.recorded.listing import read_run
 from surreal.plugins.sweep.definition import Definition
 from surreal.plugins.sweep.folder import End, SweepFolder, Trial, TrialFile
-from surreal.plugins.sweep.judging import Judge, TrialSeed
 from surreal.plugins.sweep.processes import LaunchedRun, Launching, Room, fits, need_of
-from surreal.plugins.sweep.proposing import Proposer
+from surreal.plugins.sweep.proposing import Judge, Proposer, TrialSeed
 from surreal.plugins.sweep.view import SweepView
 from surreal.run.process.ending import Ending, ExitCode
 from surreal.run.process.interrupts import Interrupts

@@ -15,9 +15,8 @@ from surreal.plugins.chaos import plan as module
 from surreal.plugins.chaos.audit import ProcessBook, judge_keys
 from surreal.plugins.chaos.command import only_possible
 from surreal.plugins.chaos.disturbances.failover import Failover
-from surreal.plugins.chaos.disturbances.machine import ClockOrDisk
 from surreal.plugins.chaos.disturbances.processes import Kill, Kind, NotDoneError, Pause
-from surreal.plugins.chaos.disturbances.servers import Cut, Flush, Full, Restart, Shrink
+from surreal.plugins.chaos.disturbances.servers import ClockOrDisk, Cut, Flush, Full, Restart, Shrink
 from surreal.plugins.chaos.observing import Life, Standing
 from surreal.plugins.chaos.plan import ChaosOptions, Chooser, Planned
 from surreal.plugins.chaos.subject import Keeps, Server, Subject

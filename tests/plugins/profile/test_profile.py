@@ -17,9 +17,8 @@ from surreal.config import load_config
 from surreal.plugins.profile import recording, shares
 from surreal.plugins.profile.commands import with_kernels
 from surreal.plugins.profile.kernels import CLASS_PATH, KernelRecorder
-from surreal.plugins.profile.recording import record_run
+from surreal.plugins.profile.recording import Frame, read_events, record_run, write_timeline
 from surreal.plugins.profile.shares import WAITING, kind_of, percentages, print_shares, shares_of
-from surreal.plugins.profile.timeline import Frame, read_events, write_timeline
 from surreal.run.observers.making import check_observers
 
 LEARNER = ("/x/surreal/run/roles/learner.py", "run", 5)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from surreal.plugins.recorded.words import _KNOWN, words_of
+from surreal.plugins.recorded.curves import _KNOWN, words_of
 
 PAGE = Path(__file__).parents[3] / "docs" / "metrics.md"
 

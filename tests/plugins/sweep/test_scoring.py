@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surreal.plugins.sweep.judging import curve, over_seeds, reports, run_score
+from surreal.plugins.sweep.proposing import curve, over_seeds, reports, run_score
 
 
 def rounds(*pairs: tuple[int, float | None]) -> list[dict[str, Any]]:

@@ -30,8 +30,8 @@ from surreal.plugins.clusters.kubernetes.manifest import (
     set_redis_memory,
     use_s3,
 )
-from surreal.plugins.clusters.kubernetes.options import Request
 from surreal.plugins.clusters.kubernetes.redis import own_address, own_shards, trust_file, use_other, use_tls
+from surreal.plugins.clusters.options import Request
 from surreal.run.process.ending import ExitCode
 from surreal.run.process.roles import AGENT, EVAL, LEARNER, PARAMETER_SERVER, RLX_SERVER
 

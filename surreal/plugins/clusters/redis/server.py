@@ -33,9 +33,9 @@ from surreal.distributed.server.access import SELECTORS_VERSION, ServerAccess, S
 from surreal.distributed.server.embedded import EmbeddedRedis
 from surreal.distributed.server.files import server_version
 from surreal.distributed.server.owners import Keeper
+from surreal.plugins.clusters.options import AccessOptions
 from surreal.plugins.clusters.redis.certificates import make_certificates
 from surreal.plugins.clusters.redis.node_local import NodeLocal
-from surreal.plugins.clusters.redis.options import AccessOptions
 from surreal.run.process.interrupts import set_at_signals
 from surreal.run.process.run_folder import RunFolder
 

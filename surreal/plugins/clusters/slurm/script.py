@@ -16,7 +16,7 @@ from string import Template
 from surreal.base.errors import ConfigError, EnvError
 from surreal.config import Config, add_python_path, load_config
 from surreal.distributed.connection.client import RedisClient
-from surreal.plugins.clusters.slurm.options import JobOptions
+from surreal.plugins.clusters.options import JobOptions
 from surreal.run.process.roles import AGENT, ENVIRONMENT, EVAL, PARAMETER_SERVER, RLX_CLIENT, RLX_SERVER
 
 #: Memory of the learner and the evaluation.

@@ -18,10 +18,9 @@ from numpy.typing import NDArray
 
 from surreal.plugins.dashboard.page.parts import Shown, note
 from surreal.plugins.dashboard.sources.runs import Recorded, WatchedRun
-from surreal.plugins.recorded.curves import COLORS, Axis, Band, Line, color, group_band, run_line
+from surreal.plugins.recorded.curves import COLORS, Axis, Band, Line, color, group_band, run_line, words_of
 from surreal.plugins.recorded.history import RETURN
 from surreal.plugins.recorded.settings import Group, group_runs
-from surreal.plugins.recorded.words import words_of
 
 #: Metrics that are shown until the user chooses, of runs that have them.
 FIRST_METRICS = (

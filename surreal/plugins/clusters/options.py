@@ -1,4 +1,4 @@
-"""The options of a job: `surreal slurm render`."""
+"""Options of the commands: access to a Redis server, the manifests of a run on Kubernetes, a job of Slurm."""
 
 from __future__ import annotations
 
@@ -11,7 +11,91 @@ from typing import Annotated
 import typer
 
 from surreal.base.errors import ConfigError
+from surreal.cli.completion import presets_and_files
+from surreal.cli.options import Overrides
 from surreal.run.process.arguments import option
+
+
+@dataclass(frozen=True)
+class AccessOptions:
+    """Options for access to the server."""
+
+    password: Annotated[
+        str | None,
+        option(None, "Better --password-file; default: $SURREAL_REDIS_PASSWORD.", envvar="SURREAL_REDIS_PASSWORD"),
+    ] = None
+    password_file: Annotated[
+        Path | None,
+        option(
+            "FILE",
+            "File with the password, made if missing; default: $SURREAL_REDIS_PASSWORD_FILE.",
+            envvar="SURREAL_REDIS_PASSWORD_FILE",
+        ),
+    ] = None
+    acl_file: Annotated[
+        Path | None, option("FILE", "ACL file with a user for each kind of process; missing users are added.", "--acl")
+    ] = None
+    runs: Annotated[
+        list[str] | None, option("NAME", "Users of --acl for this run alone; may be repeated.", "--run")
+    ] = None
+    secrets: Annotated[Path, option("DIR", "Folder for passwords and certificates; missing ones are made.")] = Path(
+        "secrets"
+    )
+    uses_tls: Annotated[bool, option(None, "Encrypt, with generated certificates or the named ones.", "--tls")] = False
+    certificate: Annotated[Path | None, option("FILE", "Certificate chain (PEM).", "--tls-cert")] = None
+    key: Annotated[Path | None, option("FILE", "Private key, if it is in another file.", "--tls-key")] = None
+    authority: Annotated[Path | None, option("FILE", "Authority that signs clients' certificates.", "--tls-ca")] = None
+    needs_clients: Annotated[bool, option(None, "Clients must show a certificate.", "--client-certificates")] = False
+
+
+Namespace = Annotated[
+    str | None, option("NAME", "An existing namespace; default: surreal-RUN, which is also rendered.")
+]
+
+
+@dataclass(frozen=True)
+class Request:
+    """Arguments of `surreal k8s render`."""
+
+    source: Annotated[
+        str, typer.Argument(metavar="PRESET_OR_FILE", help="Configuration to train.", autocompletion=presets_and_files)
+    ]
+    image: Annotated[str, option("IMAGE", "Image of all processes, with its registry and tag.")]
+    agents: Annotated[
+        int | None, option("N", "Number of agents, or their maximum when scaled; default: agent.count.", min=0)
+    ] = None
+    run: Annotated[str | None, option("RUN", "The run's id; default: its name.")] = None
+    namespace: Namespace = None
+    overlay: Annotated[str | None, option("NAME", "local, gpu, cluster, autoscale, or your folder; needs kubectl.")] = (
+        None
+    )
+    gpu_image: Annotated[str | None, option("IMAGE", "Image of processes on GPUs; default: --image.")] = None
+    redis: Annotated[
+        str | None, option("URL", "An existing Redis, without its password; default: a server for the run.")
+    ] = None
+    redis_user: Annotated[
+        str | None, option("NAME", "User of --redis for all processes; default: one for each role.")
+    ] = None
+    redis_ca: Annotated[
+        Path | None, option("FILE", "PEM file with the certificate authority of --redis, if it is private.")
+    ] = None
+    s3_endpoint: Annotated[str | None, option("URL", "S3 service for checkpoints, if it is not Amazon's.")] = None
+    prometheus: Annotated[str | None, option("URL", "Prometheus that the overlay autoscale queries.")] = None
+    priority_class: Annotated[
+        str | None, option("NAME", "PriorityClass of all pods but agents, which yield first.")
+    ] = None
+    storage_class: Annotated[str | None, option("NAME", "StorageClass of all volumes; default: the cluster's.")] = None
+    pull_secrets: Annotated[
+        list[str] | None, option("NAME", "Secret for the image's registry; may be repeated.", "--pull-secret")
+    ] = None
+    has_tls: Annotated[
+        bool, option(None, "TLS for the run's own Redis; needs `surreal k8s secret --tls`.", "--tls")
+    ] = False
+    has_jobs: Annotated[
+        bool, option(None, "Jobs, which end with the run, instead of Deployments, which stay.", "--jobs")
+    ] = False
+    overrides: Overrides = None
+
 
 _WORD = (re.compile(r"[\w.,@%+=:/-]+"), "a word of letters, digits and .,@%+=:/-")
 _SIZE = (re.compile(r"[1-9]\d*[KMGT]?"), "a number with K, M, G or T")

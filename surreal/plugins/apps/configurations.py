@@ -17,40 +17,32 @@ from surreal.plugins.apps.document import parse_document
 from surreal.plugins.apps.environments import TEMPLATES, Template
 from surreal.plugins.apps.explaining import class_summary, meaning_of
 
-
-class Algorithm(NamedTuple):
-    """Names of an algorithm, other than the one with which presets end."""
-
-    learner: str  #: name of its learner's class, which stands for the first algorithm that has it
-    others: tuple[str, ...] = ()  #: other names
-
-
-#: Algorithms by the name with which presets end.
-ALGORITHMS: dict[str, Algorithm] = {
-    "pg": Algorithm("PolicyGradientLearner", ("policy-gradient", "reinforce")),
-    "a2c": Algorithm("A2CLearner"),
-    "a3c": Algorithm("A2CLearner", ("da3c",)),  # agents compute its gradients
-    "ppo": Algorithm("PPOLearner", ("dppo",)),
-    "trpo": Algorithm("TRPOLearner"),
-    "vtrace": Algorithm("VTraceLearner", ("impala",)),
-    "ipg": Algorithm("IPGLearner"),
-    "dqn": Algorithm("DQNLearner"),
-    "rainbow": Algorithm("QuantileDQNLearner"),
-    "r2d2": Algorithm("R2D2Learner"),
-    "ddpg": Algorithm("DDPGLearner"),
-    "td3": Algorithm("DDPGLearner"),
-    "sac": Algorithm("SACLearner"),
+#: Algorithms by the name with which presets end: their learner, which stands for the first algorithm that has it, and
+#: other names.
+ALGORITHMS: dict[str, tuple[str, ...]] = {
+    "pg": ("PolicyGradientLearner", "policy-gradient", "reinforce"),
+    "a2c": ("A2CLearner",),
+    "a3c": ("A2CLearner", "da3c"),  # agents compute its gradients
+    "ppo": ("PPOLearner", "dppo"),
+    "trpo": ("TRPOLearner",),
+    "vtrace": ("VTraceLearner", "impala"),
+    "ipg": ("IPGLearner",),
+    "dqn": ("DQNLearner",),
+    "rainbow": ("QuantileDQNLearner",),
+    "r2d2": ("R2D2Learner",),
+    "ddpg": ("DDPGLearner",),
+    "td3": ("DDPGLearner",),
+    "sac": ("SACLearner",),
 }
 
 
 def find_algorithm(name: str) -> str:
     """Return an algorithm's key in ALGORITHMS."""
     wanted = name.lower().replace("_", "-")
-    for own, algorithm in ALGORITHMS.items():
-        if wanted in (own, *algorithm.others):
-            return own
-    known = [each for own, algorithm in ALGORITHMS.items() for each in (own, *algorithm.others)]
-    similar = nearest(wanted, known)
+    known = {each: own for own, (_, *others) in ALGORITHMS.items() for each in (own, *others)}
+    if wanted in known:
+        return known[wanted]
+    similar = nearest(wanted, list(known))
     advice = f"use one of {', '.join(known)}" if similar is None else f"did you mean {similar}?"
     raise ConfigError(f"{name} is not an algorithm; {advice}", key="-a")
 
@@ -58,7 +50,7 @@ def find_algorithm(name: str) -> str:
 def algorithm_of(class_path: str, gradients: str = "learner") -> str | None:
     """Return the algorithm of `learner.class` and `learner.gradients`, None for a user's class."""
     learner = class_path.rpartition(".")[2]
-    found = next((own for own, algorithm in ALGORITHMS.items() if algorithm.learner == learner), None)
+    found = next((own for own, names in ALGORITHMS.items() if names[0] == learner), None)
     return "a3c" if found == "a2c" and gradients == "agents" else found
 
 

@@ -78,7 +78,9 @@ class Template:
         """Yield the files of an app: path in its folder, and content. `surreal generate -e` replaces them all."""
         files = {path.relative_to(folder): path for folder in self.folders for path in folder.rglob("*")}
         if self.client is not None:
-            client = client_folder(self.client)
+            package = TEMPLATES.parents[2]
+            client = package / "rlx" / self.client
+            client = client if client.is_dir() else package.parent / "clients" / self.client  # in a checkout
             files |= {"environment" / path.relative_to(client): path for path in client.rglob("*")}
         for inside, path in sorted(files.items()):
             is_metadata = len(inside.parts) == 1 and (inside.name == _METADATA or inside.match("app*.yaml"))
@@ -105,13 +107,6 @@ class Template:
         if extra is None:
             return f"pip install {packages}" if packages else ""
         return f"{install_command(extra)} {packages}".rstrip()
-
-
-def client_folder(name: str) -> Path:
-    """Find a client for another language: inside the package, or next to it in a checkout."""
-    package = TEMPLATES.parents[2]
-    installed = package / "rlx" / name
-    return installed if installed.is_dir() else package.parent / "clients" / name
 
 
 def templates() -> list[Template]:

@@ -68,7 +68,8 @@ def use_local(document: CommentedMap, folder: Path, *, is_local: bool, only_if_t
     for part in _PARTS:
         path = str(get_value(document, f"{part}.class") or "")
         name = path.rpartition(".")[2]
-        found = _local_path(folder, name) if is_local else _own_path(name)
+        public = (f"{module}.{name}" for module in _CLASSES if hasattr(importlib.import_module(module), name))
+        found = _local_path(folder, name) if is_local else next(public, None)
         if found is None and not only_if_there:
             where = f"{folder / FOLDER} has no class {name}; `surreal generate -a` copies it there"
             raise ConfigError(where if is_local else f"{part}.class is {path}, and Surreal has no class {name}")
@@ -87,14 +88,6 @@ def _class_of(document: CommentedMap, part: str) -> type[object]:
     if not cls.__module__.startswith("surreal."):
         raise ConfigError(f"{part}.class is {path}, which is your class; it was not copied", key=f"{part}.class")
     return cls
-
-
-def _own_path(name: str) -> str | None:
-    """Return the public path of the package's class with this name."""
-    for module in _CLASSES:
-        if hasattr(importlib.import_module(module), name):
-            return f"{module}.{name}"
-    return None
 
 
 def _local_path(folder: Path, name: str) -> str | None:

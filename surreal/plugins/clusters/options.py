@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -113,8 +114,11 @@ _FORMS = {
     "interface": (re.compile(r"[\w.:@-]{1,32}"), "the name of a network interface, such as ib0"),
 }
 _COUNTS = ("cpus", "agent_cpus", "agent_nodes", "warning_s")
-#: Panels of the help.
-_NODE, _QUEUE, _AGENTS = "The first node", "The queue", "The agents' nodes"
+# Options in the panels of the help.
+_QUEUE = "The queue"
+_queue = partial(option, rich_help_panel=_QUEUE)
+_node = partial(option, rich_help_panel="The first node")
+_agents = partial(option, rich_help_panel="The agents' nodes")
 
 
 @dataclass(frozen=True)
@@ -133,56 +137,30 @@ class JobOptions:
     partition: Annotated[str | None, typer.Option(rich_help_panel=_QUEUE)] = None
     account: Annotated[str | None, typer.Option(rich_help_panel=_QUEUE)] = None
     qos: Annotated[str | None, typer.Option(rich_help_panel=_QUEUE)] = None
-    time: Annotated[str | None, option("LIMIT", "Time limit, such as 2-00:00:00.", rich_help_panel=_QUEUE)] = None
-    warning_s: Annotated[
-        int, option("S", "Seconds before the time limit to drain.", "--warning", rich_help_panel=_QUEUE)
-    ] = 120
-    is_requeued: Annotated[
-        bool, option(None, "Requeue the job, which then continues.", "--requeue/--no-requeue", rich_help_panel=_QUEUE)
-    ] = True
-    sbatch: Annotated[
-        list[str] | None, option("OPTION", "Any option of sbatch; may be repeated.", rich_help_panel=_QUEUE)
-    ] = None
-    cpus: Annotated[int, option(None, "CPUs for Redis, learner and evaluation.", rich_help_panel=_NODE)] = 4
-    memory: Annotated[str | None, option("SIZE", "Memory; default: Redis' maximum + 4G.", rich_help_panel=_NODE)] = None
-    gpus: Annotated[str | None, option("[TYPE:]N", "GPUs for the learner.", rich_help_panel=_NODE)] = None
-    interface: Annotated[
-        str | None, option("NAME", "Interface for Redis, such as ib0; default: all.", rich_help_panel=_NODE)
-    ] = None
+    time: Annotated[str | None, _queue("LIMIT", "Time limit, such as 2-00:00:00.")] = None
+    warning_s: Annotated[int, _queue("S", "Seconds before the time limit to drain.", "--warning")] = 120
+    is_requeued: Annotated[bool, _queue(None, "Requeue the job, which then continues.", "--requeue/--no-requeue")] = (
+        True
+    )
+    sbatch: Annotated[list[str] | None, _queue("OPTION", "Any option of sbatch; may be repeated.")] = None
+    cpus: Annotated[int, _node(None, "CPUs for Redis, learner and evaluation.")] = 4
+    memory: Annotated[str | None, _node("SIZE", "Memory; default: Redis' maximum + 4G.")] = None
+    gpus: Annotated[str | None, _node("[TYPE:]N", "GPUs for the learner.")] = None
+    interface: Annotated[str | None, _node("NAME", "Interface for Redis, such as ib0; default: all.")] = None
     keeps_experience: Annotated[
-        bool,
-        option(
-            None,
-            "Keep the experience in the run's folder, for a requeue.",
-            "--appendonly/--no-appendonly",
-            rich_help_panel=_NODE,
-        ),
+        bool, _node(None, "Keep the experience in the run's folder, for a requeue.", "--appendonly/--no-appendonly")
     ] = True
     local_disk: Annotated[
         str | None,
-        option(
-            "DIR",
-            "Folder on the first node's disk for the experience while the job runs, such as '$TMPDIR'.",
-            rich_help_panel=_NODE,
-        ),
+        _node("DIR", "Folder on the first node's disk for the experience while the job runs, such as '$TMPDIR'."),
     ] = None
-    agent_cpus: Annotated[int, option("N", "CPUs of each agent.", rich_help_panel=_AGENTS)] = 1
-    agent_memory: Annotated[str, option("SIZE", "Memory for each CPU of an agent.", rich_help_panel=_AGENTS)] = "2G"
-    agent_nodes: Annotated[
-        int | None, option("N", "Number of nodes; default: Slurm's choice.", rich_help_panel=_AGENTS)
-    ] = None
+    agent_cpus: Annotated[int, _agents("N", "CPUs of each agent.")] = 1
+    agent_memory: Annotated[str, _agents("SIZE", "Memory for each CPU of an agent.")] = "2G"
+    agent_nodes: Annotated[int | None, _agents("N", "Number of nodes; default: Slurm's choice.")] = None
     has_array: Annotated[
-        bool,
-        option(
-            None,
-            "Agents as an array of jobs: each starts, fails and is preempted alone.",
-            "--array",
-            rich_help_panel=_AGENTS,
-        ),
+        bool, _agents(None, "Agents as an array of jobs: each starts, fails and is preempted alone.", "--array")
     ] = False
-    agent_partition: Annotated[
-        str | None, option(None, "Partition; default: --partition.", rich_help_panel=_AGENTS)
-    ] = None
+    agent_partition: Annotated[str | None, _agents(None, "Partition; default: --partition.")] = None
 
     def __post_init__(self) -> None:
         for field, (form, meaning) in _FORMS.items():

@@ -15,7 +15,7 @@ from rich.console import Console
 from surreal.base.errors import ConfigError, SurrealError, describe_os_error
 from surreal.base.system.program import install_command
 from surreal.cli.options import Panel, RedisOption, say
-from surreal.run.process.arguments import REDIS_VARIABLE
+from surreal.run.process.arguments import REDIS_VARIABLE, option
 from surreal.run.process.interrupts import set_at_signals
 
 
@@ -30,11 +30,11 @@ def dashboard(
     ] = None,
     redis: RedisOption = None,
     host: Annotated[
-        str, typer.Option(help="Address to listen on; every request needs the token unless it is 127.0.0.1.")
+        str, option(None, "Address to listen on; every request needs the token unless it is 127.0.0.1.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="TCP port; 0: a free one.")] = 8600,
+    port: Annotated[int, option(None, "TCP port; 0: a free one.", min=0, max=65535)] = 8600,
     token_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="File that keeps the token between starts; made if missing.")
+        Path | None, option("FILE", "File that keeps the token between starts; made if missing.")
     ] = None,
 ) -> None:
     """Show all runs on a web page, until Ctrl-C: curves, settings, processes, logs, videos."""

@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from surreal.cli.options import Overrides, Panel, RedisOption, RunDir, say
+from surreal.run.process.arguments import option
 
 
 def add_to(app: typer.Typer) -> None:
@@ -22,8 +23,7 @@ def doctor(
         typer.Argument(metavar="RUN_PRESET_OR_FILE", help="Subject; default: the run in progress here, else app.yaml."),
     ] = None,
     only: Annotated[
-        list[str] | None,
-        typer.Option("--only", metavar="SECTION", help="One of installation, redis, clocks, environment, model, run."),
+        list[str] | None, option("SECTION", "One of installation, redis, clocks, environment, model, run.")
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Skip slow checks.")] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Exit 1 for warnings too.")] = False,

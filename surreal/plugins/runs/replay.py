@@ -17,6 +17,7 @@ from rich.table import Table
 from surreal.base.errors import ConfigError
 from surreal.cli.completion import run_names
 from surreal.cli.options import RunDir, RunName
+from surreal.run.process.arguments import option
 
 if TYPE_CHECKING:
     from surreal.distributed.connection.client import RedisClient
@@ -29,24 +30,20 @@ replay_app = typer.Typer(
 
 RedisOption = Annotated[
     str | None,
-    typer.Option(
+    option(
+        "URL",
+        "Replay server, or several in quotes; default: $SURREAL_REDIS, else the address in the run's folder.",
         "--redis",
-        metavar="URL",
-        help="Replay server, or several in quotes; default: $SURREAL_REDIS, else the address in the run's folder.",
     ),
 ]
 Shards = Annotated[
-    int | None, typer.Option(min=1, help="Shards of the replay; default: as in the run, else one for each server.")
+    int | None, option(None, "Shards of the replay; default: as in the run, else one for each server.", min=1)
 ]
-
-
 Lookahead = Annotated[
-    int,
-    typer.Option(min=0, max=1000, help="Steps of a dataset repeated for n-step returns, as sender.lookahead."),
+    int, option(None, "Steps of a dataset repeated for n-step returns, as sender.lookahead.", min=0, max=1000)
 ]
 Env = Annotated[
-    str | None,
-    typer.Option("--env", metavar="ID", help="For minari:ID: the environment with the spaces; default: the run's."),
+    str | None, option("ID", "For minari:ID: the environment with the spaces; default: the run's.", "--env")
 ]
 
 
@@ -56,7 +53,7 @@ def info(
     redis: RedisOption = None,
     run_dir: RunDir = None,
     shards: Shards = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: Annotated[bool, option(None, "Print one JSON object.", "--json")] = False,
 ) -> None:
     """Show the contents of a run's replay."""
     from surreal.replay.stream.info import replay_info
@@ -83,22 +80,23 @@ def export(
     redis: RedisOption = None,
     run_dir: RunDir = None,
     shards: Shards = None,
-    file_format: Annotated[
-        str, typer.Option("--format", metavar="FORMAT", help="arrow (Arrow IPC, fast), or parquet.")
-    ] = "arrow",
+    file_format: Annotated[str, option("FORMAT", "arrow (Arrow IPC, fast), or parquet.", "--format")] = "arrow",
     env: Env = None,
 ) -> None:
     """Write the current content of a run's replay into files; the run may continue."""
     from surreal.replay.archive import export_replay
     from surreal.replay.archive.minari_import import PREFIX
+    from surreal.run.process import registry
 
     with ExitStack() as stack:
         replay = _find(stack, run, redis, run_dir, shards)
         if str(path).startswith(PREFIX):
-            spaces = _spaces_of_run(replay) if env is None else _spaces_of(env)
+            if env is None:
+                client = replay.clients[0]
+                env = client.retry(lambda: registry.stored_config(client, ()), what="look at the run").env.id
             folder = Path(stack.enter_context(TemporaryDirectory())) / "archive"
             export_replay(replay, folder)
-            _write_dataset(folder, str(path), spaces)
+            _write_dataset(folder, str(path), _spaces_of(env))
             return
         manifest = export_replay(replay, path, file_format=file_format)
     size = sum(file.bytes for file in manifest.files)
@@ -118,9 +116,7 @@ def import_(
     redis: RedisOption = None,
     run_dir: RunDir = None,
     shards: Shards = None,
-    timeout: Annotated[
-        float, typer.Option(min=0.0, metavar="S", help="Longest wait for room in a full replay.")
-    ] = 60.0,
+    timeout: Annotated[float, option("S", "Longest wait for room in a full replay.", min=0.0)] = 60.0,
     lookahead: Lookahead = 0,
 ) -> None:
     """Import an archive into a run's replay, each chunk once; repeat it to continue after an interruption."""
@@ -183,13 +179,6 @@ def _spaces_of(env_id: str) -> tuple[Any, Any]:
         return made.observation_space, made.action_space
     finally:
         made.close()
-
-
-def _spaces_of_run(replay: ReplayShards) -> tuple[Any, Any]:
-    from surreal.run.process import registry
-
-    client = replay.clients[0]
-    return _spaces_of(client.retry(lambda: registry.stored_config(client, ()), what="look at the run").env.id)
 
 
 def _find(

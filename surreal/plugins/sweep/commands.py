@@ -12,6 +12,7 @@ from rich.console import Console
 from surreal.base.errors import StoppedError, SurrealError
 from surreal.base.system.logs import setup_logging
 from surreal.cli.options import Panel, RedisOption, say
+from surreal.run.process.arguments import option
 from surreal.run.process.ending import Ending, ExitCode, print_error
 from surreal.run.process.interrupts import Output
 
@@ -23,9 +24,7 @@ def add_to(app: typer.Typer) -> None:
 
 def sweep(
     file: Annotated[Path | None, typer.Argument(metavar="FILE", help="The sweep; see docs/many-runs.md.")] = None,
-    folder: Annotated[
-        Path | None, typer.Option("--dir", metavar="DIR", help="The sweep's folder; default: sweeps/NAME.")
-    ] = None,
+    folder: Annotated[Path | None, option("DIR", "The sweep's folder; default: sweeps/NAME.", "--dir")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the sweep in the folder.")] = False,
     redis: RedisOption = None,
     check: Annotated[bool, typer.Option("--check", help="Only check FILE; exit 0 if it can run, 2 if not.")] = False,

@@ -204,15 +204,12 @@ def _rmsprop(draft: Draft, key: str, value: Any) -> None:
 
 def steps(draft: Draft, _: str, value: Any) -> None:
     """Convert a batch of steps to trajectories."""
+    value = int(value or 1000)
     trajectories = math.ceil(value / _TRAJECTORY)
     length = math.ceil(value / trajectories)
     draft.settings |= {"agent.round_steps": length, "replay.args.trajectory_steps": length}
     draft.settings["sender.chunk_steps"] = min(64, length)
     draft.take("learner.batch_size", trajectories)
-
-
-def _timesteps(draft: Draft, key: str, value: Any) -> None:
-    steps(draft, key, int(value or 1000))
 
 
 def _episodes(draft: Draft, key: str, _: Any) -> None:
@@ -283,6 +280,6 @@ RULES: dict[str, Callable[[Draft, str, Any], None]] = {
     rule.__name__.lstrip("_"): rule
     for rule in (
         _counted, _app_name, _program, _bind, _s3, _directory, _path, _convolutions, _layers, _kaf, _hidden_sizes,
-        _optimizer, _rmsprop, steps, _timesteps, _episodes, _icm, _subtype, _drawn, _l2, _noise, _epsilon, _alpha,
+        _optimizer, _rmsprop, steps, _episodes, _icm, _subtype, _drawn, _l2, _noise, _epsilon, _alpha,
     )
 }  # fmt: skip

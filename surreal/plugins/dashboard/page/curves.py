@@ -110,14 +110,14 @@ def groups_of(loaded: Sequence[Loaded], *, groups_seeds: bool) -> list[Group]:
 
 def environments(loaded: Sequence[Loaded], view: View) -> list[Shown]:
     """Show a section for each environment: its name, a legend, and a chart for each metric."""
-    by_task: dict[str, list[Group]] = {}
+    labels, by_task = [each.run.listed.label for each in loaded], dict[str, list[Group]]()
     for group in groups_of(loaded, groups_seeds=view.groups_seeds):
         by_task.setdefault(group.strata[0], []).append(group)
     return [
         html.Section(
             [
                 html.H2(task or "environment unknown"),
-                legend([_legend_words(loaded, group) for group in groups], view.theme),
+                legend([(group.label, [labels[i] for i in group.members]) for group in groups], view.theme),
                 *charts(loaded, groups, view),
             ],
             className="environment",
@@ -126,22 +126,16 @@ def environments(loaded: Sequence[Loaded], view: View) -> list[Shown]:
     ]
 
 
-def _legend_words(loaded: Sequence[Loaded], group: Group) -> tuple[str, str]:
-    names = [loaded[i].run.listed.label for i in group.members]
-    return group.label, "" if names == [group.label] else ", ".join(names)
-
-
-def legend(items: Sequence[tuple[str, str]], theme: str) -> Shown:
-    """Show the stroke of each curve, with its label and more words."""
-    return html.Div(
-        [_legend_item(Stroke.of(number, theme), *words) for number, words in enumerate(items)], className="legend"
-    )
-
-
-def _legend_item(stroke: Stroke, label: str, more: str) -> Shown:
-    chip = html.Span(className=f"swatch {stroke.dash}", style={"color": stroke.color})
-    words = [html.Span(label, className="legend-label"), html.Span(more, className="dim legend-label")]
-    return html.Span([chip, *words], className="legend-item")
+def legend(items: Sequence[tuple[str, list[str]]], theme: str) -> Shown:
+    """Show the stroke of each curve, with its label, and the names behind it unless there is only this one."""
+    shown = []
+    for number, (label, names) in enumerate(items):
+        stroke = Stroke.of(number, theme)
+        chip = html.Span(className=f"swatch {stroke.dash}", style={"color": stroke.color})
+        more = "" if names == [label] else ", ".join(names)
+        words = [html.Span(label, className="legend-label"), html.Span(more, className="dim legend-label")]
+        shown.append(html.Span([chip, *words], className="legend-item"))
+    return html.Div(shown, className="legend")
 
 
 def charts(loaded: Sequence[Loaded], groups: Sequence[Group], view: View) -> list[Shown]:

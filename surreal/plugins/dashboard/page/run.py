@@ -127,7 +127,7 @@ def health_charts(history: History, theme: str) -> list[Shown]:
                 drawings.append(Drawing(process, Stroke.of(processes.index(process), theme), band))
         if drawings:
             shown.append(chart(name, drawings, Axis.SECONDS.words, theme))
-    return [legend([(process, "") for process in processes], theme), *shown] if shown else []
+    return [legend([(process, [process]) for process in processes], theme), *shown] if shown else []
 
 
 def _card_of(title: str, *parts: Shown) -> Shown:

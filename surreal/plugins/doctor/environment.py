@@ -32,43 +32,33 @@ from surreal.plugins.doctor.watchers import (
     play,
 )
 
-
-class _Saying(NamedTuple):
-    """A message of the checker."""
-
-    pattern: str
-    text: str = ""  #: its meaning; "" if it is harmless here, or another check reports it better
-    remedy: str = ""
-
-
 _SEED_REMEDY = "def reset(self, *, seed=None, options=None): super().reset(seed=seed)"
+#: Messages of the checker: pattern, meaning ("" if it is harmless here, or another check reports it better), remedy.
 _SAYINGS = (
     # Bounds of spaces that are usual; filters and squashing handle them.
-    _Saying(r"probably too (low|high)|recommend using a symmetric|different from the unwrapped"),
+    (r"probably too (low|high)|recommend using a symmetric|different from the unwrapped", "", ""),
     # Found by other checks, with values.
-    _Saying(r"not within the observation space|numpy array dtype to be|share an object|reward is (a NaN|an inf)"),
-    _Saying(r"non-deterministic|are not (equivalent|equal)", "the same seed does not repeat it exactly", _SEED_REMEDY),
-    _Saying(
+    (r"not within the observation space|numpy array dtype to be|share an object|reward is (a NaN|an inf)", "", ""),
+    (r"non-deterministic|are not (equivalent|equal)", "the same seed does not repeat it exactly", _SEED_REMEDY),
+    (
         r"does not call `super\(\)\.reset|random number generator to have been generated|not properly been updated",
         "reset does not seed the environment's own random numbers",
         _SEED_REMEDY,
     ),
-    _Saying(r"`seed` (or|instead)|cannot be reset with a random seed", "reset takes no seed", _SEED_REMEDY),
-    _Saying(r"`options`", "reset takes no options", _SEED_REMEDY),
-    _Saying(r"default seed argument", "reset has a seed by default, so all episodes are the same", "seed=None"),
-    _Saying(r"tuple of the form|2-tuple|should be `\(obs, info\)`", "reset does not return (obs, info)", "return both"),
-    _Saying(
+    (r"`seed` (or|instead)|cannot be reset with a random seed", "reset takes no seed", _SEED_REMEDY),
+    (r"`options`", "reset takes no options", _SEED_REMEDY),
+    (r"default seed argument", "reset has a seed by default, so all episodes are the same", "seed=None"),
+    (r"tuple of the form|2-tuple|should be `\(obs, info\)`", "reset does not return (obs, info)", "return both"),
+    (
         r"four or five element|old step API",
         "step does not return its five values",
         "return obs, reward, terminated, truncated, info",
     ),
-    _Saying(
-        r"signal to be a boolean", "terminated or truncated is not a boolean", "bool(...) around what comes from numpy"
-    ),
-    _Saying(r"reward returned by `step\(\)` must be", "a reward is not a plain number", "float(reward)"),
-    _Saying(r"expecting a numpy array|should be an int or np.int64", "an observation is not an array", "np.asarray(x)"),
-    _Saying(r"`info`.*dictionary|not a dictionary", "info is not a dictionary", "return {} without information"),
-    _Saying(r"`seed` function is dropped|`return_info`", "it has parts of the old gym interface", "remove them"),
+    (r"signal to be a boolean", "terminated or truncated is not a boolean", "bool(...) around what comes from numpy"),
+    (r"reward returned by `step\(\)` must be", "a reward is not a plain number", "float(reward)"),
+    (r"expecting a numpy array|should be an int or np.int64", "an observation is not an array", "np.asarray(x)"),
+    (r"`info`.*dictionary|not a dictionary", "info is not a dictionary", "return {} without information"),
+    (r"`seed` function is dropped|`return_info`", "it has parts of the old gym interface", "remove them"),
 )
 _COLORS = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -97,9 +87,9 @@ def checker(env: Env) -> Iterator[Finding]:
 def translate(message: str) -> tuple[str, str] | None:
     """Return text and remedy for a message of the checker; None if it does not matter."""
     plain = " ".join(_COLORS.sub("", message).removeprefix("WARN: ").split()).removeprefix("WARN: ")
-    for saying in _SAYINGS:
-        if re.search(saying.pattern, plain):
-            return (f"gymnasium's checker: {saying.text}", saying.remedy) if saying.text else None
+    for pattern, text, remedy in _SAYINGS:
+        if re.search(pattern, plain):
+            return (f"gymnasium's checker: {text}", remedy) if text else None
     return f"gymnasium's checker: {plain[:300]}", ""
 
 

@@ -90,7 +90,10 @@ def find_subject(
             return _running(target, overrides, address, run_dir)
         except RunOverError as over:
             if target is not None or run_dir is not None:
-                return _ended(over.folder, overrides)
+                source, where = str(over.folder.config_path), over.folder.path
+                title = f"run {over.folder.read_run() or where.name}, which has ended"
+                config, given = load_config(source, overrides), tuple(overrides)
+                return Subject(title, config, source, given, folder=where, is_found=True, has_ended=True)
     if APP_FILE.is_file():
         return _configured(str(APP_FILE), overrides, address, run_dir)
     if overrides:
@@ -101,13 +104,6 @@ def find_subject(
 def _configured(source: str, overrides: Sequence[str], address: str | None, run_dir: Path | None) -> Subject:
     config = load_config(source, overrides)
     return Subject(source, config, source, tuple(overrides), address, folder=run_dir or RUNS_FOLDER)
-
-
-def _ended(folder: RunFolder, overrides: Sequence[str]) -> Subject:
-    source = str(folder.config_path)
-    config = load_config(source, overrides)
-    title = f"run {folder.read_run() or folder.path.name}, which has ended"
-    return Subject(title, config, source, tuple(overrides), folder=folder.path, is_found=True, has_ended=True)
 
 
 def _running(target: str | None, overrides: Sequence[str], address: str | None, run_dir: Path | None) -> Subject:

@@ -47,15 +47,20 @@ def profile(
     """Show where each process of a run spends its time: update, acting, environment, encoding, waiting."""
     from rich.console import Console
 
+    from surreal.config import load_config, preset_names
     from surreal.plugins.profile.recording import record_run, record_start, write_timeline
     from surreal.plugins.profile.shares import print_shares
     from surreal.run.process.finding import find_run
 
+    is_file = target is not None and target.endswith((".yaml", ".yml")) and Path(target).is_file()
+    is_configuration = is_file or target in preset_names()
     output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="surreal-kernels-") as folder:
-        if target is not None and _is_configuration(target):
+        if target is not None and is_configuration:
             _check_writable(output)
-            settings = with_kernels(target, overrides or [], folder) if kernels else _checked(target, overrides or [])
+            settings = overrides or []
+            load_config(target, settings)
+            settings = with_kernels(target, settings, folder) if kernels else settings
             options = [*(["--redis", redis] if redis else []), *(["--run-dir", str(run_dir)] if run_dir else [])]
             recording = record_start(target, settings, seconds=seconds, rate=rate, options=options)
         elif overrides or kernels:
@@ -78,23 +83,10 @@ def profile(
             typer.echo(f"\n{table.read_text()}\nkernels of the {table.stem}: {kept}")
 
 
-def _is_configuration(target: str) -> bool:
-    from surreal.config.preset_files import preset_names
-
-    return target in preset_names() or (target.endswith((".yaml", ".yml")) and Path(target).is_file())
-
-
 def _check_writable(output: Path) -> None:
     """Find out before a recording whether it could be written; raises OSError if not."""
     with output.open("ab"):
         pass
-
-
-def _checked(target: str, overrides: list[str]) -> list[str]:
-    from surreal.config import load_config
-
-    load_config(target, overrides)
-    return overrides
 
 
 def with_kernels(target: str, overrides: list[str], folder: str) -> list[str]:

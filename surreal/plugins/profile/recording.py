@@ -16,6 +16,7 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -105,7 +106,7 @@ def _read_part(part: list[dict[str, Any]], last: dict[int, float]) -> Iterator[t
     displaced: dict[tuple[int, int], float] = {}  # threads whose number another process had at their last sample
     seen: dict[int, float] = {}
     functions = (event for event in part if event["ph"] in "BE")
-    for (number, pid, time_us), group in itertools.groupby(functions, _sample_of):
+    for (number, pid, time_us), group in itertools.groupby(functions, itemgetter("tid", "pid", "ts")):
         now_s, stack = time_us / 1e6, stacks.setdefault(number, [])
         for event in group:
             if event["ph"] == "B":
@@ -128,10 +129,6 @@ def _read_part(part: list[dict[str, Any]], last: dict[int, float]) -> Iterator[t
         begin_s, before = current.pop((number, pid))
         yield pid, number, Span(begin_s, end_s, before)
         last[pid] = max(end_s, seen[pid])
-
-
-def _sample_of(event: Mapping[str, Any]) -> tuple[int, int, float]:
-    return event["tid"], event["pid"], event["ts"]
 
 
 def write_timeline(recording: Recording, path: Path) -> None:

@@ -129,7 +129,10 @@ def group_runs(
         if not any(key in each for each in settings):
             raise ConfigError(f"{key} is a setting of none of these runs", key="--by")
     settings = _with_defaults(settings)
-    keys = [row.key for row in compare_settings(settings) if _is_compared(row.key)] if by is None else list(by)
+    keys = list(by or ())
+    if by is None:
+        found = [row.key for row in compare_settings(settings) if not row.key.startswith(_SECTIONS_NOT_COMPARED)]
+        keys = [key for key in found if key not in _NOT_COMPARED and not key.endswith(".show_ui")]
     places: dict[tuple[Any, ...], list[int]] = {}
     for place, each in enumerate(settings):
         value = tuple(repr(each.get(key)) for key in keys) if each or by is not None else (place,)
@@ -168,10 +171,6 @@ def _parents(key: str) -> list[str]:
 def _defaults() -> Mapping[str, Any]:
     plain = Config.model_validate({"version": 1, "env": {"id": "any"}}).model_dump(mode="json", by_alias=True)
     return {key: value for key, value in flat_settings(plain).items() if key != "env.id"}
-
-
-def _is_compared(key: str) -> bool:
-    return key not in _NOT_COMPARED and not key.startswith(_SECTIONS_NOT_COMPARED) and not key.endswith(".show_ui")
 
 
 def _labels(

@@ -157,9 +157,8 @@ class ScoreConfig(Section):
     failed run does not move."""
 
 
-def _seeds(value: object) -> object:
-    """Read a number N as the seeds 0 to N - 1."""
-    return list(range(value)) if isinstance(value, int) and not isinstance(value, bool) else value
+#: Reads a number N as the seeds 0 to N - 1.
+_Counted = BeforeValidator(lambda value: list(range(value)) if type(value) is int else value)
 
 
 class SweepConfig(Section):
@@ -184,7 +183,7 @@ class SweepConfig(Section):
     search: SearchConfig | None = None
     """A search instead of a grid."""
 
-    seeds: Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], BeforeValidator(_seeds)] = Field([0], min_length=1)
+    seeds: Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], _Counted] = Field([0], min_length=1)
     """Seeds of each trial's runs: a list, or their number, counted from 0."""
 
     score: ScoreConfig = ScoreConfig()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -52,7 +52,8 @@ class SweepView:
             self._live = None
 
     def begun(self, trial: Trial) -> None:
-        self._say(f"trial {trial.number} begins: {describe_settings(trial.settings)}")
+        settings = ", ".join(f"{key}={_value(value)}" for key, value in trial.settings.items())
+        self._say(f"trial {trial.number} begins: {settings or 'nothing varies'}")
 
     def ended(self, trial: Trial) -> None:
         self._say(f"trial {trial.number} {describe_end(trial)}")
@@ -121,11 +122,6 @@ def short_names(keys: Sequence[str]) -> dict[str, str]:
         names = (".".join(parts[-count:]) for count in range(1, len(parts) + 1))
         found[key] = next((name for name in names if sum(f".{other}".endswith(f".{name}") for other in keys) == 1), key)
     return found
-
-
-def describe_settings(settings: Mapping[str, Any]) -> str:
-    """Describe settings and their values, with numbers rounded."""
-    return ", ".join(f"{key}={_value(value)}" for key, value in settings.items()) or "nothing varies"
 
 
 def describe_end(trial: Trial) -> str:

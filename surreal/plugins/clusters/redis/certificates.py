@@ -63,8 +63,8 @@ def make_certificates(folder: Path, hosts: Iterable[str]) -> CertificateFiles:
         ConfigError: there is no openssl, or it fails.
         OSError: a file cannot be written.
     """
-    names = ("ca.crt", "server.crt", "server.key", "client.crt", "client.key")
-    files = CertificateFiles(*(folder / name for name in names))
+    paths = ("ca.crt", "server.crt", "server.key", "client.crt", "client.key")
+    files = CertificateFiles(*(folder / path for path in paths))
     if all(path.exists() for path in files):
         return files
     openssl = shutil.which("openssl")
@@ -75,7 +75,8 @@ def make_certificates(folder: Path, hosts: Iterable[str]) -> CertificateFiles:
             key="--tls",
         )
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    known = ",".join(_alternative_name(host) for host in dict.fromkeys(["localhost", "127.0.0.1", "::1", *hosts]))
+    names = dict.fromkeys(["localhost", "127.0.0.1", "::1", *hosts])
+    known = ",".join(f"{'IP' if ':' in name or name.replace('.', '').isdigit() else 'DNS'}:{name}" for name in names)
     authority_key = folder / "ca.key"
     with tempfile.TemporaryDirectory(dir=folder, prefix=".") as made:
         maker = _Maker(openssl, Path(made), known)
@@ -101,7 +102,10 @@ class _Maker:
         """Make a certificate and its key; without a signer, it signs itself."""
         config, made = self._folder / f"{name}.conf", self._folder / certificate.name
         config.write_text(_CONFIG.format(name=f"Surreal {name}", hosts=self._hosts))
-        self._make_key(key)
+        made_key = self._folder / key.name
+        self._run(["ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", str(made_key)])
+        made_key.chmod(0o600)
+        made_key.replace(key)
         request = ["req", "-new", "-key", str(key), "-config", str(config)]
         if signer is None:
             self._run([*request, "-x509", "-extensions", name, "-days", str(_AUTHORITY_DAYS), "-out", str(made)])
@@ -113,19 +117,8 @@ class _Maker:
                        "-extensions", name, "-out", str(made)])  # fmt: skip
         made.replace(certificate)
 
-    def _make_key(self, path: Path) -> None:
-        made = self._folder / path.name
-        self._run(["ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", str(made)])
-        made.chmod(0o600)
-        made.replace(path)
-
     def _run(self, arguments: Sequence[str]) -> None:
         done = subprocess.run([self._openssl, *arguments], capture_output=True, text=True, check=False, umask=0o077)
         if done.returncode != 0:
             said = " ".join(done.stderr.split())[-300:]
             raise ConfigError(f"openssl {arguments[0]} failed: {said}", key="--tls")
-
-
-def _alternative_name(host: str) -> str:
-    is_address = ":" in host or host.replace(".", "").isdigit()
-    return f"{'IP' if is_address else 'DNS'}:{host}"

@@ -50,7 +50,10 @@ class NodeLocal:
             for path in reversed(self._tokens):
                 path.write_text(token)
             if has_shared:
-                self._remove_shared()
+                gone = self._shared.with_name("redis.gone")
+                shutil.rmtree(gone, ignore_errors=True)
+                self._shared.rename(gone)  # at once, so that no part of it can be taken for the whole
+                shutil.rmtree(gone, ignore_errors=True)
         except OSError as error:
             raise ConfigError(f"--local-disk: {error.filename} cannot be written: {error.strerror or error}") from error
 
@@ -87,9 +90,3 @@ class NodeLocal:
     def _read(self, place: int) -> str:
         path = self._tokens[place]
         return path.read_text() if path.is_file() else f"there is none in place {place}"
-
-    def _remove_shared(self) -> None:
-        gone = self._shared.with_name("redis.gone")
-        shutil.rmtree(gone, ignore_errors=True)
-        self._shared.rename(gone)  # at once, so that no part of it can be taken for the whole
-        shutil.rmtree(gone, ignore_errors=True)

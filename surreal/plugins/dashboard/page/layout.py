@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from itertools import islice
 from typing import Any
@@ -59,7 +59,8 @@ def _built(node: Any, given: Mapping[str, Any]) -> Any:
 def run_options(runs: Mapping[str, ListedRun], contains: str = "") -> list[dict[str, Any]]:
     """List the runs to choose from: those that contain all words, at most the newest MAX_LISTED, by environment.
 
-    An environment's name above its runs is an option that cannot be chosen.
+    An environment's name above its runs is an option that cannot be chosen. It is left out if it is the only one, and
+    unknown.
     """
     words = contains.lower().split()
     found = {
@@ -70,15 +71,11 @@ def run_options(runs: Mapping[str, ListedRun], contains: str = "") -> list[dict[
     groups: dict[str, list[dict[str, Any]]] = {}
     for key, run in islice(found.items(), MAX_LISTED):
         groups.setdefault(run.environment, []).append({"value": key, **_described(run)})
-    return [option for name, runs_there in groups.items() for option in [*_heading(name, groups), *runs_there]]
-
-
-def _heading(environment: str, all_of_them: Collection[str]) -> list[dict[str, Any]]:
-    """Name an environment, unless it is the only one and unknown."""
-    if not environment and len(all_of_them) == 1:
-        return []
-    label = html.Span(environment or "environment unknown", className="listed-environment")
-    return [{"value": f"environment {environment}", "label": label, "disabled": True}]
+    for name, options in groups.items():
+        if name or len(groups) > 1:
+            label = html.Span(name or "environment unknown", className="listed-environment")
+            options.insert(0, {"value": f"environment {name}", "label": label, "disabled": True})
+    return [option for options in groups.values() for option in options]
 
 
 def run_names(runs: Mapping[str, ListedRun]) -> list[dict[str, str]]:

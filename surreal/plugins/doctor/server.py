@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import secrets
+import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from importlib.resources import files
 from typing import Any
 
 from redis.exceptions import NoPermissionError, RedisError
@@ -154,16 +156,17 @@ def _mb(size: int) -> str:
     return f"{size / 2**20:,.0f} MiB" if size >= 10 << 20 else f"{size / 2**20:,.1f} MiB"
 
 
-_Command = tuple[str | bytes | int, ...]
-
-
 def rights(client: RedisClient) -> Iterator[Finding]:
     """Try all commands; their keys are removed, and would also expire."""
     name = str(client.redis.connection_pool.connection_kwargs.get("username") or "")
     if name.rpartition(".")[2] in {user.name for user in USERS}:
         yield ok(f"user {name} is one of `surreal redis --acl`, with the rights of its role only: none were tried")
         return
-    commands = _commands(f"doctor-{secrets.token_hex(6)}")
+    keys = RedisClient(run=f"doctor-{secrets.token_hex(6)}").run_keys
+    names = {"TEXT": keys.config, "TABLE": keys.processes, "STREAM": keys.log, "OTHER": keys.best, "QUEUE": keys.scores}
+    names["CHANNEL"] = keys.stop
+    _, *calls = files(__package__).joinpath("rights.txt").read_text(encoding="utf-8").splitlines()
+    commands = [[names.get(word, word) for word in shlex.split(call)] for call in calls]
     lacking: dict[str, None] = {}
     for command in commands:
         try:
@@ -181,56 +184,6 @@ def rights(client: RedisClient) -> Iterator[Finding]:
         yield fault("redis-rights", f"{who} may not use {', '.join(lacking)}", remedy)
     else:
         yield ok(f"{f'user {user}' if user else 'this user'} may use all {len(commands) + 1} commands that are needed")
-
-
-def _commands(run: str) -> list[_Command]:
-    """Return one call of each command, in a working order, all in one hash slot."""
-    keys = RedisClient(run=run).run_keys
-    text, table, stream = keys.config, keys.processes, keys.log
-    other, queue = keys.best, keys.scores
-    return [
-        ("PING",),
-        ("TIME",),
-        ("INFO", "server"),
-        ("SCAN", 0, "MATCH", f"{text}*", "COUNT", 1),
-        ("SET", text, "1", "EX", 60),
-        ("SETEX", text, 60, "1"),
-        ("GET", text),
-        ("GETRANGE", text, 0, -1),
-        ("EXISTS", text),
-        ("EXPIRE", text, 60),
-        ("PEXPIRE", text, 60_000),
-        ("PTTL", text),
-        ("RENAME", text, other),
-        ("PERSIST", other),
-        ("PEXPIRE", other, 60_000),
-        ("HSET", table, "a", "1"),
-        ("PEXPIRE", table, 60_000),
-        ("HSETNX", table, "a", "1"),
-        ("HINCRBY", table, "a", 1),
-        ("HGET", table, "a"),
-        ("HMGET", table, "a"),
-        ("HGETALL", table),
-        ("HEXISTS", table, "a"),
-        ("HLEN", table),
-        ("HDEL", table, "a"),
-        ("XADD", stream, "1-1", "a", "1"),
-        ("PEXPIRE", stream, 60_000),
-        ("XLEN", stream),
-        ("XRANGE", stream, "-", "+", "COUNT", 1),
-        ("XREVRANGE", stream, "+", "-", "COUNT", 1),
-        ("XREAD", "COUNT", 1, "STREAMS", stream, "0-0"),
-        ("XTRIM", stream, "MAXLEN", 1),
-        ("XDEL", stream, "1-1"),
-        ("RPUSH", queue, "1"),
-        ("PEXPIRE", queue, 60_000),
-        ("BLPOP", queue, 1),
-        ("PUBLISH", keys.stop, "1"),
-        ("EVAL", "return 1", 1, text),
-        ("EVALSHA", "0" * 40, 1, text),
-        ("DEL", other),
-        ("UNLINK", text, table, stream, queue),
-    ]
 
 
 def _may_subscribe(client: RedisClient) -> bool:

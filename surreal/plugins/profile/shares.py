@@ -7,7 +7,10 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping
 from functools import cache
+from importlib.resources import files
+from typing import Any
 
+import yaml
 from rich.console import Console
 from rich.table import Table
 
@@ -15,31 +18,9 @@ from surreal.plugins.profile.recording import Recording, Stack, Thread
 
 WAITING = "waiting"
 OTHER = "other"
-#: What a function is for, by a part of its file's path. The innermost function that has one decides: torch, NumPy and
-#: models belong to the function that calls them.
-_PLACES = (
-    ("surreal/envs/", "environment"),
-    ("/gymnasium/", "environment"),
-    ("/ale_py/", "environment"),
-    ("/shimmy/", "environment"),
-    ("/dm_control/", "environment"),
-    ("surreal/distributed/experience/", "encoding"),
-    ("surreal/distributed/parameters/", "encoding"),
-    ("surreal/distributed/gradients/", "encoding"),
-    ("surreal/distributed/connection/tensor_bytes.py", "encoding"),
-    ("surreal/rlx/", "encoding"),
-    ("surreal/replay/", "sampling"),
-    ("surreal/learner/", "update"),
-    ("surreal/plugins/profile/", OTHER),
-    ("surreal/agent/", "acting"),
-    ("surreal/run/evaluation/", "acting"),
-    ("surreal/distributed/telemetry/", "metrics"),
-    ("surreal/run/observers/", "metrics"),
-    ("surreal/distributed/connection/", "Redis"),
-    ("/redis/", "Redis"),
-    ("<frozen importlib", "starting"),
-    ("surreal/run/build/", "starting"),
-)
+_TABLES: dict[str, Any] = yaml.safe_load(files(__package__).joinpath("shares.yaml").read_text(encoding="utf-8"))
+#: Kinds of work by a part of a file's path.
+_PLACES: dict[str, str] = _TABLES["places"]
 #: A call that may block, in the source line that runs.
 _BLOCKING = re.compile(
     r"\b(?:sleep|wait\w*|recv\w*|select|poll|acquire|accept|communicate|send|sendall|sendmsg)\("
@@ -52,19 +33,6 @@ COLUMNS = ("update", "acting", "environment", "sampling", "encoding", "Redis", "
 _LEAST_SHARE = 0.01
 #: Processes without a part in learning; the timeline has them.
 _NOT_SHOWN = ("check", "fork server", "helper")
-#: What helps if most of a process's main thread is of one kind, by the beginning of the process's name.
-_HINTS = (
-    (
-        "learner",
-        WAITING,
-        "the learner waits for experience: more agents or environments, or more updates from each step",
-    ),
-    ("learner", "sampling", "the learner samples: larger batches, or frames stored once (docs/replay.md)"),
-    ("learner", "update", "the learner computes: a smaller network, fewer epochs, or a GPU (device)"),
-    ("agent", WAITING, "agents wait for the learner or for room: fewer of them, or sender.on_full: drop"),
-    ("agent", "environment", "agents step environments: more agents, env.pool: subproc or envpool"),
-    ("agent", "acting", "agents compute actions: more environments per agent (env.num_envs), a smaller network"),
-)
 
 
 def kind_of(stack: Stack) -> str:
@@ -74,7 +42,7 @@ def kind_of(stack: Stack) -> str:
     if _is_blocked(stack[-1].file, stack[-1].line):
         return WAITING
     for frame in reversed(stack):
-        for place, kind in _PLACES:
+        for place, kind in _PLACES.items():
             if place in frame.file:
                 return kind
     return OTHER
@@ -122,7 +90,7 @@ def print_shares(recording: Recording, console: Console) -> None:
                 table.add_row(name, thread.title, seconds, *(f"{percents[column]}%" for column in COLUMNS))
         hints += [
             hint
-            for start, kind, hint in _HINTS
+            for start, kind, hint in _TABLES["hints"]
             if rows and name.startswith(start) and rows[0][0][kind] > 0.5 and hint not in hints
         ]
     console.print(table)

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import NamedTuple
+from importlib.resources import files
+from typing import Any, NamedTuple
 
 import numpy as np
+import yaml
 from numpy.typing import NDArray
 
 from surreal.plugins.recorded.history import Rows
@@ -218,32 +220,8 @@ class Words(NamedTuple):
     scale: float = 1.0  #: values are multiplied by it to have this unit
 
 
-_KNOWN = {
-    "eval/episode_return": Words("Evaluation return", "mean return of a round"),
-    "eval/episode_return_best": Words("Best evaluation return", "mean return of the best round"),
-    "eval/episode_return_std": Words("Spread of the evaluation", "standard deviation of the return"),
-    "eval/episode_length": Words("Length of evaluation episodes", "env steps per episode"),
-    "eval/success_ratio": Words("Successful evaluation episodes", "share, 0 to 1"),
-    "agent/episode_return_recent": Words("Training return", "mean of the last 100 episodes"),
-    "agent/episode_return": Words("Training return, newest episodes", "mean return"),
-    "agent/episode_length": Words("Length of training episodes", "env steps per episode"),
-    "agent/env_steps_per_s": Words("Speed of acting", "env steps per second"),
-    "agent/epsilon": Words("Exploration rate", "share of random actions"),
-    "learner/updates_per_s": Words("Speed of learning", "updates per second"),
-    "learner/policy_lag_versions": Words("Policy lag", "versions behind the learner"),
-    "learner/loss": Words("Loss", "loss"),
-    "learner/policy_loss": Words("Policy loss", "loss"),
-    "learner/value_loss": Words("Value loss", "loss"),
-    "learner/entropy": Words("Entropy of the policy", "nats"),
-    "learner/kl": Words("Change of the policy per update", "KL divergence, nats"),
-    "learner/explained_variance": Words("Explained variance of returns", "share, at most 1"),
-    "learner/learning_rate": Words("Learning rate", "learning rate"),
-    "learner/gradient_norm": Words("Gradient norm before clipping", "norm"),
-    "learner/q_mean": Words("Mean Q value", "return"),
-    "replay/fill_ratio": Words("Replay fill", "share of its capacity"),
-    "replay/samples_per_insert": Words("Use of each env step", "samples per insert"),
-    "sender/wait_s_total": Words("Waiting of senders", "seconds in total"),
-}
+_TABLE: dict[str, Any] = yaml.safe_load(files(__package__).joinpath("words.yaml").read_text(encoding="utf-8"))
+_KNOWN = {name: Words(*words) for name, words in _TABLE.items()}
 #: Units by the end of a name.
 _UNITS = {
     "_bytes_total": ("MiB in total", _MIB),

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterable, Sequence
+from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,27 +20,6 @@ from surreal.base.errors import ConfigError
 #: Validity, days. Python and browsers refuse server certificates that are valid for longer.
 _DAYS = 825
 _AUTHORITY_DAYS = 3650
-_CONFIG = """[req]
-distinguished_name = name
-prompt = no
-[name]
-CN = {name}
-[authority]
-basicConstraints = critical, CA:TRUE
-keyUsage = critical, keyCertSign, cRLSign
-subjectKeyIdentifier = hash
-[server]
-basicConstraints = CA:FALSE
-keyUsage = critical, digitalSignature
-extendedKeyUsage = serverAuth
-authorityKeyIdentifier = keyid
-subjectAltName = {hosts}
-[client]
-basicConstraints = CA:FALSE
-keyUsage = critical, digitalSignature
-extendedKeyUsage = clientAuth
-authorityKeyIdentifier = keyid
-"""
 
 
 class CertificateFiles(NamedTuple):
@@ -101,7 +81,8 @@ class _Maker:
     def make(self, name: str, certificate: Path, key: Path, signer: tuple[Path, Path] | None = None) -> None:
         """Make a certificate and its key; without a signer, it signs itself."""
         config, made = self._folder / f"{name}.conf", self._folder / certificate.name
-        config.write_text(_CONFIG.format(name=f"Surreal {name}", hosts=self._hosts))
+        text = files(__package__).joinpath("openssl.cnf").read_text(encoding="ascii")
+        config.write_text(text.format(name=f"Surreal {name}", hosts=self._hosts))
         made_key = self._folder / key.name
         self._run(["ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", str(made_key)])
         made_key.chmod(0o600)

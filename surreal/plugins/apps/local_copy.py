@@ -11,7 +11,7 @@ import importlib
 import inspect
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,9 +41,10 @@ def copy_algorithm(config: Path, *, is_kept: bool = False) -> tuple[dict[Path, s
     modules: dict[str, str] = {}
     for part in _PARTS:
         modules.setdefault(_class_of(document, part).__module__, part)
-    for module in [each for name in list(modules) for each in _imported(name)]:
-        if _LOSSES.fullmatch(module):
-            modules.setdefault(module, module.rpartition(".")[2])
+    for name in list(modules):
+        for node in ast.walk(ast.parse(inspect.getsource(sys.modules[name]))):
+            if isinstance(node, ast.ImportFrom) and _LOSSES.fullmatch(node.module or ""):
+                modules.setdefault(str(node.module), str(node.module).rpartition(".")[2])
     folder = config.parent / FOLDER
     kept = [back_up(folder)]
     folder.mkdir(parents=True, exist_ok=True)
@@ -96,13 +97,6 @@ def _local_path(folder: Path, name: str) -> str | None:
         if any(isinstance(node, ast.ClassDef) and node.name == name for node in tree.body):
             return f"{FOLDER}.{path.stem}.{name}"
     return None
-
-
-def _imported(module: str) -> Iterator[str]:
-    tree = ast.parse(inspect.getsource(sys.modules[module]))
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.module is not None:
-            yield node.module
 
 
 def _redirected(source: str, modules: dict[str, str]) -> str:

@@ -35,13 +35,13 @@ class Audit:
         self._subject, self._clock = subject, clock
         streams = subject.replay.streams()
         self._reader = Reader(streams, subject.parameter_client, subject.policies(), is_new=subject.is_new)
-        drops = config.rlx.servers > 0
+        is_whole = not config.rlx.servers and len(streams) == 1  # no sender drops a chunk, or sends it elsewhere
         self._ledgers = {
             stream.shard: ShardLedger(
                 stream.shard,
                 is_new=subject.is_new,
-                is_gapless=not drops and len(streams) == 1,
-                has_lanes=not drops and len(streams) == 1,
+                is_gapless=is_whole,
+                has_lanes=is_whole,
                 counts_chunks=not config.has_parameter_servers,
             )
             for stream in streams
@@ -60,15 +60,13 @@ class Audit:
 
     @property
     def standing(self) -> Standing:
-        return Standing(
-            sum(ledger.growth for ledger in self._ledgers.values()), self._versions.publications, self._lives
-        )
+        growth = sum(ledger.growth for ledger in self._ledgers.values())
+        return Standing(growth, self._versions.publications, self._lives)
 
     @property
     def was_emptied(self) -> bool:
-        return (
-            any(ledger.carried for ledger in self._ledgers.values()) or len(self._versions.epochs) > self._num_policies
-        )
+        has_carried = any(ledger.carried for ledger in self._ledgers.values())
+        return has_carried or len(self._versions.epochs) > self._num_policies
 
     def look(self) -> bool:
         now = self._clock()

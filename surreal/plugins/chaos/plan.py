@@ -52,10 +52,6 @@ class ChaosOptions:
     seed: int = 0
     is_default: bool = False  #: no kind was named, so impossible kinds and those that lose experience are left out
 
-    def roles_of(self, kind: Kind) -> frozenset[str]:
-        """Return the roles whose processes a kind disturbs; empty: it does not disturb processes."""
-        return {Kind.KILL: self.kill_roles, Kind.PAUSE: self.pause_roles}.get(kind, frozenset())
-
 
 def read_kinds(
     kill: Sequence[str], pause: Sequence[str], redis: Sequence[str], machine: Sequence[str] = (), *, cuts: bool
@@ -186,7 +182,7 @@ class Chooser:
 
     def _choose_life(self, planned: Planned, hit: set[str]) -> Life | None:
         """Choose a process that may be hit, of each role equally often."""
-        roles = self._options.roles_of(planned.kind)
+        roles = self._options.kill_roles if planned.kind is Kind.KILL else self._options.pause_roles
         by_role: dict[str, dict[str, Life]] = {}
         for name, life in sorted(self._audit.standing.alive().items()):
             is_spent = planned.kind is Kind.KILL and self._is_spent(name)

@@ -42,6 +42,9 @@ from surreal.plugins.export.module import PolicyModule, check_alike
 from surreal.run.build.environments import wrapper_specs
 from surreal.run.process.registry import plain_config
 
+#: Packages that write and run ONNX.
+_NEEDED = ("onnx", "onnxscript", "onnxruntime")
+
 
 @dataclass(frozen=True)
 class Exported:
@@ -72,8 +75,9 @@ def export_policy(
         OSError: the file cannot be written.
     """
     chosen = _choose_format(path, file_format)
-    if chosen == "onnx":
-        require_onnx()
+    missing = [name for name in _NEEDED if chosen == "onnx" and importlib.util.find_spec(name) is None]
+    if missing:
+        raise ExportError(f"ONNX needs {' and '.join(missing)}; run: {install_command('onnx')}")
     policy = load(source, trust=trust)
     if policy.saved.exported is not None:
         raise ExportError(f"{source} is already an exported policy; export its checkpoint instead")
@@ -162,9 +166,6 @@ def _bound(values: Any) -> Any:
     return np.where(np.isfinite(values), values.astype(object), np.array(None)).tolist()
 
 
-_NEEDED = ("onnx", "onnxscript", "onnxruntime")
-
-
 class _WithoutMask(nn.Module):
     """Lets callers leave out the mask, which a trace alone would require. It is compiled, so it is in TorchScript."""
 
@@ -205,13 +206,6 @@ def _first_line(error: BaseException) -> str:
     """Return an error's first line with text, for a message."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0][:300] if lines else type(error).__name__
-
-
-def require_onnx() -> None:
-    """Check that the packages that write and run ONNX are installed."""
-    missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
-    if missing:
-        raise ExportError(f"ONNX needs {' and '.join(missing)}; run: {install_command('onnx')}")
 
 
 def to_onnx(module: PolicyModule, example: dict[str, Tensor], about: str) -> bytes:

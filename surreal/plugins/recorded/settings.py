@@ -128,7 +128,9 @@ def group_runs(
     for key in by or ():
         if not any(key in each for each in settings):
             raise ConfigError(f"{key} is a setting of none of these runs", key="--by")
-    settings = _with_defaults(settings)
+    # A setting that only other runs have has its default.
+    defaults = {key: value for key, value in _defaults().items() if any(key in each for each in settings)}
+    settings = [_completed(each, defaults) if each else each for each in settings]
     keys = list(by or ())
     if by is None:
         found = [row.key for row in compare_settings(settings) if not row.key.startswith(_SECTIONS_NOT_COMPARED)]
@@ -143,12 +145,6 @@ def group_runs(
         Group(label, tuple(members), tuple(str(settings[i].get("env.id", "")) for i in members))
         for label, members in zip(labels, places.values(), strict=True)
     ]
-
-
-def _with_defaults(settings: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Add to each run the settings that only others have, where these have a default."""
-    defaults = {key: value for key, value in _defaults().items() if any(key in each for each in settings)}
-    return [_completed(each, defaults) if each else each for each in settings]
 
 
 def _completed(run: Mapping[str, Any], defaults: Mapping[str, Any]) -> Mapping[str, Any]:

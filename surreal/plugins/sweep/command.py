@@ -128,13 +128,8 @@ def run_sweep(
             proposer = OptunaSearch(definition, trials.trials, folder.path / OPTUNA_NAME)
         sweeping = Sweeping(definition, folder, trials, proposer, Launching(address), room=room, view=view, keep=keep)
         ending = sweeping.execute(interrupts)
-    words = [
-        "surreal",
-        "sweep",
-        *([str(file)] if file else []),
-        "--resume",
-        *(["--dir", _short(folder.path)] if path else []),
-    ]
+    words = ["surreal", "sweep", *([str(file)] if file else []), "--resume"]
+    words += ["--dir", _short(folder.path)] if path else []
     return SweepOutcome(folder.path, trials.trials, ending, shlex.join(words))
 
 

@@ -14,7 +14,7 @@ import json
 import math
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -82,14 +82,8 @@ class TrialFile:
         return self.trials[-1]
 
     def end(self, trial: Trial, end: End) -> None:
-        plain = {
-            "status": end.status,
-            "score": end.score,
-            "scores": {str(seed): score for seed, score in end.scores.items()},
-            "reason": end.reason,
-            "reports": {str(step): value if math.isfinite(value) else None for step, value in end.reports.items()},
-        }
-        self._add({"kind": "end", "trial": trial.number, **plain})
+        reports = {step: value if math.isfinite(value) else None for step, value in end.reports.items()}
+        self._add({"kind": "end", "trial": trial.number, **asdict(end), "reports": reports})
 
     def _add(self, line: dict[str, Any]) -> None:
         try:

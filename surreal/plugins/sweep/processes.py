@@ -9,12 +9,10 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-import psutil
 import redis
 
 from surreal.base.errors import SurrealError
@@ -33,7 +31,6 @@ logger = logging.getLogger(__name__)
 _PROCESS_BYTES = 256 << 20
 #: Share of the free memory that runs may use; other programs need some too.
 _MEMORY_SHARE = 0.9
-_CGROUP = Path("/sys/fs/cgroup")
 
 
 class Room(NamedTuple):
@@ -57,11 +54,9 @@ def need_of(config: Config) -> Room:
 
 def room_here() -> Room:
     """Measure the free cores and memory of this machine or container."""
-    free = psutil.virtual_memory().available
-    with suppress(OSError, ValueError):  # no container, or no limit: "max"
-        limit, used = ((_CGROUP / name).read_text().strip() for name in ("memory.max", "memory.current"))
-        free = min(free, max(0, int(limit) - int(used)))
-    return Room(count_cores(), int(_MEMORY_SHARE * free))
+    from surreal.rlx.server.admission import available_bytes  # imports gymnasium
+
+    return Room(count_cores(), int(_MEMORY_SHARE * max(0, available_bytes())))
 
 
 def fits(need: Room, running: Sequence[Room], room: Room, parallel: int | None) -> bool:

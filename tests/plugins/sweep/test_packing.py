@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -58,3 +60,10 @@ def test_number_of_runs_at_once(need: Room, parallel: int | None, count: int) ->
 def test_this_machine_has_room() -> None:
     assert room_here().cores >= 1
     assert room_here().bytes > 0
+
+
+def test_room_in_a_container_has_the_memory_of_its_file_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, text in {"max": "1000", "current": "900", "stat": "inactive_file 500\n"}.items():
+        (tmp_path / f"memory.{name}").write_text(text)
+    monkeypatch.setattr("surreal.rlx.server.admission._CGROUP", tmp_path)
+    assert room_here().bytes == 540  # nine tenths of 600

@@ -1,8 +1,7 @@
 """Ways to disturb a run. Each begins, lasts for a while, and ends.
 
 processes.py     the base class; SIGKILL; SIGSTOP, and SIGCONT later, also by a guard
-servers.py       Redis: killed and started again, emptied, filled, all connections of the run broken repeatedly
+servers.py       Redis: killed and started again, emptied, filled, all connections broken repeatedly; clock and disk
 failover.py      Redis dies, and a replica takes its place
-machine.py       the clock jumps, the disk is slow, by a library that is loaded into the processes (machine.c)
 guard.py         the process that undoes the disturbances if chaos is killed
 """

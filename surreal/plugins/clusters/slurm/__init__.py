@@ -1,5 +1,5 @@
 """Slurm: one batch script of a whole run, and the Redis server that it starts.
 
-`surreal slurm render` writes the script: `options.py` checks its options; `script.py` fills in `head.sh` for the run;
-`job.sh`, the same for all runs, follows. The script calls `surreal slurm redis` (`redis/server.py`).
+`surreal slurm render` writes the script: `script.py` fills in `head.sh` for the run; `job.sh`, the same for all runs,
+follows. The script calls `surreal slurm redis` (`redis/server.py`).
 """

@@ -224,7 +224,7 @@ class Machine:
 
     def __init__(self, folder: Path) -> None:
         self._numbers, library = folder / "machine.numbers", folder / "machine.so"
-        self._set(0, 0)
+        self.set(0, 0)
         compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
         if compiler is None or sys.platform != "linux":
             raise ConfigError("--machine needs Linux and a C compiler; install one (such as gcc)", key="--machine")
@@ -243,15 +243,8 @@ class Machine:
         script.chmod(0o700)
         return script
 
-    def disturb(self, kind: Kind) -> None:
-        """Move the clock ahead, or make the disk slow."""
-        self._set(JUMP_S if kind is Kind.CLOCK else 0, SYNC_MS if kind is Kind.DISK else 0)
-
-    def heal(self) -> None:
-        """Set the clock back, and make the disk as fast as it is."""
-        self._set(0, 0)
-
-    def _set(self, offset_s: int, delay_ms: int) -> None:
+    def set(self, offset_s: int, delay_ms: int) -> None:
+        """Move the clock ahead, and make each sync take longer; 0 and 0 undo both."""
         # In place, because the processes have mapped this file.
         with self._numbers.open("r+b" if self._numbers.exists() else "wb") as file:
             file.write(struct.pack("=qq", offset_s, delay_ms))
@@ -266,7 +259,7 @@ class ClockOrDisk(Disturbance):
         self.detail = f"{JUMP_S} s ahead" if kind is Kind.CLOCK else f"each sync takes {SYNC_MS} ms more"
 
     def begin(self) -> None:
-        self._machine.disturb(self.kind)
+        self._machine.set(JUMP_S if self.kind is Kind.CLOCK else 0, SYNC_MS if self.kind is Kind.DISK else 0)
 
     def end(self) -> None:
-        self._machine.heal()
+        self._machine.set(0, 0)

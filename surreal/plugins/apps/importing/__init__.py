@@ -1,7 +1,7 @@
 """Converts an app.yaml of RELAAX (1.1.0, or of 2017), and lists keys that no longer have a meaning, with reasons.
 
 relaax.yaml   each key and what it becomes, and the settings that each algorithm begins with
-rules.py      how an entry of relaax.yaml converts a key, and the functions that some entries name
+rules.py      how an entry of relaax.yaml converts a key, and the rules that some entries name
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from surreal.config.yaml_tree import parse
 from surreal.plugins.apps.configurations import comment_sections
 from surreal.plugins.apps.creating import spaced
 from surreal.plugins.apps.document import save_text, set_value
-from surreal.plugins.apps.importing.rules import Draft, convert_key, steps
+from surreal.plugins.apps.importing.rules import Draft
 
 _ORDER = (
     "env", "environment", "relaax_rlx_server", "rlx", "model", "agent", "learner", "replay", "sender", "broadcast",
@@ -82,7 +82,7 @@ def convert(data: dict[str, Any], *, name: str) -> Draft:
     own = known[algorithm]
     draft = Draft(name, algorithm, given, dict(own["settings"]))
     if "steps" in own:
-        steps(draft, "", own["steps"])
+        draft.steps("", own["steps"])
     _set_spaces(draft)
     draft.taken = -sum(len(value) if isinstance(value, dict) else 1 for value in implied.values())
     keys = {f"algorithm.{key}": entry for key, entry in {**tables["common"], **own["keys"]}.items()}
@@ -96,7 +96,7 @@ def _take(draft: Draft, section: dict[str, Any], table: Mapping[str, Any], prefi
     for name, value in section.items():
         key = f"{prefix}{name}"
         if key in table:
-            convert_key(draft, table[key], key, value)
+            draft.convert(table[key], key, value)
         elif isinstance(value, dict) and any(known.startswith(f"{key}.") for known in table):
             _take(draft, value, table, f"{key}.")
         elif prefix == "environment.":  # a setting of the program

@@ -92,41 +92,28 @@ def report(descriptor: int, checks: Iterator[Check]) -> None:
 def _follow(
     process: subprocess.Popen[bytes], pipe: IO[bytes], console: Path, start_timeout_s: float
 ) -> Iterator[Finding]:
-    title, timeout_s = "the start of its process", start_timeout_s
-    reader = _Reader(pipe, time.monotonic() + start_timeout_s)
-    for content in reader.contents():
-        if "is_done" in content:
-            return
-        if "finding" in content:
-            yield Finding.from_json(content["finding"])
-        else:
-            title, timeout_s = content["begins"], content["timeout_s"]
-            reader.deadline_s = time.monotonic() + timeout_s + _GRACE_S
+    """Read a child's reports until it is done, closes the pipe, or exceeds the time of a check."""
+    title, timeout_s, rest = "the start of its process", start_timeout_s, b""
+    deadline_s = time.monotonic() + start_timeout_s
+    while is_in_time := bool(select.select([pipe], [], [], max(0.0, deadline_s - time.monotonic()))[0]):
+        data = os.read(pipe.fileno(), 1 << 16)
+        if not data:
+            break
+        *lines, rest = (rest + data).split(b"\n")
+        for content in map(json.loads, lines):
+            if "is_done" in content:
+                return
+            if "finding" in content:
+                yield Finding.from_json(content["finding"])
+            else:
+                title, timeout_s = content["begins"], content["timeout_s"]
+                deadline_s = time.monotonic() + timeout_s + _GRACE_S
     text = console.read_text(errors="replace")
-    if reader.is_late or _DUMP in text:
+    if not is_in_time or _DUMP in text:
         yield hang(title, timeout_s, _place_in(text))
     else:
         yield fault("check-died", f"{title}: {_end_of(process.wait(), text)}")
     yield fault("check-not-done", "the checks after it were not made")
-
-
-class _Reader:
-    """Reads a child's reports until it closes the pipe or exceeds the deadline."""
-
-    def __init__(self, pipe: IO[bytes], deadline_s: float) -> None:
-        self._pipe = pipe
-        self.deadline_s = deadline_s  #: end of waiting, by the monotonic clock; set again with each check
-        self.is_late = False  #: whether the deadline has passed
-
-    def contents(self) -> Iterator[dict[str, Any]]:
-        rest = b""
-        while select.select([self._pipe], [], [], max(0.0, self.deadline_s - time.monotonic()))[0]:
-            data = os.read(self._pipe.fileno(), 1 << 16)
-            if not data:
-                return
-            *lines, rest = (rest + data).split(b"\n")
-            yield from map(json.loads, lines)
-        self.is_late = True
 
 
 def _place_in(console: str) -> str:

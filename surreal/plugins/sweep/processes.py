@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -80,25 +79,19 @@ def num_at_once(need: Room, room: Room, parallel: int | None) -> int:
     return count
 
 
-@dataclass
-class LaunchedRun:
+class LaunchedRun(subprocess.Popen[bytes]):
     """A run's launcher, a process on this machine, and the file of its output."""
 
-    process: subprocess.Popen[bytes]
     console: Path
-
-    def poll(self) -> int | None:
-        """Return the exit code, None while it runs."""
-        return self.process.poll()
 
     def interrupt(self) -> None:
         """Send Ctrl-C: the first drains the run, the second hurries it, the third kills it."""
-        self.process.send_signal(signal.SIGINT)
+        self.send_signal(signal.SIGINT)
 
     def kill(self) -> None:
         """Kill it, and wait for its end."""
-        self.process.kill()
-        self.process.wait()
+        super().kill()
+        self.wait()
 
     def last_words(self) -> str:
         """Return its last line of output, or of an error if there was one."""
@@ -120,14 +113,15 @@ class Launching:
         owned = [owned_exec.__file__, "exec" if is_watched else "watch", str(os.getpid())]
         command = [sys.executable, "-m", "surreal", "run", *arguments, "--redis", self._address]
         with console.open("ab") as file:
-            process = subprocess.Popen(
+            process = LaunchedRun(
                 [sys.executable, "-I", "-S", *owned, *command],
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # Ctrl-C goes to the sweep, which interrupts them
             )
-        return LaunchedRun(process, console)
+        process.console = console
+        return process
 
     def stop(self, run: str, reason: str) -> None:
         """Ask a run to drain and end, as `surreal stop` does."""

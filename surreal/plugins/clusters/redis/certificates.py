@@ -10,7 +10,8 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
@@ -59,47 +60,50 @@ def make_certificates(folder: Path, hosts: Iterable[str]) -> CertificateFiles:
     known = ",".join(f"{'IP' if ':' in name or name.replace('.', '').isdigit() else 'DNS'}:{name}" for name in names)
     authority_key = folder / "ca.key"
     with tempfile.TemporaryDirectory(dir=folder, prefix=".") as made:
-        maker = _Maker(openssl, Path(made), known)
+        make = partial(_make, openssl, Path(made), known)
         if not (files.authority.exists() and authority_key.exists()):
-            maker.make("authority", files.authority, authority_key)
+            make("authority", files.authority, authority_key)
         for name, certificate, key in (
             ("server", files.server, files.server_key),
             ("client", files.client, files.client_key),
         ):
-            maker.make(name, certificate, key, signer=(files.authority, authority_key))
+            make(name, certificate, key, signer=(files.authority, authority_key))
     return files
 
 
-class _Maker:
-    """Calls openssl; files are made in a temporary folder, and moved when they are complete."""
+def _make(
+    openssl: str,
+    folder: Path,
+    hosts: str,
+    name: str,
+    certificate: Path,
+    key: Path,
+    signer: tuple[Path, Path] | None = None,
+) -> None:
+    """Make a certificate and its key in a temporary folder, and move them when they are complete.
 
-    def __init__(self, openssl: str, folder: Path, hosts: str) -> None:
-        self._openssl = openssl
-        self._folder = folder
-        self._hosts = hosts
+    Without a signer, it signs itself.
+    """
 
-    def make(self, name: str, certificate: Path, key: Path, signer: tuple[Path, Path] | None = None) -> None:
-        """Make a certificate and its key; without a signer, it signs itself."""
-        config, made = self._folder / f"{name}.conf", self._folder / certificate.name
-        text = files(__package__).joinpath("openssl.cnf").read_text(encoding="ascii")
-        config.write_text(text.format(name=f"Surreal {name}", hosts=self._hosts))
-        made_key = self._folder / key.name
-        self._run(["ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", str(made_key)])
-        made_key.chmod(0o600)
-        made_key.replace(key)
-        request = ["req", "-new", "-key", str(key), "-config", str(config)]
-        if signer is None:
-            self._run([*request, "-x509", "-extensions", name, "-days", str(_AUTHORITY_DAYS), "-out", str(made)])
-        else:
-            asked = str(self._folder / "request")
-            self._run([*request, "-out", asked])
-            by = ["-CA", str(signer[0]), "-CAkey", str(signer[1]), "-set_serial", f"0x{os.urandom(16).hex()}"]
-            self._run(["x509", "-req", "-in", asked, *by, "-days", str(_DAYS), "-extfile", str(config),
-                       "-extensions", name, "-out", str(made)])  # fmt: skip
-        made.replace(certificate)
-
-    def _run(self, arguments: Sequence[str]) -> None:
-        done = subprocess.run([self._openssl, *arguments], capture_output=True, text=True, check=False, umask=0o077)
+    def call(*arguments: str) -> None:
+        done = subprocess.run([openssl, *arguments], capture_output=True, text=True, check=False, umask=0o077)
         if done.returncode != 0:
             said = " ".join(done.stderr.split())[-300:]
             raise ConfigError(f"openssl {arguments[0]} failed: {said}", key="--tls")
+
+    config, made, made_key = folder / f"{name}.conf", folder / certificate.name, folder / key.name
+    text = files(__package__).joinpath("openssl.cnf").read_text(encoding="ascii")
+    config.write_text(text.format(name=f"Surreal {name}", hosts=hosts))
+    call("ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", str(made_key))
+    made_key.chmod(0o600)
+    made_key.replace(key)
+    request = ["req", "-new", "-key", str(key), "-config", str(config)]
+    if signer is None:
+        call(*request, "-x509", "-extensions", name, "-days", str(_AUTHORITY_DAYS), "-out", str(made))
+    else:
+        asked = str(folder / "request")
+        call(*request, "-out", asked)
+        by = ["-CA", str(signer[0]), "-CAkey", str(signer[1]), "-set_serial", f"0x{os.urandom(16).hex()}"]
+        extensions = ["-extfile", str(config), "-extensions", name]
+        call("x509", "-req", "-in", asked, *by, "-days", str(_DAYS), *extensions, "-out", str(made))
+    made.replace(certificate)

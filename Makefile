@@ -49,6 +49,7 @@ $(STAMP): setup.py constraints.txt
 		{ echo "$(PYTHON) is older than Python 3.11; name a newer one, as in: make PYTHON=python3.12"; exit 1; }
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@$(BIN)/python -m compileall -q surreal  # which processes do not do where PYTHONDONTWRITEBYTECODE is set
 	@touch $@
 
 demo: $(STAMP)

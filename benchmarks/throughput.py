@@ -91,17 +91,17 @@ def main(argv: Sequence[str]) -> None:
     """Compare each preset."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("presets", nargs="*", default=list(ROWS), metavar="PRESET", help=", ".join(ROWS))
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--quick", action="store_true", help="one round of half as many env steps")
+    parser.add_argument("--rounds", type=int, help="3 by default, and 1 with --quick")
+    parser.add_argument("--quick", action="store_true", help="half as many env steps")
     asked = parser.parse_args(argv)
     if unknown := set(asked.presets) - set(ROWS):
         parser.error(f"no rows for {', '.join(sorted(unknown))}")
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     for preset in asked.presets:
-        row, rounds = ROWS[preset], asked.rounds
+        row = ROWS[preset]
         if asked.quick:
-            row, rounds = row._replace(steps=row.warm_up + int(_QUICK * (row.steps - row.warm_up))), 1
-        compare(preset, row, rounds)
+            row = row._replace(steps=row.warm_up + int(_QUICK * (row.steps - row.warm_up)))
+        compare(preset, row, asked.rounds or (1 if asked.quick else 3))
 
 
 def compare(preset: str, row: Row, rounds: int) -> None:

@@ -2,9 +2,10 @@
 
 Cheap to import: no torch, no Redis, no environments. Only `surreal.run.build` turns a `Config` into objects.
 
-schema/      every setting, with its meaning and limits
-checking/    checks beyond the schema, on top of it
-loading/     files, presets and overrides, on top of both
+schema/        every setting, with its meaning, its limits, and what does not fit together
+classes.py     classes named in a configuration, and their arguments
+loading.py     files, presets and overrides
+problems.py    one sentence for what is wrong
 """
 
 from surreal.config.classes import accepted_names, add_python_path, check_args, default_values, import_class

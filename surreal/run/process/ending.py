@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from enum import IntEnum
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from surreal.base.errors import (
     OS_REMEDIES,
@@ -22,7 +22,9 @@ from surreal.base.errors import (
     describe_os_error,
 )
 from surreal.base.system.health import own_frames
-from surreal.config import Config
+
+if TYPE_CHECKING:  # it would double the time before `surreal run` begins
+    from surreal.config import Config
 
 
 class ExitCode(IntEnum):

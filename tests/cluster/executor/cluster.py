@@ -90,7 +90,11 @@ class Cluster:
         if pod.container is None:
             raise ProcessLookupError(f"pod {pod.name} has no running container")
         with pod.container.start(command, subprocess.PIPE) as process:
-            output, _ = process.communicate(timeout=timeout_s)
+            try:
+                output, _ = process.communicate(timeout=timeout_s)
+            except subprocess.TimeoutExpired:
+                process.kill()  # or the end of this block would wait for it
+                raise
         return subprocess.CompletedProcess(list(command), process.returncode, output.decode(errors="replace"))
 
     def pods(self, labels: str = "", *, terminating: bool = False) -> list[Pod]:

@@ -2,5 +2,5 @@
 
 import os
 
-# pip has compiled the packages of peers; where bytecode is not kept, each process would compile ours again.
+# pip has compiled the packages of peers; where bytecode is not kept, each process would compile Surreal again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

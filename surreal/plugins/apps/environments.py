@@ -111,7 +111,14 @@ class Template:
 
 def templates() -> list[Template]:
     """List all templates by name."""
-    return [_read(path.parent) for path in sorted(TEMPLATES.glob(f"environments/*/{_METADATA}"))]
+    found = []
+    for path in sorted(TEMPLATES.glob(f"environments/*/{_METADATA}")):
+        text, folder = path.read_text(encoding="utf-8"), path.parent.name
+        data, _ = parse(text, f"{folder}/{_METADATA}")
+        for name in ("aliases", "configurations", "packages", "other_ids"):
+            data[name] = tuple(data.get(name, ()))
+        found.append(Template(folder, text.partition("\n")[0].removeprefix("#").strip(), **data))
+    return found
 
 
 def find_template(name: str) -> Template:
@@ -141,11 +148,3 @@ def template_of(document: Mapping[str, Any]) -> Template | None:
 
 def _with_values(template: Template, given: Mapping[str, str]) -> Template:
     return replace(template, values={**template.values, **given})
-
-
-def _read(folder: Path) -> Template:
-    text = (folder / _METADATA).read_text(encoding="utf-8")
-    data, _ = parse(text, f"{folder.name}/{_METADATA}")
-    for name in ("aliases", "configurations", "packages", "other_ids"):
-        data[name] = tuple(data.get(name, ()))
-    return Template(folder.name, text.partition("\n")[0].removeprefix("#").strip(), **data)

@@ -124,10 +124,10 @@ class Audit:
 
     def verdicts(self) -> list[Verdict]:
         ledgers = list(self._ledgers.values())
-        chunks, steps = (sum(getattr(ledger, name) for ledger in ledgers) for name in ("chunks", "steps"))
+        names = ("chunks", "steps", "counted", "looks", "unseen_chunks", "rolled_back", "repeated")
+        totals = (sum(getattr(ledger, name) for ledger in ledgers) for name in names)
+        chunks, steps, counted, looks, unseen, rolled_back, repeated = totals
         held = f"{chunks:,} chunks of {steps:,} env steps"
-        counted, looks = (sum(getattr(ledger, name) for ledger in ledgers) for name in ("counted", "looks"))
-        unseen = sum(ledger.unseen_chunks for ledger in ledgers)
         told = self._acknowledged
         lives, told_chunks, told_steps = told.counts()
         seen = f"{held} were seen in the streams" + (f", {unseen:,} chunks were gone before" if unseen else "")
@@ -136,7 +136,17 @@ class Audit:
         lost = (*told.lost.all(), *(text for ledger in ledgers for text in ledger.lost.all()))
         doubled = tuple(text for ledger in ledgers for text in ledger.doubled.all())
         inexact = tuple(text for ledger in ledgers for text in ledger.inexact.all())
-        losses, repeats, recounts = self._not_promised()
+        emptied = [carried for ledger in ledgers for carried in ledger.carried]
+        losses = [f"Redis was emptied {len(emptied)} times: what it held is gone, as it must be"] if emptied else []
+        if rolled_back:
+            losses.append(
+                f"Redis lost its last {rolled_back} chunks: its append-only file or its replica did not have them"
+            )
+        repeats = [f"{repeated} chunks were sent again, since Redis had forgotten that it had them"] if repeated else []
+        recounts = tuple(
+            f"emptied at {before:,} env steps: the owner of the replay brought {brought or 0:,} of them back"
+            for before, brought in emptied
+        )
         versions = self._versions
         kept, once = f"{heard}; {seen}{dropped}", f"each number of a sender came once: {held}"
         exact = f"Redis counted {counted:,} env steps where it got {held}; compared at {looks:,} looks"
@@ -144,8 +154,8 @@ class Audit:
             kept = once = "not looked at: agents send gradients, and no experience"
             exact = f"the count of env steps only rose, by {counted:,}; compared at {looks:,} looks"
         return [
-            Verdict(LOST, kept, lost, losses),
-            Verdict(DOUBLED, once, doubled, repeats),
+            Verdict(LOST, kept, lost, tuple(losses)),
+            Verdict(DOUBLED, once, doubled, tuple(repeats)),
             Verdict("the global step is exact", exact, inexact, recounts),
             Verdict(
                 "versions rise",
@@ -155,23 +165,6 @@ class Audit:
                 versions.not_promised(),
             ),
         ]
-
-    def _not_promised(self) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-        """Describe losses, repetitions and recounts without a promise."""
-        ledgers = self._ledgers.values()
-        emptied = [carried for ledger in ledgers for carried in ledger.carried]
-        rolled_back, repeated = (sum(getattr(each, name) for each in ledgers) for name in ("rolled_back", "repeated"))
-        losses = [f"Redis was emptied {len(emptied)} times: what it held is gone, as it must be"] if emptied else []
-        if rolled_back:
-            losses.append(
-                f"Redis lost its last {rolled_back} chunks: its append-only file or its replica did not have them"
-            )
-        repeats = f"{repeated} chunks were sent again, since Redis had forgotten that it had them"
-        recounts = (
-            f"emptied at {before:,} env steps: the owner of the replay brought {brought or 0:,} of them back"
-            for before, brought in emptied
-        )
-        return tuple(losses), (repeats,) if repeated else (), tuple(recounts)
 
 
 _POLL_INTERVAL_S = 0.1

@@ -10,9 +10,9 @@ import typer
 from rich.console import Console
 
 from surreal.base.errors import ConfigError
-from surreal.cli.completion import presets_and_files, run_names
+from surreal.cli.completion import run_names
 from surreal.cli.options import Overrides, Panel, RedisOption, RunDir, say, with_fields
-from surreal.plugins.clusters.options import AccessOptions, JobOptions, Namespace, Request
+from surreal.plugins.clusters.options import AccessOptions, JobOptions, Namespace, Request, Source
 from surreal.run.process.arguments import SHOWN_BY_PS, option
 
 
@@ -164,9 +164,7 @@ slurm_app = typer.Typer(name="slurm", help="Runs on a cluster with Slurm.", no_a
 @slurm_app.command(name="render")
 @with_fields
 def render_job(
-    what: Annotated[
-        str, typer.Argument(metavar="PRESET_OR_FILE", help="Configuration to train.", autocompletion=presets_and_files)
-    ],
+    what: Source,
     options: JobOptions,
     agents: Annotated[int | None, option("N", "Number of agents; default: agent.count.", "--agents")] = None,
     overrides: Overrides = None,

@@ -49,6 +49,9 @@ class AccessOptions:
     needs_clients: Annotated[bool, option(None, "Clients must show a certificate.", "--client-certificates")] = False
 
 
+Source = Annotated[
+    str, typer.Argument(metavar="PRESET_OR_FILE", help="Configuration to train.", autocompletion=presets_and_files)
+]
 Namespace = Annotated[
     str | None, option("NAME", "An existing namespace; default: surreal-RUN, which is also rendered.")
 ]
@@ -58,9 +61,7 @@ Namespace = Annotated[
 class Request:
     """Arguments of `surreal k8s render`."""
 
-    source: Annotated[
-        str, typer.Argument(metavar="PRESET_OR_FILE", help="Configuration to train.", autocompletion=presets_and_files)
-    ]
+    source: Source
     image: Annotated[str, option("IMAGE", "Image of all processes, with its registry and tag.")]
     agents: Annotated[
         int | None, option("N", "Number of agents, or their maximum when scaled; default: agent.count.", min=0)

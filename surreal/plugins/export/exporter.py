@@ -124,24 +124,18 @@ def describe_export(policy: Policy, module: PolicyModule, file_format: str) -> d
         state = {"shape": list(module.state_shape), "dtype": "float32"}
         inputs.append({"name": STATE, **state})
         outputs.append({"name": NEXT_STATE, **state})
-    wrappers = [spec for spec in wrapper_specs(config) if not spec.is_training_only]
+    specs = [spec for spec in wrapper_specs(config) if not spec.is_training_only]
+    wrappers = [{"name": spec.name, "args": dict(spec.args)} for spec in specs]
+    classes = {"model": config.model.class_path, "agent": config.agent.class_path}
     return {
         "format_version": FORMAT_VERSION,
         "format": file_format,
         "surreal": __version__,
         "torch": torch.__version__,
-        "policy": {
-            "version": policy.version,
-            "model": config.model.class_path,
-            "agent": config.agent.class_path,
-            "environment": config.eval.env_id or config.env.id,
-        },
+        "policy": {"version": policy.version, **classes, "environment": config.eval.env_id or config.env.id},
         "inputs": inputs,
         "outputs": outputs,
-        "outside": {
-            "wrappers": [{"name": spec.name, "args": dict(spec.args)} for spec in wrappers],
-            "frame_stack": config.env.frame_stack,
-        },
+        "outside": {"wrappers": wrappers, "frame_stack": config.env.frame_stack},
         "config": plain_config(config),
     }
 

@@ -43,17 +43,11 @@ def print_ended(over: RunOverError, console: Console) -> None:
     """Print a run that is over for people."""
     say(console, f"{over.folder.read_run() or over.folder.path.name}: over")
     table = Table(show_header=False, box=None)
-    for name, value in _describe_ended(over.folder.path):
-        table.add_row(name, value)
-    console.print(table, markup=False, highlight=False)
-
-
-def _describe_ended(folder: Path) -> list[tuple[str, str]]:
-    """Return names and values to show, in order; the folder may lack any of its files."""
+    folder = over.folder.path  # it may lack any of its files
     run, last = read_run(folder), last_round(folder) or {}
     returns = {"best return": run.best_return, "last return": last.get("mean_return")}
     updates = newest_checkpoint(folder)
-    return [
+    rows = [
         ("ended", f"{run.status}{f': {run.reason}' if run.reason else ''}"),
         ("time", f"{run.time_s:.0f} s"),
         ("env steps", f"{run.env_steps:,}"),
@@ -62,6 +56,9 @@ def _describe_ended(folder: Path) -> list[tuple[str, str]]:
         ("checkpoint", f"after {updates:,} updates" if updates else "none"),
         ("folder", f"{folder}: {', '.join(name for name in FILES if (folder / name).exists())}"),
     ]
+    for name, value in rows:
+        table.add_row(name, value)
+    console.print(table, markup=False, highlight=False)
 
 
 def ended_to_json(folder: Path) -> dict[str, Any]:

@@ -212,18 +212,14 @@ def figure(
         "automargin": True,
         "tickfont": {"size": 11},
     }
+    hover = {"color": look["hover_text"], "size": 11}
     return {
         "data": [trace for drawing in drawings for trace in _traces(drawing, scale)],
         "layout": {
             "margin": {"l": 44, "r": 12, "t": 6, "b": 36},
             "showlegend": False,
             "hovermode": "x unified",
-            "hoverlabel": {
-                "bgcolor": look["hover"],
-                "bordercolor": look["grid"],
-                "font": {"color": look["hover_text"], "size": 11},
-                "namelength": 40,
-            },
+            "hoverlabel": {"bgcolor": look["hover"], "bordercolor": look["grid"], "font": hover, "namelength": 40},
             "paper_bgcolor": "rgba(0,0,0,0)",
             "plot_bgcolor": "rgba(0,0,0,0)",
             "font": {"color": look["text"], "family": "inherit", "size": 11},

@@ -125,13 +125,10 @@ def _damaged(path: Path, error: Exception) -> CheckpointError:
 
 
 class ExportedAgent(Agent):
-    """An agent that never explores, over a file that holds filters, network, choice and action mapping.
+    """An agent that never explores, over a file for the same observations; raises `CheckpointError` for others.
 
     Args:
         obs_spec: kind of one observation; None, if observations are raw, is refused.
-
-    Raises:
-        CheckpointError: the file is for other observations.
     """
 
     def __init__(self, file: ExportedFile, *, obs_spec: ObsSpec | None) -> None:

@@ -38,12 +38,9 @@ def check_values(method: Any, space: gymnasium.Space[Any], shape: tuple[int, ...
 
 
 def check_policy(method: Any, space: gymnasium.Space[Any], policy: Distribution | NumpyPolicy) -> None:
-    """Compare a policy over single actions, which `method` gave, with a Discrete space.
+    """Refuse a policy over single actions, which `method` gave, that is not over those of a Discrete space.
 
     A sample of a policy that is too narrow is in the space all the same, so `check_actions` would not notice.
-
-    Raises:
-        UserCodeError: it is over another number of actions than there are.
     """
     if not isinstance(policy, Categorical | NumpyCategorical) or not isinstance(space, spaces.Discrete):
         return

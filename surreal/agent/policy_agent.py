@@ -83,11 +83,7 @@ class RandomStart:
             raise ValueError(f"actions are {action_space}; use Discrete, or a Box with finite bounds")
 
     def replace(
-        self,
-        actions: NDArray[Any],
-        explore: NDArray[np.bool_],
-        step: int,
-        action_mask: NDArray[np.bool_] | None = None,
+        self, actions: NDArray[Any], explore: NDArray[np.bool_], step: int, action_mask: NDArray[np.bool_] | None = None
     ) -> NDArray[Any]:
         """Return the actions [N, *action_shape] to take, written into those of the policy in rows of `explore`."""
         if step >= self._steps or not explore.any():

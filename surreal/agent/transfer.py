@@ -58,7 +58,8 @@ class Transfer:
     def fetch(self, actions: Any, extras: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
         """Return actions and columns, with new arrays in place of tensors on the device."""
         found = [actions, *extras.values()]
-        there = [number for number, column in enumerate(found) if self._is_there(column)]
+        kind = self.device.type
+        there = [i for i, column in enumerate(found) if isinstance(column, Tensor) and column.device.type == kind]
         there.sort(key=lambda number: -found[number].element_size())  # so each begins where its dtype may
         if there:
             given = [found[number].detach() for number in there]
@@ -68,9 +69,6 @@ class Transfer:
                 found[number] = _view(data, begin, column).numpy()
                 begin += column.nbytes
         return found[0], dict(zip(extras, found[1:], strict=True))
-
-    def _is_there(self, column: Any) -> bool:
-        return isinstance(column, Tensor) and column.device.type == self.device.type
 
     def _stage(self, size: int) -> Tensor:
         """Return memory for a turn's observations, once the last copy from there has ended."""

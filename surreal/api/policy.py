@@ -64,12 +64,7 @@ class Policy:
     """
 
     def __init__(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        seed: int | None = None,
-        trust: bool = False,
-        policies: str | None = None,
+        self, path: str | os.PathLike[str], *, seed: int | None = None, trust: bool = False, policies: str | None = None
     ) -> None:
         self.saved = load_policy(path, trust=trust, policies=policies)
         self.config, self.version = self.saved.config, self.saved.version

@@ -65,11 +65,7 @@ class RateMeter:
 
 
 class MeanDuration:
-    """Mean duration of a repeated operation since the last reading.
-
-    Args:
-        name: metric's full name, ending in `_ms`.
-    """
+    """Mean duration of a repeated operation since the last reading; the metric's name ends in `_ms`."""
 
     def __init__(self, name: str) -> None:
         self.total = 0, 0.0  #: count and seconds since the start; hot loops add to it themselves
@@ -157,14 +153,11 @@ class Histogram(NamedTuple):
 
 
 def summarize(values: Any, *, bins: int = 30) -> Histogram:
-    """Bin an array or a tensor.
+    """Bin an array or a tensor; raises `ValueError` if no value is finite, or `bins` is out of range.
 
     Args:
         values: any shape, real numbers.
         bins: raising it shows more detail and lengthens the record; 1 to 1000.
-
-    Raises:
-        ValueError: no value is finite, or `bins` is out of range.
     """
     if not 1 <= bins <= 1000:
         raise ValueError(f"bins is {bins}; it must be between 1 and 1000")

@@ -96,12 +96,9 @@ class Module(nn.Module):
         """Create the parameters from a `header`, unless they exist."""
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return all parameters and persistent buffers by name; they share memory with the module.
+        """Return all parameters and persistent buffers by name, not copied; raises `ValueError` if there are none yet.
 
         To keep them while the module learns, clone them under `lock`.
-
-        Raises:
-            ValueError: the module has no parameters yet.
         """
         self._require_materialized()
         return {name: tensor.detach() for name, tensor in self.state_dict().items()}
@@ -118,16 +115,13 @@ class Module(nn.Module):
         *,
         in_place: bool = True,
     ) -> None:
-        """Replace all parameters by copies of `tensors`, under `lock`, all or none.
+        """Replace all parameters by copies of `tensors`, under `lock`; raises `ContractError` if they do not fit.
 
         Args:
             tensors: by name, shaped and typed as `tensors()`; on any device.
             version: new value of `version`; None leaves it.
             header: published with the tensors; a module without parameters creates them from it.
             in_place: False: `tensors` themselves become the parameters, so that no forward pass waits for a copy.
-
-        Raises:
-            ContractError: names, shapes or dtypes differ; nothing was replaced.
         """
         if not self.is_on_cpu:  # before the lock: agents may act until the values are on their device
             tensors = {name: tensor.to(self.device) for name, tensor in tensors.items()}

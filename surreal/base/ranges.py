@@ -85,11 +85,7 @@ def refusal(value: Any, annotation: Any) -> str:
 
 
 def checked(function: Function) -> Function:
-    """Make a constructor, a dataclass or any function refuse values outside the ranges of its annotations.
-
-    Raises:
-        ValueError: when it is called: names the first such argument, its value and its range.
-    """
+    """Make a constructor, a dataclass or any function raise `ValueError` outside of its annotations' ranges."""
     if isinstance(function, type):
         function.__init__ = checked(function.__init__)  # type: ignore[misc]
         return function
@@ -97,7 +93,8 @@ def checked(function: Function) -> Function:
 
     @functools.cache
     def ranges() -> dict[str, Any]:
-        return {name: hint for name, hint in annotations_of(function).items() if _has_range(hint)}
+        hints = annotations_of(function).items()
+        return {name: hint for name, hint in hints if _bounds(hint) or _choices(hint) or _bounds(_elements(hint))}
 
     @functools.wraps(function)
     def check(*args: Any, **kwargs: Any) -> Any:
@@ -137,10 +134,6 @@ def annotations_of(function: Callable[..., Any]) -> dict[str, Any]:
         except Exception as error:
             found[name] = Unreadable(f"{type(error).__name__}: {error}")
     return found
-
-
-def _has_range(annotation: Any) -> bool:
-    return any((_bounds(annotation), _choices(annotation), _bounds(_elements(annotation))))
 
 
 def _is_within(value: Any, bounds: Collection[Any]) -> bool:

@@ -122,11 +122,7 @@ class PiecewiseSchedule(Schedule):
 
 
 class PerEnvSchedule:
-    """One constant for each environment of an agent.
-
-    Args:
-        values: one for each slot of the agent's pool, at least one.
-    """
+    """One constant for each environment of an agent: a value for each slot of its pool, at least one."""
 
     def __init__(self, values: Sequence[float]) -> None:
         if not values:

@@ -48,7 +48,7 @@ def load_config(
     _resolve_hyphens(data, places)
     _resolve_aliases(data, places)
     settings = chain.from_iterable(split_section(*parse_override(text)) for text in overrides)
-    apply_overrides(data, places, [_canonical(setting) for setting in settings])
+    apply_overrides(data, places, [(_ALIASES.get(key, key), value) for key, value in settings])
     places.update({key: place for key, place in (origins or {}).items() if places.get(key) == SOURCE})
     _check_version(data, places, label)
     data.setdefault("name", _name_from(path))
@@ -159,11 +159,6 @@ def _resolve_aliases(data: dict[str, Any], places: dict[str, str]) -> None:
             raise ConfigError(f"{alias} and {key} are one setting; give one of them ({place})", key=alias, source=place)
         settings[other] = settings.pop(name)
         places[key] = places.pop(alias)
-
-
-def _canonical(override: tuple[str, Any]) -> tuple[str, Any]:
-    key, value = override
-    return _ALIASES.get(key, key), value
 
 
 def _drop_empty_sections(data: dict[str, Any]) -> None:

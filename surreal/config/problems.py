@@ -69,11 +69,6 @@ def nearest(name: str, candidates: Sequence[str]) -> str | None:
     return next((candidate for candidate in candidates if candidate.lower() == found[0]), None) if found else None
 
 
-def field_names(model: type[BaseModel]) -> list[str]:
-    """Return the names of a section's settings as YAML writes them."""
-    return [field.alias or name for name, field in model.model_fields.items()]
-
-
 def all_keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
     """Yield the dotted keys of all settings of a section and the sections in it."""
     for name, field in model.model_fields.items():
@@ -150,7 +145,8 @@ def _unknown_key(root: type[BaseModel], loc: Sequence[str | int], place: str) ->
     """Explain that a key is not a setting, and which setting was probably meant."""
     parents, section = _resolve(root, loc[:-1])
     parent, name = ".".join(parents), str(loc[-1])
-    siblings = field_names(section) if section is not None else []
+    fields = section.model_fields if section is not None else {}
+    siblings = [field.alias or name for name, field in fields.items()]
     sibling = nearest(name, siblings)
     meant = OTHER_WORDS.get(name) or (join(parent, sibling) if sibling is not None else _elsewhere(root, name))
     advice = f"did you mean {meant}?" if meant is not None else f"{parent or 'the file'} has {', '.join(siblings)}"

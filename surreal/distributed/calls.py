@@ -228,21 +228,13 @@ class LocalServer(RemoteServer):
         self._methods = remote_methods(target)
 
     def call(self, method: str, /, *args: Any, timeout_s: float | None = None, **options: Any) -> Any:
-        """Call a method.
-
-        Raises:
-            TypeError: no method has this name, it does not take these arguments, or a value cannot be encoded.
-        """
+        """Call a method; raises `TypeError` if it does not exist, or not with these arguments and kinds of values."""
         name, values, named = decode(encode([method, list(args), options]))
         return decode(encode(execute(self._methods, name, values, named)))
 
 
 def execute(methods: Mapping[str, Callable[..., Any]], name: str, args: Any, options: Any) -> Any:
-    """Call one of the marked methods with the arguments of another process.
-
-    Raises:
-        TypeError: no method has this name, or it does not take these arguments.
-    """
+    """Call a marked method for another process; raises `TypeError` for unknown names and arguments."""
     method = methods.get(name)
     if method is None:
         raise TypeError(f"there is no remote method {name!r}; there are: {', '.join(methods)}")

@@ -29,7 +29,7 @@ def make_env(
     seed: int | None = None,
     render_mode: str | None = None,
 ) -> gymnasium.Env[Any, Any]:
-    """Make one environment.
+    """Make one environment; raises `EnvError` if it or a wrapper does not exist, or cannot be made.
 
     Args:
         env_id: see `surreal.envs.ids`.
@@ -41,9 +41,6 @@ def make_env(
         training: False leaves out the wrappers that are for training only.
         seed: resets the environment with it once; pools and `Env.reset` seed by themselves.
         render_mode: "human" to watch, "rgb_array" to record.
-
-    Raises:
-        EnvError: the environment or a wrapper does not exist, lacks a package, or refuses its arguments.
     """
     options = dict(kwargs or {})
     if render_mode is not None:
@@ -83,7 +80,7 @@ def make_vector_env(
     frame_stack: int = 1,
     training: bool = True,
 ) -> gymnasium.vector.VectorEnv[Any, Any, Any]:
-    """Make the vector environment that an environment's own package offers, if it does.
+    """Make the vector environment that an environment's own package offers; raises `EnvError` if there is none.
 
     Args:
         env_id: the same as for `make_env`.
@@ -93,9 +90,6 @@ def make_vector_env(
             games take `atari`, which they must have, `life_loss`, and those that change rewards.
         frame_stack: the same as for `make_env`; only for ALE's games.
         training: the same as for `make_env`.
-
-    Raises:
-        EnvError: the environment does not exist, or its package has no vector form of it.
     """
     chosen = select_wrappers(wrappers, training=training)
     if is_atari(env_id):
@@ -142,16 +136,13 @@ def check_env_id(env_id: str) -> None:
 def record_video(
     env: gymnasium.Env[Any, Any], folder: str, *, every: int = 1, name: str = "video"
 ) -> gymnasium.Env[Any, Any]:
-    """Record episodes as mp4 files, the first one included.
+    """Record episodes as mp4 files, the first one included; raises `EnvError` without moviepy or images.
 
     Args:
         env: made with render_mode "rgb_array".
         folder: the folder for the files, created if missing.
         every: episodes from one recording to the next, >= 1; higher writes fewer files.
         name: the files are `{name}-episode-{n}.mp4`.
-
-    Raises:
-        EnvError: moviepy is missing, or the environment does not draw images.
     """
     if every < 1:
         raise ValueError(f"every is {every}; it must be >= 1")

@@ -21,11 +21,7 @@ _LEAST_HEIGHT = 360
 
 
 class Window:
-    """Shows frames; it opens with the first one.
-
-    Args:
-        fps: most frames per second, > 0; `show` waits if they come faster.
-    """
+    """Shows frames, at most `fps` per second, for which `show` waits; it opens with the first one."""
 
     def __init__(self, title: str, fps: float = 30.0) -> None:
         self._title, self._fps = title, fps

@@ -152,13 +152,10 @@ def get_activation(name: str, *, in_place: bool = False) -> Activation:
 
 
 def read_activation(activation: ActivationName) -> str | KafSettings:
-    """Read how a dense layer's activation is named.
+    """Read how a dense layer's activation is named; raises `ValueError` if it is not possible.
 
     Returns:
         A name in `ACTIVATIONS`, or the settings of kernel activation functions.
-
-    Raises:
-        ValueError: there is none of this name, or a setting of it is not possible.
     """
     if isinstance(activation, str):
         name, settings = activation, dict[str, Any]()

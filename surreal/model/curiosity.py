@@ -75,7 +75,8 @@ class Dynamics(Module):
         num_features = self.encoder.num_features
         self.inverse = MLP((2 * num_features, units), output_activation=activation, generator=generator)
         self.action = make_policy_head(units, action_space, generator)
-        sizes = (num_features + count_action_features(action_space), units, num_features)
+        action = action_features(action_space, torch.as_tensor(action_space.sample()))
+        sizes = (num_features + action.shape[-1], units, num_features)
         self.ahead = MLP(sizes, activation, generator=generator)
 
     def forward(self, obs: Obs, action: Tensor) -> Foreseen:
@@ -103,8 +104,3 @@ def action_features(action_space: gymnasium.Space[Any], action: Tensor) -> Tenso
 def _one_hot(choice: Tensor, count: int) -> Tensor:
     # Torch's own form looks for the largest number, which waits for a GPU and cannot be part of a graph.
     return (choice.long().unsqueeze(-1) == torch.arange(count, device=choice.device)).to(torch.float32)
-
-
-def count_action_features(action_space: gymnasium.Space[Any]) -> int:
-    """Count the numbers that `action_features` gives for an action."""
-    return action_features(action_space, torch.as_tensor(action_space.sample())).shape[-1]

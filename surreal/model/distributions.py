@@ -48,22 +48,15 @@ class Distribution(ABC):
 
     @abstractmethod
     def masked(self, action_mask: Tensor) -> Distribution:
-        """Return the distribution over legal actions only.
+        """Return the distribution over legal actions only; raises `ValueError` if actions are not discrete.
 
         Args:
             action_mask: [..., n] bool.
-
-        Raises:
-            ValueError: actions are not discrete, so there is nothing to forbid.
         """
 
 
 class Categorical(Distribution):
-    """Over n discrete actions.
-
-    Args:
-        logits: [..., n] unnormalized log-probabilities.
-    """
+    """A distribution over n discrete actions by its logits [..., n], unnormalized log-probabilities."""
 
     def __init__(self, logits: Tensor) -> None:
         self.logits = logits.log_softmax(-1)
@@ -185,11 +178,7 @@ class MultiCategorical(Distribution):
 
 
 class Bernoulli(Distribution):
-    """Independent switches, as a `MultiBinary` space has them.
-
-    Args:
-        logits: [..., n] of each switch being on: log p - log(1 - p).
-    """
+    """Independent switches, as a `MultiBinary` space has them; logits [..., n]: log p - log(1 - p) of on."""
 
     def __init__(self, logits: Tensor) -> None:
         self.logits = logits

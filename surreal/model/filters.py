@@ -192,11 +192,7 @@ COUNTS = "counts"
 
 
 class FilterCounts:
-    """The running moments of a model, at either end.
-
-    Args:
-        model: model with the filters; it has its layers.
-    """
+    """The running moments of a model that has its layers, at either end."""
 
     def __init__(self, model: nn.Module) -> None:
         modules = model.named_modules()

@@ -120,11 +120,7 @@ class DilatedLSTMCore(Core):
 
     @checked
     def __init__(
-        self,
-        num_features: int,
-        size: PositiveInt,
-        num_cores: PositiveInt,
-        generator: torch.Generator | None = None,
+        self, num_features: int, size: PositiveInt, num_cores: PositiveInt, generator: torch.Generator | None = None
     ) -> None:
         super().__init__(size, (num_cores, 2, size))
         self.cell = make_cell(num_features, size, generator)

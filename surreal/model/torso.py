@@ -138,7 +138,7 @@ def check_hiddens(hiddens: Sequence[PositiveInt]) -> tuple[int, ...]:
 
 
 def read_leaf(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Return a leaf as float32, its own axes flattened into one.
+    """Return a leaf as float32, its own axes flattened into one; raises `ValueError` for another shape.
 
     Args:
         tensor: [..., *shape]; uint8 is scaled by 1/255 (images), other integers and booleans are taken as numbers.
@@ -146,9 +146,6 @@ def read_leaf(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
 
     Returns:
         [..., features] float32
-
-    Raises:
-        ValueError: the tensor has another shape.
     """
     own = len(shape)
     check_shape(tensor, shape)
@@ -207,16 +204,13 @@ class ImageLayout(NamedTuple):
 
 
 def image_layout(shape: Sequence[int], axes: ImageAxes = "auto") -> ImageLayout:
-    """Find the channels of an image.
+    """Find the channels of an image; raises `ValueError` if the shape leaves auto in doubt.
 
     Args:
         shape: [height, width], [channels, height, width] or [height, width, channels]; the latter two may be stacked,
             in a further axis before these.
         axes: channels_first, channels_last, or auto: of three axes two are equal, or the channels are 1, 3, or at most
             half of each other axis.
-
-    Raises:
-        ValueError: the shape leaves auto in doubt.
     """
     if len(shape) == 2:
         return ImageLayout(1, shape[0], shape[1], False)

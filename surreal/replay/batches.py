@@ -41,7 +41,7 @@ _LEAST_AHEAD, _MOST_AHEAD, _AHEAD_BYTES = 2, 16, 16 << 20
 def check_sampled(
     sampled: Sampled, method: Any, *, alive: range, batch_size: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float64] | None]:
-    """Refuse numbers that cannot be gathered: their rows would hold other transitions.
+    """Refuse numbers that cannot be gathered with a `UserCodeError`: their rows would hold other transitions.
 
     Args:
         sampled: the result of `method`, a `_sample`.
@@ -51,9 +51,6 @@ def check_sampled(
 
     Returns:
         The numbers, and their probabilities; None if the transitions are equally probable.
-
-    Raises:
-        UserCodeError: the dtype, the shape or the range is wrong, or a probability is not in (0, 1].
     """
     numbers, probability = sampled if isinstance(sampled, tuple) else (sampled, None)
     problem = ""

@@ -89,11 +89,7 @@ class DemonstrationReplay(UniformReplay):
         return super().metrics() | {"replay/demonstration_share": self._share(self.global_step)}
 
     def _load(self, contract: Contract) -> TransitionStore:
-        """Keep the archive's transitions, in the form that the run's have.
-
-        Raises:
-            ContractError: it holds experience of another environment, lacks a column, or has too short a lookahead.
-        """
+        """Keep the archive's transitions, in the form that the run's have; raises `ContractError` if they differ."""
         theirs = self._archive.contract
         if (theirs.obs, theirs.action, theirs.stack) != (contract.obs, contract.action, contract.stack):
             raise ContractError(f"{self._archive.path} holds experience of another environment than the run")

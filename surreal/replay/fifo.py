@@ -64,9 +64,6 @@ class FIFOReplay(TrajectoryReplay):
         lease_s: time after which another replay may own the stream, if this one is silent, s.
         shards: numbers of the shards to follow; None: all. Several learners can split them, so that each step is
             learned from once.
-
-    Raises:
-        ValueError: an argument is out of range.
     """
 
     stream_mode = "consume"
@@ -280,11 +277,7 @@ class FIFOReplay(TrajectoryReplay):
             self._new_cuts.append(cut)
 
     def _look_after_fullness(self) -> None:
-        """End the open trajectories if agents wait for room while a batch waits for their steps.
-
-        Raises:
-            ValueError: the byte bound cannot hold a batch.
-        """
+        """End open trajectories if agents wait for room; raises `ValueError` if no batch fits into the bytes."""
         is_full = self.owner.is_full and len(self._ready) < self.batch_size and not len(self.fetcher_queue)
         if not self._fullness.lasts(is_full, uncommitted=len(self._used)):
             return

@@ -29,9 +29,6 @@ class HindsightReplay(UniformReplay):
             its episode if the recorded one did.
         her_ratio: probability that a transition is relabeled; k / (k + 1) is k relabeled ones for each original.
         options: arguments of `Replay`, without `n_step`.
-
-    Raises:
-        ValueError: an argument is out of range.
     """
 
     @checked

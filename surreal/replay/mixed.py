@@ -44,9 +44,6 @@ class MixedReplay(Replay[Batch]):
             if versions are unknown.
         max_version_lag: versions that an on-policy row may be behind. Steps of unknown version (-1) are behind
             all that are known.
-
-    Raises:
-        ValueError: an argument is out of range.
     """
 
     @checked
@@ -119,9 +116,6 @@ class MixedTrajectoryReplay(TrajectoryReplay):
         start_size: transitions that must be there before the first batch.
         prefetch: batches gathered ahead; raising it replays older trajectories, and delays fresh ones.
         options: arguments of `Replay`, without `n_step` and `samples_per_insert`.
-
-    Raises:
-        ValueError: an argument is out of range.
     """
 
     hands_out = "mixed"

@@ -119,13 +119,10 @@ class Prioritized(Replay[B]):
         self._pending.append((sample_info.generation, priorities.astype(np.float64)))
 
     def save_priorities(self, path: str | os.PathLike[str]) -> int:
-        """Write all priorities to a file, whole or not at all, for `load_priorities`; any thread may.
+        """Write all priorities to a file, whole or not at all, from any thread; raises `CheckpointError`.
 
         Returns:
             How many there were.
-
-        Raises:
-            CheckpointError: it could not be written; an older file remains.
         """
         with self._lock:
             members = list(self._members)
@@ -136,13 +133,10 @@ class Prioritized(Replay[B]):
         return sum(len(owned) for _, owned in members)
 
     def load_priorities(self, path: str | os.PathLike[str]) -> int:
-        """Read the priorities that chunks in a file get back when they arrive; before `start_threads`.
+        """Read the priorities that chunks get when they arrive; before `start_threads`. Raises `CheckpointError`.
 
         Returns:
             Of how many transitions the file knows.
-
-        Raises:
-            CheckpointError: the file cannot be used, or is of another `priority_exponent`.
         """
         self._saved = read_priorities(path, exponent=self.priority_exponent)
         # Also where none of the file's chunks is left: what is new must not fall behind the errors of the rest.

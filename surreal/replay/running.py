@@ -120,11 +120,7 @@ class RunningReplay(ABC, Generic[B]):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue counting from a checkpoint, also in an empty Redis; before `start_threads`.
-
-        Raises:
-            ValueError: a value is not a count; none is taken over.
-        """
+        """Continue counting from a checkpoint; before `start_threads`. Raises `ValueError` for anything else."""
         samples, total = checked_count(state["samples"]), checked_count(state["global_step"])
         by_shard = {shard: checked_count(steps) for shard, steps in state.get("shard_steps", {}).items()}
         self.owner.samples, shards = samples, self.owner.shards

@@ -42,9 +42,6 @@ class SequenceReplay(TrajectoryReplay):
             states of these only. Raising it takes less memory and bandwidth, and leaves fewer different sequences.
         options: arguments of `Replay`, without `n_step`. `batch_size` counts sequences, and `samples_per_insert` counts
             (L - burn_in) transitions for each of them. `start_size` counts transitions.
-
-    Raises:
-        ValueError: an argument is out of range.
     """
 
     hands_out = "sequences"

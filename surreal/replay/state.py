@@ -98,11 +98,7 @@ class ReplayState(Generic[B]):
         prefetch: int | None,
         stop: threading.Event,
     ) -> Self:
-        """Make the state of a replay that has inserted nothing, from the arguments of `Replay`.
-
-        Raises:
-            ValueError: an argument is out of range.
-        """
+        """Make the state of a replay that has inserted nothing, from the arguments of `Replay`."""
         followed = sorted(set(range(len(shards)) if follow is None else follow))
         if not followed:
             raise ValueError("shards is empty; name at least one, or leave it out")

@@ -37,22 +37,14 @@ class TrajectoryReplay(Replay[TrajectoryBatch]):
 
     @property
     def trajectories(self) -> TrajectoryStore:
-        """The store; None before the first chunk.
-
-        Raises:
-            ValueError: nothing was inserted yet.
-        """
+        """The store; before the first chunk, it raises `ValueError`."""
         if not isinstance(self.store, TrajectoryStore):
             raise ValueError("nothing was inserted yet")
         return self.store
 
     @property
     def starts(self) -> StartIndex:
-        """The steps at which a whole trajectory begins.
-
-        Raises:
-            ValueError: nothing was inserted yet, or the class has no such index.
-        """
+        """The steps at which a whole trajectory begins; raises `ValueError` if nothing was inserted yet."""
         if (starts := self.trajectories.starts) is None:
             raise ValueError(f"{type(self).__name__} does not index starts")
         return starts

@@ -86,12 +86,9 @@ class CheckpointStore:
         return path
 
     def newest_whole(self) -> Checkpoint | None:
-        """Read the readable checkpoint of the largest step; None if there is none.
+        """Read the readable checkpoint of the largest step; None without one. Raises `UnreadableError` if all are bad.
 
         A checkpoint that is cut off or damaged is skipped with a warning.
-
-        Raises:
-            UnreadableError: the folder cannot be listed, or none of the checkpoints can be read.
         """
         return first_whole(self.path_of(step) for step in reversed(self.steps()))
 

@@ -162,11 +162,7 @@ def keep_freed_memory() -> bool:
 
 
 def run_in_real_time() -> None:
-    """Put the threads of this process, and those that they start later, before all that have no such priority.
-
-    Raises:
-        ConfigError: the system does not permit it.
-    """
+    """Give this process's threads real-time priority; raises `ConfigError` if the system does not permit it."""
     try:
         for thread in os.listdir("/proc/self/task"):
             with suppress(ProcessLookupError):  # it has ended

@@ -87,11 +87,7 @@ class RedisAddress:
     @property
     def is_open(self) -> bool:
         """Whether neither a password in the address nor the permissions of a socket file restrict access."""
-        return not (self.has_password or issubclass(self.connection_class, UnixDomainSocketConnection))
-
-    @property
-    def has_password(self) -> bool:
-        return bool(self.options.get("password"))
+        return not (self.options.get("password") or issubclass(self.connection_class, UnixDomainSocketConnection))
 
     @property
     def hosts(self) -> set[str]:
@@ -139,16 +135,13 @@ def resolve_address(
 
 
 def parse_address(text: str, *, username: str | None = None, password: str | None = None) -> RedisAddress:
-    """Parse an address.
+    """Parse an address; raises `ValueError`, which masks the password, if it is not valid.
 
     Args:
         text: `host`, `host:port`, `[::1]:port`, `redis://`, `rediss://`, `unix://`, `redis+cluster://` or
             `redis+sentinel://` URL.
         username: ACL user; wins over the one in the address.
         password: wins over the one in the address.
-
-    Raises:
-        ValueError: the address is not valid; the message masks the password.
     """
     if _CLUSTER in text or _SENTINEL in text:
         return _parse_several(text, username, password)
@@ -181,11 +174,7 @@ def parse_address(text: str, *, username: str | None = None, password: str | Non
 
 
 def read_credentials(environ: Mapping[str, str], run: str) -> Credentials:
-    """Read the credentials in the environment; users of this run come before those of all runs.
-
-    Raises:
-        ValueError: a file that a variable names cannot be read, or is empty.
-    """
+    """Read the credentials in the environment, those of this run first; raises `ValueError` for a bad file."""
     username = environ.get(USER_VARIABLE) or None
     tls = {}
     for variable, option in TLS_VARIABLES.items():

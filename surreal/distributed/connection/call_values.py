@@ -25,12 +25,7 @@ _MARKS = {_ARRAY, _TENSOR, _MAPPING}
 
 
 def encode(value: Any) -> bytes:
-    """Encode a value.
-
-    Raises:
-        TypeError: a part of it cannot be transported.
-        ValueError: it is too large.
-    """
+    """Encode a value; raises `TypeError` if a part of it cannot be transported, `ValueError` if it is too large."""
     tensors: dict[str, Tensor] = {}
     plain = json.dumps(_flatten(value, tensors))
     data = b"".join(tensor_pieces(tensors, FORMAT, value=plain))

@@ -226,11 +226,7 @@ class RedisClient:
             return False
 
     def check_server(self, *, timeout_s: float = 10.0, stop: threading.Event | None = None) -> tuple[int, ...]:
-        """Wait until the server answers, check that it is new enough, and return its version, such as (7, 0, 15).
-
-        Raises:
-            RedisUnavailableError: no answer within `timeout_s`, refused, or older than 6.2.
-        """
+        """Wait for a server >= 6.2; return its version, such as (7, 0, 15), or raise `RedisUnavailableError`."""
         info: Any = self.retry(
             lambda: self.redis.info("server"), what="say its version", stop=stop, timeout_s=timeout_s
         )
@@ -284,11 +280,7 @@ class RedisClient:
 
 
 def check_name(name: str, what: str) -> str:
-    """Return a run's id or a policy's name if it can be part of a key.
-
-    Raises:
-        ValueError: it has characters that mean something in a key's hash tag or in a pattern.
-    """
+    """Return a run's id or a policy's name; raises `ValueError` if it cannot be part of a key."""
     if not _NAME.fullmatch(name):
         raise ValueError(f"{what} {name!r} must be 1-128 letters, digits, '.', '_', '-', the first a letter or digit")
     return name

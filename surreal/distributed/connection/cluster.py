@@ -45,11 +45,7 @@ class ClusterMap:
         self._is_stale = False
 
     def primary_of(self, hash_slot: int) -> tuple[str, int]:
-        """Return host and port of the server that has a hash slot.
-
-        Raises:
-            redis.exceptions.ConnectionError: no server answers, or none has the hash slot.
-        """
+        """Return host and port of the server that has a hash slot; raises redis-py's `ConnectionError` without one."""
         try:
             node = self._connect().nodes_manager.get_node_from_slot(hash_slot)
         except RedisClusterException as error:
@@ -58,11 +54,7 @@ class ClusterMap:
         return str(node.host), int(node.port)
 
     def primaries(self) -> list[redis.Redis]:
-        """Return clients of all primaries.
-
-        Raises:
-            redis.exceptions.ConnectionError: no server answers.
-        """
+        """Return clients of all primaries; raises redis-py's `ConnectionError` if no server answers."""
         try:
             return [node.redis_connection for node in self._connect().get_primaries()]
         except RedisClusterException as error:
@@ -139,11 +131,7 @@ class SentinelMap:
         self._primary: tuple[str, int] | None = None
 
     def primary_of(self, hash_slot: int) -> tuple[str, int]:  # all of them are there
-        """Return host and port of the primary.
-
-        Raises:
-            redis.exceptions.ConnectionError: no Sentinel answers, or none knows a primary that is up.
-        """
+        """Return host and port of the primary; raises redis-py's `ConnectionError` if no Sentinel knows it."""
         with self._lock:
             if self._primary is None:
                 try:

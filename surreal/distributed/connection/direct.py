@@ -196,11 +196,7 @@ class Subscription:
         return self._pubsub is not None
 
     def open(self) -> None:
-        """Subscribe, and wait for the confirmations.
-
-        Raises:
-            redis.exceptions.RedisError: Redis refuses, or does not answer in time.
-        """
+        """Subscribe, and wait for the confirmations; raises `RedisError` if Redis refuses or does not answer."""
         pubsub: PubSub = self._client.redis.pubsub()  # type: ignore[no-untyped-call]
         try:
             pubsub.subscribe(*self._channels)

@@ -37,9 +37,7 @@ class Holder(NamedTuple):
 
 
 def make_token(lease_s: float, **more: str) -> str:
-    """Make a unique token of this process, for a lease of this length without a renewal, s; `more` are further
-    fields.
-    """
+    """Make a unique token of this process, for a lease of this length, s; `more` are further fields."""
     pid = os.getpid()
     fields = {"machine": machine_id(), "host": socket.gethostname(), "pid": pid, "began": process_start(pid)}
     return json.dumps(fields | {"lease_s": lease_s, "id": secrets.token_hex(8)} | more)

@@ -54,11 +54,7 @@ class SpoiledKeyError(SurrealError, ResponseError):
 
 
 class RetryPolicy:
-    """Calls operations on one Redis until it answers. Thread-safe.
-
-    Args:
-        advice: remedy for messages, if the server refuses this process.
-    """
+    """Calls operations on one Redis until it answers; a refusal's error ends with `advice`. Thread-safe."""
 
     def __init__(self, address: str, advice: str = "check user, password, certificates") -> None:
         self._address = address

@@ -56,13 +56,10 @@ class Script(NamedTuple):
 
 @cache
 def load_script(name: str) -> Script:
-    """Read `lua/<name>.lua`.
+    """Read `lua/<name>.lua`; raises `ValueError` if there is no such script.
 
     A script is atomic on its server, so each does one whole step of the data path. Scripts run on Redis 6.2 and later,
     and name all their keys in KEYS (one hash tag each), so they also run in a Redis Cluster.
-
-    Raises:
-        ValueError: there is no such script.
     """
     resource = files("surreal.distributed.connection") / "lua" / f"{name}.lua"
     if not name.isidentifier() or not resource.is_file():
@@ -207,11 +204,7 @@ class ScriptChannel(OwnConnection):
         self._send(b"EVALSHA", load_script(name).sha1.encode())
 
     def finish(self) -> Any:
-        """Wait for the reply of the call in flight.
-
-        Raises:
-            redis.exceptions.RedisError: the connection broke, or the script failed; the channel is ready for `begin`.
-        """
+        """Wait for the reply of the call in flight; raises `RedisError`, after which `begin` is possible again."""
         try:
             return self._read()
         except NoScriptError:

@@ -100,22 +100,14 @@ def unpack(data: bytes) -> Columns:
         for name, dtype, shape, lengths in json.loads(bytes(body[:length])):
             flat = np.frombuffer(body, dtype, int(np.prod(shape)), position).reshape(shape)
             position += flat.nbytes
-            columns[name] = flat if lengths is None else _split(flat, lengths)
+            columns[name] = flat if lengths is None else _objects(np.split(flat, np.cumsum(lengths)[:-1]))
     except (struct.error, ValueError, TypeError) as error:
         raise CodecError(f"rows are damaged: {error}") from error
     return columns
 
 
-def _split(flat: NDArray[Any], lengths: Sequence[int]) -> NDArray[Any]:
-    return _objects(np.split(flat, np.cumsum(lengths)[:-1]))
-
-
 def join(parts: Sequence[Columns]) -> Columns:
-    """Put the rows of several columns after each other.
-
-    Raises:
-        ValueError: they have different columns, shapes or dtypes.
-    """
+    """Put the rows of several columns after each other; raises `ValueError` if names, shapes or dtypes differ."""
     if len(parts) == 1:
         return parts[0]
     first = parts[0]
@@ -156,11 +148,7 @@ class Mirror:
         return self._end - self._begin
 
     def append(self, entry: bytes, columns: Columns, version: int) -> None:
-        """Add the rows of the next entry.
-
-        Raises:
-            ValueError: they have other columns, shapes or dtypes than those before.
-        """
+        """Add the rows of the next entry; raises `ValueError` if names, shapes or dtypes differ from before."""
         rows = len(next(iter(columns.values())))
         if self._columns:  # compares them
             join([{name: column[:1] for name, column in part.items()} for part in (self._columns, columns)])

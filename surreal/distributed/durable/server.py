@@ -17,11 +17,7 @@ T = TypeVar("T")
 
 
 class DurableServer:
-    """The stream and the counts of one replay.
-
-    Args:
-        timeout_s: how long calls are repeated, s.
-    """
+    """The stream and the counts of one replay; calls are repeated for `timeout_s`."""
 
     def __init__(self, client: RedisClient, timeout_s: float) -> None:
         self.client, self.timeout_s = client, timeout_s

@@ -143,16 +143,13 @@ class Chunk:
 def encode(
     contract: Contract, segments: NDArray[np.int32], columns: Mapping[str, NDArray[Any]], leaves: Sequence[NDArray[Any]]
 ) -> EncodedChunk:
-    """Serialize one chunk.
+    """Serialize one chunk; raises `BadValueError` if a number is not finite, or too large.
 
     Args:
         contract: the stream's contract.
         segments: [S, 5] rows, own steps, env slot, first step number, history rows of each segment.
         columns: one array [n_steps, ...] for each of `contract.table_columns`, of the right dtype.
         leaves: observation rows [n_rows, *shape] for each leaf, of the right dtype; they must not change afterwards.
-
-    Raises:
-        BadValueError: a number is not finite, or too large.
     """
     if problem := _describe_unsound(contract, columns, leaves):
         raise BadValueError(f"experience that cannot be learned from is not sent: {problem}")
@@ -185,11 +182,7 @@ class Head(NamedTuple):
 
 
 def read_head(head: bytes) -> Head:
-    """Read the numbers at the beginning of a chunk's head.
-
-    Raises:
-        CodecError: the head is cut off, or of another program or version.
-    """
+    """Read the numbers that begin a head; raises `CodecError` if it is cut off, or of another version."""
     if len(head) < _HEAD.size:
         raise CodecError(f"a chunk's head has at least {_HEAD.size} bytes, got {len(head)}")
     found = Head._make(_HEAD.unpack_from(head))
@@ -201,11 +194,7 @@ def read_head(head: bytes) -> Head:
 
 
 def segments_of(head: bytes) -> list[tuple[int, ...]]:
-    """Return the segments in a head, five numbers each; without the contract, they are not checked further.
-
-    Raises:
-        CodecError: as `read_head`, or the head is too short for them.
-    """
+    """Return the segments in a head, five numbers each; raises `CodecError` as `read_head`, or if it is too short."""
     number = read_head(head).segments
     if len(head) < _HEAD.size + number * _SEGMENT.size:
         raise CodecError(f"a head of {len(head)} bytes cannot describe {number} segments")
@@ -213,11 +202,7 @@ def segments_of(head: bytes) -> list[tuple[int, ...]]:
 
 
 def split(head: bytes, content: bytes) -> tuple[memoryview, memoryview]:
-    """Split a content into the table and the block, without copying.
-
-    Raises:
-        CodecError: the lengths differ from those in the head.
-    """
+    """Split a content into the table and the block without copying; raises `CodecError` if lengths differ."""
     found = read_head(head)
     if len(content) != _content_bytes(found.block_bytes, found.table_bytes):
         declared = f"{found.block_bytes} and {found.table_bytes}"
@@ -227,11 +212,7 @@ def split(head: bytes, content: bytes) -> tuple[memoryview, memoryview]:
 
 
 def decode(contract: Contract, head: bytes, table: bytes | memoryview, block: bytes | memoryview | None) -> Chunk:
-    """Decode one chunk; arrays are views on `table` and `block`. Without a block, the chunk has no leaves.
-
-    Raises:
-        CodecError: a sender with this contract would not have written these bytes.
-    """
+    """Decode a chunk, views on `table` and `block` (None: no leaves); raises `CodecError` if it is corrupted."""
     found = read_head(head)
     if found.contract_id != contract.id:
         raise CodecError(f"the chunk was made for contract {found.contract_id:016x}, not {contract.id:016x}")

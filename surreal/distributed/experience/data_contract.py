@@ -61,11 +61,7 @@ class Contract:
 
     @classmethod
     def from_bytes(cls, text: bytes) -> Contract:
-        """Parse a contract as stored in Redis.
-
-        Raises:
-            CodecError: it is not a contract, or has another format version.
-        """
+        """Parse a contract as stored in Redis; raises `CodecError` if it is none, or of another format version."""
         try:
             data = json.loads(text)
             if data["format"] != FORMAT_VERSION:

@@ -112,13 +112,7 @@ class LocalStream(Stream):
         return time.time()
 
     def tick(
-        self,
-        token: str,
-        *,
-        max_bytes: int,
-        samples: int | None = None,
-        evict: Sequence[Eviction] = (),
-        **_: Any,
+        self, token: str, *, max_bytes: int, samples: int | None = None, evict: Sequence[Eviction] = (), **_: Any
     ) -> OwnerState:
         before, self._max_bytes = self._samples, max_bytes
         self._samples = before if samples is None else samples

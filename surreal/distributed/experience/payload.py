@@ -39,11 +39,7 @@ def schema_of(columns: Columns, sparse: AbstractSet[str] = frozenset()) -> pa.Sc
 def write_table(
     columns: Columns, schema: pa.Schema, values: Mapping[str, NDArray[Any]], kept: NDArray[np.bool_] | None = None
 ) -> bytes:
-    """Serialize columns [n, ...]; of sparse ones, the rows `kept` [n].
-
-    Raises:
-        ValueError: a column is not of the dtype and shape of its spec.
-    """
+    """Serialize columns [n, ...], of sparse ones the rows `kept` [n]; raises `ValueError` as `to_arrow`."""
     stored = zip(schema.types, [column for column in columns if column[1].nbytes], strict=True)
     arrays = [
         to_arrow(spec, values[name])
@@ -55,17 +51,9 @@ def write_table(
 
 
 def read_table(
-    columns: Columns,
-    schema: pa.Schema,
-    table: bytes | memoryview,
-    num_rows: int,
-    kept: NDArray[np.bool_] | None = None,
+    columns: Columns, schema: pa.Schema, table: bytes | memoryview, num_rows: int, kept: NDArray[np.bool_] | None = None
 ) -> dict[str, NDArray[Any]]:
-    """Read a table: views on `table`, [num_rows, ...] each; sparse columns are copies, 0 in all but the rows `kept`.
-
-    Raises:
-        CodecError: the bytes are not a table with these columns and that many rows.
-    """
+    """Read a table: views [num_rows, ...], and copies of sparse columns; raises `CodecError` if it is another."""
     try:
         message = pa.ipc.read_message(table)
         if message.type != "record batch":
@@ -99,11 +87,7 @@ def _arrow_type(spec: ArraySpec, *, is_sparse: bool = False) -> pa.DataType:
 
 
 def to_arrow(spec: ArraySpec, array: NDArray[Any]) -> pa.Array:
-    """Convert one column, as a view if possible.
-
-    Raises:
-        ValueError: the array is not of the spec's dtype and shape.
-    """
+    """Convert one column, as a view if possible; raises `ValueError` if dtype or shape are not the spec's."""
     if array.dtype != spec.dtype or array.shape[1:] != spec.shape:
         wanted = f"[steps, {spec.shape}] {spec.dtype}"
         raise ValueError(f"column {spec.name} must be {wanted}, got {array.shape} {array.dtype}")
@@ -131,12 +115,9 @@ def _from_lists(spec: ArraySpec, lists: pa.Array, kept: NDArray[np.bool_]) -> ND
 
 
 def to_numpy(spec: ArraySpec, column: pa.Array | None, num_rows: int, first_row: int = 0) -> NDArray[Any]:
-    """Convert one column to a view [num_rows, ...]; None: a column with empty rows.
+    """Convert one column to a view [num_rows, ...]; None: its rows are empty. Raises `CodecError` for bad values.
 
     Messages count rows from `first_row`.
-
-    Raises:
-        CodecError: it has nulls, missing values, or booleans other than 0 and 1.
     """
     if column is None:
         return np.empty((num_rows, *spec.shape), spec.dtype)
@@ -192,7 +173,7 @@ def write_block(leaves: Sequence[NDArray[Any]], compression: str | None) -> tupl
 def read_block(
     obs: ObsSpec, block: bytes | memoryview, num_rows: int, compression: str | None = None, sizes: Sequence[int] = ()
 ) -> list[NDArray[Any]]:
-    """Read a block, one array [num_rows, *shape] per leaf; without compression, they are views on the block.
+    """Read a block, one array [num_rows, *shape] per leaf; raises `CodecError` for another number of rows.
 
     Args:
         obs: spec of a row.
@@ -200,9 +181,6 @@ def read_block(
         num_rows: rows of each leaf; the caller has checked that they may be allocated.
         compression: None, or one of `COMPRESSIONS`.
         sizes: compressed bytes of each leaf.
-
-    Raises:
-        CodecError: a leaf does not decompress to exactly that many rows.
     """
     if compression is None:
         sizes = [num_rows * leaf.nbytes for leaf in obs.leaves]

@@ -252,10 +252,7 @@ class ShardedPointerQueue:
         return sum(queue.enqueue_step(waits=waits) for queue in self.queues)
 
     def dequeue(self, may_take: Callable[[int], bool] = lambda _: True) -> Chunk | None:
-        """Return the next chunk; None if none is ready.
-
-        `may_take` is called only when a shard has a chunk, and tells whether it can be used now.
-        """
+        """Return the next chunk; None if none is ready, or `may_take` says that it cannot be used now."""
         if len(self.queues) == 1:
             queue = self.queues[0]
             return queue.dequeue() if len(queue) and may_take(queue.stream.shard) else None

@@ -80,11 +80,7 @@ class RangeReader(OwnConnection):
                 self.close()
 
     def answer(self) -> RangeReply:
-        """Wait for the reply to the oldest request. Safe to repeat after an error: all requests are sent again.
-
-        Raises:
-            redis.exceptions.RedisError: the connection broke, or Redis refused.
-        """
+        """Wait for the reply to the oldest request; after a `RedisError`, another call sends all requests again."""
         try:
             self._sock = self.open()
             self._send()

@@ -98,11 +98,7 @@ class RowLog(OpenRows):
             new_column[:length] = old_column[:length]
 
     def append_batch(self, batch: StepBatch, action: Action | None) -> None:
-        """Copy a pool's rows, and the actions in those after the LAST ones (None: `set_actions` adds them).
-
-        Raises:
-            ValueError: shapes do not fit the contract.
-        """
+        """Copy a pool's rows, and the actions after the LAST ones (None: `set_actions` adds them)."""
         begin, end = self.length, self.length + len(batch.kind)
         self.reserve(end - begin)
         self.env_slot[begin:end] = batch.env_ids

@@ -42,9 +42,6 @@ class ShardedOutbox:
 
     Args:
         drops_when_full, max_stream_bytes: as for `Outbox`.
-
-    Raises:
-        ValueError: there is no such shard.
     """
 
     def __init__(self, shards: ReplayShards, home: int, *, drops_when_full: bool, max_stream_bytes: int) -> None:

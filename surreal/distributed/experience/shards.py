@@ -95,7 +95,7 @@ class ReplayShards:
 
 
 def save_shard(stream: Stream, path: str | os.PathLike[str]) -> None:
-    """Write a shard to a file as Redis dumps it, for runs in lockstep: they resume from exactly that experience.
+    """Write a shard to a file as Redis dumps it, from which a run in lockstep resumes; raises `CheckpointError`.
 
     Entries, blocks and counts are written, but not leases and other keys that expire. No process may write to the shard
     meanwhile. For other runs, programs and versions, use an archive (`surreal.replay.archive`).
@@ -103,9 +103,6 @@ def save_shard(stream: Stream, path: str | os.PathLike[str]) -> None:
     Args:
         stream: the shard. All of its bytes are in memory at once.
         path: the file, which is written whole or not at all.
-
-    Raises:
-        CheckpointError: it could not be written.
     """
     import torch
 
@@ -122,11 +119,7 @@ def save_shard(stream: Stream, path: str | os.PathLike[str]) -> None:
 
 
 def load_shard(stream: Stream, path: str | os.PathLike[str]) -> None:
-    """Restore a file of `save_shard` into a shard that was cleared.
-
-    Raises:
-        CheckpointError: the file is missing, damaged, or of another kind.
-    """
+    """Restore a file of `save_shard` into a shard that was cleared; raises `CheckpointError` if it is none."""
     from surreal.base.checkpoint import load_checkpoint
 
     found = load_checkpoint(path)

@@ -60,12 +60,9 @@ def assign_parameters(groups: Groups, number: int, counts: Groups | None = None)
 
 
 def to_wire(tensors: Mapping[str, Tensor], dtype: str) -> dict[str, Tensor]:
-    """Convert gradients to contiguous CPU tensors of a dtype, "float32" or "bfloat16"; leave out empty ones.
+    """Convert gradients to contiguous CPU tensors of a dtype, without empty ones; raises `ValueError` for integers.
 
     Tensors that already fit are not copied.
-
-    Raises:
-        ValueError: a tensor is not floating point.
     """
     wanted = DTYPES[dtype]
     for name, tensor in tensors.items():

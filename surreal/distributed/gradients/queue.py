@@ -104,9 +104,7 @@ class GradientQueue:
         return self._global_step
 
     def expect(self, groups: Groups, counts: Groups | None = None) -> None:
-        """Refuse gradients of other names and shapes than all parameters of all servers; `counts` as in
-        `GradientSender`.
-        """
+        """Refuse gradients of names and shapes that no server has; `counts` as in `GradientSender`."""
         shapes = {name: tuple(tensor.shape) for name, tensor in flatten({**groups, **(counts or {})}).items()}
         mine = assign_parameters(groups, self._shards, counts)[self.shard]
         self._shapes = {name: shape for name, shape in shapes.items() if name in mine}
@@ -146,11 +144,7 @@ class GradientQueue:
         self._global_step = max(self._global_step, step)
 
     def maintain(self) -> None:
-        """Restore data that Redis may have lost, if that is due; `take` does so as well.
-
-        Raises:
-            GroupChangedError, RedisUnavailableError, StoppedError: as `take`.
-        """
+        """Restore data that Redis may have lost, if that is due; `take` does so as well, and raises the same."""
         if time.monotonic() < self._next_tell_s:
             return
         steps, _ = self._retry(lambda: self._store.tell(self._version, self._global_step), "tell the newest version")

@@ -93,11 +93,7 @@ class Pushed(NamedTuple):
 
 
 class GradientStore:
-    """Gradients of one policy. Every method may be repeated.
-
-    Args:
-        client: client of the server of the replay's first shard.
-    """
+    """Gradients of one policy, at the server of the first shard. Every method may be repeated."""
 
     def __init__(self, client: RedisClient, policy: str, num_replay_shards: int = 1) -> None:
         shard = client.shard_keys(0, num_replay_shards)
@@ -106,11 +102,7 @@ class GradientStore:
         self._meta = shard.meta
 
     def push(self, channel: ScriptChannel, push: GradientPush, limits: PushLimits) -> Pushed:
-        """Store a gradient's bytes and queue it, once.
-
-        Raises:
-            redis.exceptions.OutOfMemoryError: the server is at its maxmemory; nothing was counted.
-        """
+        """Store a gradient's bytes and queue it, once; raises `OutOfMemoryError` at the server's maxmemory."""
         keys = self.keys
         parts = [(i, j) for i, found in enumerate(push.parts) for j in range(len(found))]
         staged = [keys.staged(push.gradient_id, i, j) for i, j in parts]
@@ -244,11 +236,7 @@ class GradientStore:
         return text_of(name), list(offers) if offers else None
 
     def gather(self, formation: str, count: int, server: int, number: int, value: bytes) -> list[bytes] | None:
-        """Exchange values; return None while one is missing.
-
-        Raises:
-            GroupChangedError: the group has another formation.
-        """
+        """Exchange values; None while one is missing. Raises `GroupChangedError` in another formation."""
         keys = self.keys
         names = [keys.state, keys.gather(formation, count), keys.gather(formation, count - 2)]
         answer = self.client.run_script("gather", names, [formation, server, value, _GATHER_TTL_S, number])

@@ -174,11 +174,7 @@ class TorchListener:
         return self._loaded_at is not None
 
     def is_published(self) -> bool:
-        """Whether a learner that is alive has published parameters.
-
-        Raises:
-            RedisUnavailableError, StoppedError: as `update_once`.
-        """
+        """Whether a learner that is alive has published parameters; raises as `update_once`."""
         return self.client.retry(self._reader.is_held, what="read parameters", stop=self._supervisor.stop_event)
 
     def hold(self) -> None:
@@ -187,11 +183,7 @@ class TorchListener:
             self._is_held = True
 
     def release(self) -> None:
-        """Accept newer parameters again, and load those that have arrived since, unless Redis does not answer.
-
-        Raises:
-            ContractError, StoppedError: as `update_once`.
-        """
+        """Accept newer parameters again, and load those that came since, if Redis answers; raises as `update_once`."""
         with self.model.lock:
             self._is_held, has_missed, self._has_missed = False, self._has_missed, False
         if has_missed:
@@ -200,11 +192,7 @@ class TorchListener:
                 self.update_once(timeout_s=_RELEASE_TIMEOUT_S)
 
     def check(self) -> None:
-        """Raise the error that ended the listener thread, in the caller's thread.
-
-        Raises:
-            SurrealError: the original error, or a `ThreadFailedError` with another exception as its cause.
-        """
+        """Raise the error that ended the listener thread: a `SurrealError`, or a `ThreadFailedError` with its cause."""
         self._supervisor.check_errors()
 
     def close(self) -> None:

@@ -66,11 +66,7 @@ def encode_parameters(
 def decode_parameters(
     data: bytes | bytearray | memoryview, *, max_bytes: int = DEFAULT_MAX_BYTES
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Decode named CPU tensors, and the model's header. Writable bytes become the tensors' memory.
-
-    Raises:
-        CodecError: cut off, corrupted, too large, of another format or version, or not finite.
-    """
+    """Decode named CPU tensors and the model's header, or raise `CodecError`. Writable bytes become their memory."""
     if len(data) > max_bytes:
         raise CodecError(f"parameters are {len(data)} bytes; at most {max_bytes} are accepted")
     tensors, metadata = read_tensors(data, FORMAT, must_be_finite=True)
@@ -105,11 +101,7 @@ class Published(NamedTuple):
     blobs: tuple[bytes | bytearray | memoryview, ...]  #: one per server
 
     def decode(self, max_bytes: int = DEFAULT_MAX_BYTES) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Return the tensors of all servers by name, and the model's header.
-
-        Raises:
-            CodecError: see `decode_parameters`.
-        """
+        """Return all servers' tensors by name, and the model's header; raises as `decode_parameters`."""
         tensors: dict[str, Tensor] = {}
         header: dict[str, Any] = {}
         for blob in self.blobs:
@@ -250,11 +242,7 @@ def part_names(keys: PolicyKeys, publication: str, count: int) -> list[str]:
 def fetch_parts(
     connection: DirectConnection, names: Sequence[str], memory: Memory
 ) -> bytes | bytearray | memoryview | None:
-    """Read parts (at least one) into one block of memory; None if one is gone, because a newer publication replaced it.
-
-    Raises:
-        CodecError: together they are larger than the memory may be.
-    """
+    """Read parts into one block of memory; None if a newer publication replaced one. Raises `CodecError`."""
     block, size = memoryview(b""), 0
 
     def place(part_bytes: int) -> memoryview:

@@ -153,7 +153,8 @@ def write_users(path: Path, folder: Path, runs: Sequence[str], version: Sequence
             added.append(name)
 
     for number, line in enumerate(lines):
-        if _is_without_rights(line):
+        words = line.split()
+        if words[:3] == ["user", "default", "off"] and words[-1] == "-@all":
             lines[number] = DEFAULT_USER
             added.append("default")
     add("default", DEFAULT_USER)
@@ -182,11 +183,6 @@ def warn_of_refusals(client: RedisClient, folder: Path | None) -> None:
             folder,
             DEFAULT_USER,
         )
-
-
-def _is_without_rights(line: str) -> bool:
-    words = line.split()
-    return words[:3] == ["user", "default", "off"] and words[-1] == "-@all"
 
 
 def _head(name: str, password: str) -> str:

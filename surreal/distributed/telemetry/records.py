@@ -155,11 +155,7 @@ def entry_fields(
 
 
 def decode_entry(fields: Mapping[bytes, bytes]) -> LogEntry:
-    """Check and decode one entry.
-
-    Raises:
-        CodecError: the entry as a whole is invalid; single bad lines are only counted.
-    """
+    """Check and decode an entry; raises `CodecError` if all of it is invalid. Single bad lines are only counted."""
     try:
         process, name, role = (fields[key].decode() for key in (b"process", b"name", b"role"))
         sequence, offset_s = int(fields[b"seq"][:20]), float(fields[b"offset"][:40])

@@ -71,11 +71,7 @@ class RunFiles:
         return len(self._sizes)
 
     def acquire(self) -> bool:
-        """Try to become the folder's only writer; then load the progress and truncate unfinished writes.
-
-        Raises:
-            OSError: the folder cannot be made, read or written.
-        """
+        """Try to become the folder's only writer, and load the progress; raises `OSError` if it cannot be used."""
         if self._lock.is_held:
             return True
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -95,21 +91,13 @@ class RunFiles:
         self._lock.release()
 
     def rotate(self, max_bytes: Callable[[str], int]) -> None:
-        """Move files that are longer than `max_bytes(path)` aside; the next commit begins new ones.
-
-        Raises:
-            OSError: a file cannot be moved.
-        """
+        """Move files that are longer than `max_bytes(path)` aside, or raise `OSError`; `commit` begins new ones."""
         for path in list(self._sizes):
             if self._sizes[path] >= max_bytes(path) and rotate(self._resolve(path), max_bytes(path)):
                 del self._sizes[path]
 
     def commit(self, contents: Mapping[str, bytes], progress: CollectorProgress) -> None:
-        """Append to files, by their path in the folder, and record the progress after that, atomically.
-
-        Raises:
-            OSError: the disk is full or not writable; nothing counts as written.
-        """
+        """Append to files, then record the progress, atomically; after an `OSError`, nothing counts as written."""
         for process in list(progress.seen)[:-MAX_PROCESSES]:
             del progress.seen[process]
         new = [path for path in contents if path not in self._sizes]

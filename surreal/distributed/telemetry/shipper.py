@@ -131,10 +131,7 @@ class _Batch(NamedTuple):
 
 
 class Shipper:
-    """Sends the lines of two buffers; used by one thread at a time.
-
-    Metrics go before logs, so that many log lines do not delay them.
-    """
+    """Sends the lines of two buffers, metrics before logs, which may be many; used by one thread at a time."""
 
     def __init__(
         self, client: RedisClient, *, process: str, name: str, role: str, logs: LineBuffer, values: LineBuffer

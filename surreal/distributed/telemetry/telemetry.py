@@ -149,16 +149,13 @@ class Telemetry:
         self._values.add(encode_metrics(time_s=time.time(), step=self._step_of(x), values={full_name: value}))
 
     def histogram(self, name: str, values: Any, x: int | None = None, *, bins: int = 30) -> None:
-        """Report the distribution of an array or tensor, binned here and now, from any thread.
+        """Report the distribution of an array or tensor, binned here, from any thread; raises as `summarize`.
 
         Args:
             name: full or bare name, see `scalar`.
             values: any shape; numbers that are not finite are left out.
             x: its step, >= 0; None: the global step.
             bins: 1 to 1000; raising it sharpens the picture and lengthens the record.
-
-        Raises:
-            ValueError: no number is finite.
         """
         self._add_histogram(name, summarize(values, bins=bins), x)
 

@@ -54,19 +54,11 @@ class Env(ABC):
         """Apply one action."""
 
     def render_to(self, mode: str) -> None:
-        """Choose the render mode ("human", "rgb_array") before the first `reset`.
-
-        Raises:
-            EnvError: this environment does not support it.
-        """
+        """Choose the render mode before the first `reset`; raises `EnvError` if it is not supported."""
         raise EnvError(f"{type(self).__name__} cannot be drawn; use an environment that renders, or leave show_ui out")
 
     def record_to(self, folder: str, every: int) -> None:
-        """Record one of every `every` episodes as a video; call it before the first `reset`.
-
-        Raises:
-            EnvError: this environment cannot be recorded.
-        """
+        """Record one of every `every` episodes, from the first `reset` on; raises `EnvError` if it cannot."""
         raise EnvError(f"{type(self).__name__} cannot be recorded; use an environment that renders")
 
     @abstractmethod

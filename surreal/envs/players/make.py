@@ -43,16 +43,13 @@ def check_game(env_id: str) -> None:
 def make_game(
     env_id: str, *, kwargs: Mapping[str, Any] | None = None, player_id: bool = False, render_mode: str | None = None
 ) -> UniformGame:
-    """Make a game.
+    """Make a game; raises `EnvError` if it cannot be made, or its players cannot share a policy.
 
     Args:
         env_id: see the module's text.
         kwargs: arguments of its constructor.
         player_id: add the player's number to observations.
         render_mode: "human" to watch, "rgb_array" to record.
-
-    Raises:
-        EnvError: it does not exist, lacks a package, refuses its arguments, or its players cannot share a policy.
     """
     factory, options = _find(env_id), dict(kwargs or {})
     if render_mode is not None:

@@ -229,7 +229,7 @@ class RatePool(EnvPool):
 
 
 def safe_action_of(value: Any, space: gymnasium.Space[Any]) -> NDArray[Any] | None:
-    """Read an `env.safe_action`.
+    """Read an `env.safe_action`; raises `ValueError` if it is not in the space.
 
     Args:
         value: "last", or an action of the space; a number stands for an array that is full of it.
@@ -237,9 +237,6 @@ def safe_action_of(value: Any, space: gymnasium.Space[Any]) -> NDArray[Any] | No
 
     Returns:
         The action; None for "last".
-
-    Raises:
-        ValueError: it is not in the space.
     """
     if value == "last":
         return None

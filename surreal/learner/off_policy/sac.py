@@ -31,11 +31,7 @@ ACTOR, CRITIC, TEMPERATURE = "actor", "critic", "temperature"
 
 
 class Temperature(Module):
-    """The temperature as a parameter: its logarithm, so that it stays positive.
-
-    Args:
-        initial: > 0.
-    """
+    """The temperature, `initial` > 0, as a parameter: its logarithm, so that it stays positive."""
 
     def __init__(self, initial: float) -> None:
         super().__init__()

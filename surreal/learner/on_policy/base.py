@@ -89,11 +89,7 @@ class ActorCriticLearner(GradientLearner[ModelT, TrajectoryBatch]):
         **options: Any,
     ) -> None:
         super().__init__(
-            model,
-            replay,
-            gradients_norm_clipping=gradients_norm_clipping,
-            metrics_interval=metrics_interval,
-            **options,
+            model, replay, gradients_norm_clipping=gradients_norm_clipping, metrics_interval=metrics_interval, **options
         )
         if critic_learning_rate is not None and model.value_hiddens is None:
             raise ValueError(

@@ -105,11 +105,7 @@ def make_policy_critics(
     generator: torch.Generator | None,
     device: torch.device,
 ) -> PolicyCritics:
-    """Make the critics for a space of actions: Discrete from 0, or a bounded Box of one axis.
-
-    Raises:
-        ValueError: there are none for such a space.
-    """
+    """Make the critics for actions that are Discrete from 0, or a bounded Box of one axis; else `ValueError`."""
     options: dict[str, Any] = {"count": count, "hiddens": hiddens, "convolutions": convolutions, "generator": generator}
     if isinstance(action_space, spaces.Discrete):
         discrete = DiscreteCritics(obs_spec, count_actions(action_space), **options)

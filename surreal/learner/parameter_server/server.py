@@ -212,10 +212,7 @@ class Mean:
         self._sums: dict[str, Tensor] = {}
 
     def add(self, gradient: Mapping[str, Tensor]) -> dict[str, Tensor] | None:
-        """Take a gradient, which is not changed; returns the mean once it is complete, and starts again.
-
-        A tensor that some gradients lack counts as zero there.
-        """
+        """Take a gradient; returns the mean once it is complete, and starts again. Missing tensors count as zero."""
         for name, tensor in gradient.items():
             if name in self._sums:
                 self._sums[name] += tensor

@@ -66,13 +66,10 @@ class Entry:
 
 
 class GraphCache:
-    """Compiled graphs by name.
+    """Compiled graphs by name; raises `OSError` if other users can write into the folder.
 
     Args:
         folder: where they are; made if it is missing. None: `$XDG_CACHE_HOME/surreal/updates`.
-
-    Raises:
-        OSError: the folder cannot be made, or other users can write there.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -130,12 +127,7 @@ class GraphCache:
 
 
 class Compiling:
-    """A process that compiles a graph. It ends with its parent.
-
-    Args:
-        cache: gets the entry.
-        job: file with the graph; removed at the end.
-    """
+    """A process that compiles the graph in the file `job`, which it removes. It ends with its parent."""
 
     def __init__(self, cache: GraphCache, name: str, job: Path) -> None:
         self._cache = cache

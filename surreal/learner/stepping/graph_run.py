@@ -52,11 +52,7 @@ class CompiledCall:
     """Runs a graph; raises `RuntimeError` if it cannot be loaded."""
 
     def __init__(
-        self,
-        learner: GraphedLearner,
-        groups: ParameterGroups,
-        entry: Entry,
-        state: Mapping[str, Tensor],
+        self, learner: GraphedLearner, groups: ParameterGroups, entry: Entry, state: Mapping[str, Tensor]
     ) -> None:
         interface = entry.interface
         self._graph = entry.load(learner.device)

@@ -37,13 +37,10 @@ _PATIENCE = timedelta(seconds=1)
 
 
 class Ranks:
-    """A group of processes, of which this one is number `rank`. One at a time in a process.
+    """A group of processes, of which this one is number `rank`; raises `RankError` if not all come in time.
 
     Args:
         timeout_s: longest wait of a call for the others, s; a rank whose process ends is noticed at once.
-
-    Raises:
-        RankError: not all of them came in time.
     """
 
     def __init__(self, store: Store, rank: int, count: int, *, timeout_s: float = 600.0) -> None:

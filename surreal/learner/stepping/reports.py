@@ -133,10 +133,7 @@ class Readings:
         self._was_finite = True
 
     def read(self, metrics: Mapping[str, Tensor | float], *, updates: int, step: int) -> dict[str, float]:
-        """Read the metrics of an update; waits for the device, once for all of them.
-
-        `updates` includes this one; `step` is the run's env step.
-        """
+        """Read an update's metrics, all at once; `updates` includes this one, `step` is the run's env step."""
         there = [name for name, value in metrics.items() if isinstance(value, Tensor) and value.device.type != "cpu"]
         if there:
             read = torch.stack([metrics[name].detach().reshape(()).to(torch.float32) for name in there]).tolist()  # type: ignore[union-attr]

@@ -29,15 +29,12 @@ Forward = Callable[[Obs, Floats | None], tuple[Any, Floats | None]]
 
 
 class NumpyPass:
-    """The output of a model's `forward`, for N rows, in arrays.
+    """The output of a model's `forward`, for N rows, in arrays; raises `NoFormError` if a module has none.
 
     Parameters may change in place, as `Module.load_tensors` changes them; the caller holds the model's lock.
 
     Args:
         model: a built-in model on the CPU, with its layers.
-
-    Raises:
-        NoFormError: one of its modules has no form in NumPy.
     """
 
     def __init__(self, model: Module) -> None:

@@ -127,11 +127,7 @@ class NoisyDense(nn.Module):
 
 
 class NoisyQHead(nn.Module):
-    """Noisy dense layers from features to the values of all discrete actions.
-
-    Args:
-        sizes: features of the input, then units of each hidden layer.
-    """
+    """Noisy dense layers from features (`sizes[0]`) and units (the others) to the values of all actions."""
 
     def __init__(
         self,

@@ -132,15 +132,12 @@ def to_record_batch(contract: Contract, schema: pa.Schema, parts: Sequence[Colum
 
 
 def chunks_of(contract: Contract, batch: pa.RecordBatch, first_row: int = 0) -> Iterator[ArchivedChunk]:
-    """The chunks of a record batch of `archive_schema(contract)`, in order.
+    """The chunks of a record batch of `archive_schema(contract)`, in order; raises `CodecError` with the row.
 
     Args:
         contract: the archive's.
         batch: rows of whole chunks.
         first_row: number of its first row in the file, for messages.
-
-    Raises:
-        CodecError: the rows are not those of whole chunks, or hold what cannot be learned from; names the row.
     """
     try:
         batch.validate(full=True)

@@ -82,13 +82,10 @@ class ArchiveWriter:
             self._close_file()
 
     def finish(self, **facts: Any) -> Manifest:
-        """Write the manifest and put the archive into its place.
+        """Write the manifest and put the archive into its place; raises `ConfigError` if that is taken.
 
         Args:
             facts: fields of `Manifest` that the writer does not know: run, created, surreal_version, and the counts.
-
-        Raises:
-            ConfigError: something came to be at the path meanwhile.
         """
         self._close_file()
         manifest = Manifest(
@@ -158,11 +155,7 @@ class ArchiveWriter:
 
 
 class ReplayArchive:
-    """An existing archive, for reading.
-
-    Raises:
-        CodecError: there is no archive, or its manifest is cut off, changed, or of another version.
-    """
+    """An existing archive, for reading; raises `CodecError` without one, or as `Manifest.from_bytes`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -178,11 +171,7 @@ class ReplayArchive:
         self.contract = self.manifest.contract
 
     def verify(self) -> None:
-        """Compare sizes and SHA-256 of all files with the manifest; `chunks` checks the rows.
-
-        Raises:
-            CodecError: a file is missing, cut off or changed.
-        """
+        """Compare all files with the manifest; `chunks` checks the rows. Raises `CodecError` if they differ."""
         for file in self.manifest.files:
             path = self.path / file.name
             try:
@@ -195,11 +184,7 @@ class ReplayArchive:
                 raise self._broken(f"{file.name} cannot be read ({error.strerror})") from error
 
     def chunks(self) -> Iterator[ArchivedChunk]:
-        """All chunks in order, a few MB in memory at a time; call `verify` first.
-
-        Raises:
-            CodecError: a file does not hold what the manifest says, or what cannot be learned from; names the row.
-        """
+        """All chunks in order, a few MB at a time; call `verify` first. Raises `CodecError`, which names the row."""
         number = 0
         for file in self.manifest.files:
             counts, row = [0, 0, 0], 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -45,11 +45,7 @@ class ImportResult(NamedTuple):
 
 
 def import_replay(
-    where: RedisClient | ReplayShards,
-    path: Path,
-    *,
-    timeout_s: float = 60.0,
-    stop: threading.Event | None = None,
+    where: RedisClient | ReplayShards, path: Path, *, timeout_s: float = 60.0, stop: threading.Event | None = None
 ) -> ImportResult:
     """Append an archive's chunks to a replay, each once, in their order; all of it is verified before the first.
 
@@ -86,7 +82,8 @@ def import_replay(
     for importer in importers:
         importer.retry(importer.prepare, "look at the stream")
     steps = chunks = known = 0
-    for group in _groups(archive.chunks()):
+    coming = archive.chunks()
+    while group := list(islice(coming, _LOOK_AHEAD)):
         for importer in importers:
             ours = [chunk for chunk in group if importer.is_for(chunk)]
             missing = importer.retry(partial(importer.missing, ours), "find known chunks") if ours else []
@@ -185,7 +182,9 @@ class _Importer:
                 pause_s = min(2 * pause_s, _MAX_WAIT_S)
         self._sends_contract = False
         if self._epoch not in ("", answer.epoch):
-            self._forget()
+            # By its sequence number, the chunk just stored would hide those before it.
+            self._stream.client.redis.unlink(*(self._stream.keys.seq(sender) for sender in self._senders))
+            raise SurrealError("Redis was emptied during the import; repeat it")
         self._epoch = answer.epoch
         return answer.status == "ok"
 
@@ -205,11 +204,6 @@ class _Importer:
         )
         return self._stream.append(encoded, options)
 
-    def _forget(self) -> None:
-        """Redis was emptied: by its sequence number, the chunk just stored would hide those before it."""
-        self._stream.client.redis.unlink(*(self._stream.keys.seq(sender) for sender in self._senders))
-        raise SurrealError("Redis was emptied during the import; repeat it")
-
     def _compare(self, stored: bytes) -> None:
         ours = self._archive.contract
         theirs = Contract.from_bytes(stored)
@@ -220,8 +214,3 @@ class _Importer:
                 f"({'; '.join(diff[:3])}); import it into another run",
                 diff=diff,
             )
-
-
-def _groups(chunks: Iterator[ArchivedChunk]) -> Iterator[list[ArchivedChunk]]:
-    while group := list(islice(chunks, _LOOK_AHEAD)):
-        yield group

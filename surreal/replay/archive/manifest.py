@@ -82,11 +82,7 @@ class Manifest:
 
     @classmethod
     def from_bytes(cls, text: bytes) -> Manifest:
-        """Read a manifest and compare its checksum.
-
-        Raises:
-            CodecError: it is cut off, was changed, or is of another program or version.
-        """
+        """Read a manifest; raises `CodecError` if it was cut off or changed, or is of another version."""
         try:
             data = json.loads(text)
         except (ValueError, RecursionError) as error:

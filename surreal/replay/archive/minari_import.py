@@ -71,11 +71,7 @@ def is_dataset(source: str) -> bool:
 
 @contextmanager
 def open_archive(source: str, *, lookahead: int = 0) -> Iterator[ReplayArchive]:
-    """Open what `surreal replay import` and `--offline` take: an archive's folder, or a dataset, as an archive for now.
-
-    Raises:
-        ConfigError, CodecError: as `convert_dataset` and `ReplayArchive` do.
-    """
+    """Open an archive's folder, or a dataset as an archive for now; raises `ConfigError` or `CodecError`."""
     if not is_dataset(source):
         yield ReplayArchive(Path(source))
         return
@@ -85,11 +81,7 @@ def open_archive(source: str, *, lookahead: int = 0) -> Iterator[ReplayArchive]:
 
 
 def size_of(source: str, *, lookahead: int = 0) -> DatasetSize | Manifest:
-    """Return how much `open_archive` would open, from its manifest or metadata.
-
-    Raises:
-        ConfigError, CodecError: as `open_archive` does, but only these files are read.
-    """
+    """Return how much `open_archive` would open, from its manifest or metadata; raises the same."""
     if not is_dataset(source):
         return ReplayArchive(Path(source)).manifest
     contract, _, counts, _ = _open(require_minari(), source, lookahead)
@@ -190,12 +182,7 @@ def _episodes(minari: Any, folder: Path, source: str, count: int) -> Iterator[Ma
         raise CodecError(f"{source}, episode {number}, cannot be read: {error!r}") from error
 
 
-def _checked(
-    where: str,
-    raw: Mapping[str, Any],
-    contract: Contract,
-    action_space: gymnasium.Space[Any],
-) -> Episode:
+def _checked(where: str, raw: Mapping[str, Any], contract: Contract, action_space: gymnasium.Space[Any]) -> Episode:
     """Check an episode against the contract and the space of actions, and name the first row that does not fit."""
     reward, *flags = (np.asarray(raw[name]) for name in ("rewards", "terminations", "truncations"))
     steps = len(reward) if reward.ndim else 0

@@ -70,14 +70,11 @@ class SumTree:
         return self._leaves[: self.capacity].copy()
 
     def set(self, indices: NDArray[np.int64], values: NDArray[np.float64] | float) -> None:
-        """Change leaves, and the sums above them; where an index is there twice, its last value stays.
+        """Change leaves, and the sums above them; the last value of an index stays. Raises `ValueError` out of range.
 
         Args:
             indices: [n] int64, 0 <= index < capacity.
             values: [n] or one for all, 0 <= value <= `MAX_VALUE`.
-
-        Raises:
-            ValueError: an index or a value is out of range; nothing has changed.
         """
         if not len(indices):
             return
@@ -179,11 +176,7 @@ class SavedPriorities:
 
 
 def write_priorities(path: str | os.PathLike[str], saved: SavedPriorities) -> None:
-    """Write the file, whole or not at all.
-
-    Raises:
-        CheckpointError: it could not be written; an older file remains.
-    """
+    """Write the file, whole or not at all; raises `CheckpointError`, and an older file remains."""
     leaves = np.concatenate([np.empty(0), *saved.chunks.values()])
     metadata = {
         "kind": _KIND,

@@ -43,11 +43,7 @@ class _Plan(NamedTuple):
 
 
 class RemoteRows(Observations):
-    """Rows fetched from the shards that have them.
-
-    Args:
-        contract: contract of the streams; it must not be compressed.
-    """
+    """Rows fetched from the shards that have them, whose contract must not be compressed."""
 
     asks_ahead = 1
 

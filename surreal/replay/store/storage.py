@@ -155,13 +155,7 @@ class TransitionStore:
     """
 
     def __init__(
-        self,
-        contract: Contract,
-        *,
-        capacity: int,
-        n_step: int,
-        gamma: float,
-        observations: Observations | None = None,
+        self, contract: Contract, *, capacity: int, n_step: int, gamma: float, observations: Observations | None = None
     ) -> None:
         self.contract = contract
         self.n_step = n_step
@@ -217,11 +211,7 @@ class TransitionStore:
         self.observations.free_until(chunk.row_end)
 
     def gather(self, indices: NDArray[np.int64], probability: NDArray[np.float64]) -> Gathered:
-        """Copy the transitions with these sequence numbers, sampled with these probabilities.
-
-        Raises:
-            LookupError: observations of some are gone from Redis.
-        """
+        """Copy sampled transitions with their probabilities; raises `LookupError` if observations are gone."""
         gathered: Gathered | None = self.collect(self.request(indices, probability))
         if gathered is None:
             raise LookupError("some of the observations are gone from Redis")

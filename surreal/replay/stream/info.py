@@ -37,12 +37,7 @@ class ReplayInfo:
 
 
 def replay_info(where: RedisClient | ReplayShards, shard: int = 0) -> ReplayInfo:
-    """Look at a stream; nothing is changed.
-
-    Raises:
-        CodecError: the stream's meta data make no sense.
-        redis.exceptions.RedisError: no answer.
-    """
+    """Look at a stream without a change; raises `CodecError` if its meta data make no sense, or `RedisError`."""
     stream = ReplayShards.of(where).stream(shard)
     keys, client = stream.keys, stream.client
     pipeline = client.redis.pipeline(transaction=False)

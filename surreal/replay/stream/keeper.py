@@ -190,12 +190,9 @@ class StreamKeeper:
             notice.end()
 
     def renew(self, *, is_waiting: bool = False) -> None:
-        """Tick where it is time: chunks are to go, the limiter's credit changed, or the lease wants renewal.
+        """Tick where it is time: chunks are to go, the credit changed, or the lease ends; raises `LeaseError`.
 
         If the learner waits for the limiter, the count of env steps must be fresh.
-
-        Raises:
-            LeaseError: another replay took a stream over.
         """
         now_s = time.monotonic()
         if is_waiting is not self._limits.is_waiting:

@@ -53,9 +53,7 @@ def least_tolerance(ratio: float, batch_size: int, senders: Senders) -> LeastTol
     `ratio` is transitions sampled for each env step inserted; the limiter counts `batch_size` transitions for a batch.
     """
     return LeastTolerance(
-        in_flight=ratio * senders.steps_in_flight,
-        batch=batch_size + ratio,
-        chunk=ratio * senders.largest_chunk_steps,
+        in_flight=ratio * senders.steps_in_flight, batch=batch_size + ratio, chunk=ratio * senders.largest_chunk_steps
     )
 
 
@@ -88,11 +86,7 @@ class SamplesPerInsert:
     def for_batches(
         cls, ratio: float | None, *, start_size: int, tolerance: float | None, batch_size: int
     ) -> SamplesPerInsert | None:
-        """The band for a learner that samples batches of this size; None without a ratio.
-
-        Raises:
-            ValueError: it cannot hold a batch.
-        """
+        """The band for batches of this size; None without a ratio. Raises `ValueError` if it cannot hold one."""
         if ratio is None:
             return None
         band = cls(ratio, start_size, tolerance or default_tolerance(ratio, batch_size))
@@ -136,11 +130,7 @@ class SamplesPerInsert:
 
 
 class Credit:
-    """The limiter of one replay, counting from a base.
-
-    Args:
-        limiter: the band; None for no limit.
-    """
+    """The limiter of one replay, counting from a base; None instead of a band is no limit."""
 
     def __init__(self, limiter: SamplesPerInsert | None, *, lease_s: float) -> None:
         self.base_steps = self.base_samples = 0

@@ -173,7 +173,8 @@ class StreamOwner(StreamFollower):
             state = self._call(tick, "renew the stream's lease")
         finally:
             if state is None or not state.is_owner:
-                self._put_back(evictions, marks)
+                self._pending = evictions + self._pending
+                self._marks |= {mark.entry_id: mark for mark in marks}
         if state is None:
             return None
         self.last_tick_s = time.monotonic()
@@ -260,10 +261,6 @@ class StreamOwner(StreamFollower):
         marks = [mark for mark in self._marks.values() if mark.epoch == self.epoch]
         self._marks = {key: mark for key, mark in self._marks.items() if mark.epoch != self.epoch}
         return evictions, marks
-
-    def _put_back(self, evictions: list[Eviction], marks: list[Mark]) -> None:
-        self._pending = evictions + self._pending
-        self._marks |= {mark.entry_id: mark for mark in marks}
 
 
 def _bound_above(max_bytes: int) -> int:

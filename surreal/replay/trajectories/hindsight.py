@@ -39,16 +39,13 @@ ACHIEVED, DESIRED = "achieved_goal", "desired_goal"
 
 
 class HindsightStore(TransitionStore):
-    """One-step transitions, of which a share is relabeled.
+    """One-step transitions, of which a share is relabeled; raises `ContractError` if they have no goals.
 
     Args:
         her_ratio: probability that a transition is relabeled.
         compute_reward: rewards of goals.
         compute_terminated: whether goals end their episodes; None: as recorded.
         observations: the observation rows; None: mirrored here.
-
-    Raises:
-        ContractError: observations have no goals, or are stacks of frames.
     """
 
     def __init__(
@@ -136,11 +133,7 @@ _FORGET_INTERVAL = 256
 
 
 class EpisodeIndex:
-    """The steps that are alive, by episode. Used by one thread.
-
-    Args:
-        size: steps expected to be alive, a first size.
-    """
+    """The steps that are alive, by episode; `size` of them are expected at first. Used by one thread."""
 
     def __init__(self, size: int) -> None:
         self._steps = Ring({"base": ((), np.int64), "place": ((), np.int64), "end": ((), np.int64)}, size)

@@ -89,7 +89,7 @@ class Ledger:
             if not chunks:
                 del self._senders[sender]
         touched = [held for _, held in sorted(self._touched.items()) if not held.is_gone]
-        marks = [(held.chunk, to_mark(held.is_consumed)) for held in touched]
+        marks = [(held.chunk, np.packbits(held.is_consumed).tobytes()) for held in touched]  # one bit per step
         self._checked.clear()
         self._touched.clear()
         gone.sort(key=lambda chunk: chunk.end)
@@ -105,11 +105,6 @@ class Ledger:
         last = self._held[count - 1].chunk
         del self._held[:count], self._begins[:count]
         return last
-
-
-def to_mark(is_consumed: NDArray[np.bool_]) -> bytes:
-    """Pack one bit per step."""
-    return np.packbits(is_consumed).tobytes()
 
 
 def from_mark(mark: bytes | None, steps: int) -> NDArray[np.bool_]:
@@ -152,10 +147,7 @@ class Handed:
 
 
 class Fullness:
-    """The time that agents have waited for room in a full stream while a batch waits for their steps.
-
-    Used by the replay's thread.
-    """
+    """The time that agents have waited for room while a batch waits for their steps; for the replay's thread."""
 
     def __init__(self) -> None:
         self._since_s: float | None = None

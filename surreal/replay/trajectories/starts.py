@@ -13,12 +13,7 @@ _MAX_TRIES = 8
 
 
 class StartIndex:
-    """The steps that begin a whole sequence.
-
-    Args:
-        length: L, rows of a sequence.
-        size: steps expected to be alive.
-    """
+    """The steps that begin a whole sequence of `length` rows; `size` steps are expected to be alive."""
 
     def __init__(self, length: int, size: int) -> None:
         self.length = length

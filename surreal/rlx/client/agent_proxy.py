@@ -23,12 +23,7 @@ from typing import Any
 
 from surreal.base.ranges import Positive, checked
 from surreal.base.types import EXECUTED_ACTION
-from surreal.rlx.client.connection import (
-    AgentProxyException,
-    ProxyConnection,
-    make_context,
-    retrying,
-)
+from surreal.rlx.client.connection import AgentProxyException, ProxyConnection, make_context, retrying
 from surreal.rlx.client.timed_updates import TimedUpdates
 from surreal.rlx.client.transport import parse_address
 from surreal.rlx.protocol.codec import encode

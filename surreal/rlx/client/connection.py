@@ -124,11 +124,7 @@ class ProxyConnection:
 
 
 def make_context(authority: str | None, certificate: str | None, key: str | None) -> ssl.SSLContext:
-    """Make the TLS context of a client; files that are not given are those of `SURREAL_RLX_TLS_CA`, `_CERT`, `_KEY`.
-
-    Raises:
-        AgentProxyException: a file cannot be read.
-    """
+    """Make a client's TLS context from files, by default those of `SURREAL_RLX_TLS_CA`, `_CERT` and `_KEY`."""
     known = (os.environ.get(f"SURREAL_RLX_TLS_{name}") or None for name in ("CA", "CERT", "KEY"))
     authority, certificate, key = (
         path or other for path, other in zip((authority, certificate, key), known, strict=True)

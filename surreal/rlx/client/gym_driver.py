@@ -183,11 +183,7 @@ def run_envs(
 
 
 def to_env_action(space: gymnasium.Space[Any], action: Any) -> Any:
-    """Turn an action as it came, in ints, floats, lists, arrays and dictionaries, into one that an environment takes.
-
-    Raises:
-        EnvError: it has not the structure or the shape of the space.
-    """
+    """Turn an action as it came (numbers, lists, arrays, dicts) into an environment's, or raise `EnvError`."""
     try:
         if isinstance(space, gymnasium.spaces.Discrete):
             return int(np.asarray(action).reshape(()))

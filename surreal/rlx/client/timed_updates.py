@@ -79,11 +79,7 @@ class TimedUpdates:
         self._is_behind = False  # whether the server misses what happened since its last request
 
     def update(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Exchange a request until the deadline; returns the reply, or the safe action in one.
-
-        Raises:
-            RlxError: the server refused this request or the one before; or the action is late, without a safe one.
-        """
+        """Exchange a request until the deadline; returns the reply, or the safe action in one. Raises `RlxError`."""
         self._start()
         if not self._is_running.is_set():
             return self._rest(is_over=request["terminal"])

@@ -44,12 +44,7 @@ from typing import Any
 import numpy as np
 
 from surreal.rlx.client.agent_proxy import AgentProxy
-from surreal.rlx.client.connection import (
-    AgentProxyConnectionError,
-    AgentProxyException,
-    AgentProxyReplyError,
-    retrying,
-)
+from surreal.rlx.client.connection import AgentProxyConnectionError, AgentProxyException, AgentProxyReplyError, retrying
 from surreal.rlx.client.options import TOKEN_VARIABLE, Options, find_token
 from surreal.rlx.client.transport import DEFAULT_PORT
 from surreal.rlx.protocol.codec import decode, encode

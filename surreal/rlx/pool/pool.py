@@ -171,11 +171,7 @@ class RlxEnvPool(EnvPool):
         return self._intake.take_final()
 
     def executed(self, action: Any) -> NDArray[Any]:
-        """Read an action that a client executed in place of the agent's, into the agent's form.
-
-        Raises:
-            RlxRequestError: clients cannot replace actions, or it is not in the action space.
-        """
+        """Read an action that a client executed in place of the agent's; raises `RlxRequestError` for others."""
         if not self._has_interventions:
             raise RlxRequestError(f"{EXECUTED_ACTION} is not recorded; set env.interventions: true in the run")
         try:

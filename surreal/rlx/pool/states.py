@@ -85,7 +85,7 @@ Leaves = list[NDArray[Any]]
 
 
 class StateReader:
-    """Reads states into the leaves of an observation space.
+    """Reads states into the leaves of an observation space; raises `ValueError` if that has no arrays.
 
     It accepts arrays, nested lists, and numbers whose values the leaf's dtype can hold (floats for an integer leaf only
     if they are whole). It accepts images, whose bytes a uint8 leaf takes unchanged and a float leaf as 0..1, shapes
@@ -94,9 +94,6 @@ class StateReader:
 
     Args:
         is_first_look: whether those who take plain states look at them again, through `plain_range`.
-
-    Raises:
-        ValueError: the space is of a kind that has no arrays.
     """
 
     def __init__(
@@ -119,12 +116,7 @@ class StateReader:
         self._lows: Leaves = [_lowest(one, leaf) for one, leaf in zip(tree, self.spec.leaves, strict=True)]
 
     def read(self, state: Any) -> Leaves:
-        """Read one state.
-
-        Raises:
-            RlxRequestError: it does not fit; names what was expected and what came. `RlxValueError`: it would, but for
-                a value.
-        """
+        """Read one state; raises `RlxRequestError` if it does not fit, `RlxValueError` if only a value does not."""
         only = self._only
         if only is not None:
             if type(state) is np.ndarray and state.dtype == only.dtype and state.shape == only.shape != ():

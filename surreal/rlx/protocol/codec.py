@@ -27,20 +27,17 @@ _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 
 def encode(message: Mapping[str, Any]) -> bytes:
-    """Encode a message.
+    """Encode a message; raises `RlxEncodeError` if a value has no form in the protocol.
 
     Args:
         message: keys to None, bool, int (64 bit), float, str, NumPy scalars and arrays, Pillow images, lists, tuples,
             and dictionaries with str keys.
-
-    Raises:
-        RlxEncodeError: a value has no form in the protocol.
     """
     return Writer().message(message)
 
 
 def decode(payload: bytes, limits: Limits = DEFAULT_LIMITS, *, keeps_images: bool = False) -> dict[str, Any]:
-    """Decode a message.
+    """Decode a message; raises `RlxDecodeError` if it is malformed, `RlxLimitError` if it is over a limit.
 
     Arrays are read-only views of `payload` where their alignment allows it, else copies.
 
@@ -48,9 +45,6 @@ def decode(payload: bytes, limits: Limits = DEFAULT_LIMITS, *, keeps_images: boo
         payload: one message.
         limits: bounds on it.
         keeps_images: give `arrays.Image` in place of the arrays that images decode to.
-
-    Raises:
-        RlxDecodeError: the payload is cut off or malformed; `RlxLimitError` if it is over a limit.
     """
     if type(payload) is not bytes:
         payload = bytes(payload)
@@ -64,11 +58,7 @@ def decode(payload: bytes, limits: Limits = DEFAULT_LIMITS, *, keeps_images: boo
 
 
 def parse_json(text: bytes | str, limits: Limits = DEFAULT_LIMITS) -> dict[str, Any]:
-    """Read a message.
-
-    Raises:
-        RlxDecodeError: it is not a JSON object; `RlxLimitError` if it is over a limit.
-    """
+    """Read a message; raises `RlxDecodeError` if it is not a JSON object, `RlxLimitError` if it is over a limit."""
     if len(text) > limits.max_bytes:
         raise RlxLimitError(f"a message of {len(text)} bytes is over the limit of {limits.max_bytes}")
     data = text.encode(errors="replace") if isinstance(text, str) else text

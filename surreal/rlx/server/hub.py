@@ -222,10 +222,7 @@ class Hub:
 
     def on_released(self, slots: Sequence[int]) -> None:
         with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._take_back, slots)
-
-    def _take_back(self, slots: Sequence[int]) -> None:
-        self._free += slots
+            self._loop.call_soon_threadsafe(self._free.extend, slots)
 
     # -- time --------------------------------------------------------------------------------------------------------
 

@@ -23,12 +23,7 @@ MAX_NAMES = 1000
 
 
 class Budget:
-    """A number of records that grows with time.
-
-    Args:
-        rate: records per s, in the long run.
-        burst: most records at once, which is also the initial budget.
-    """
+    """A number of records that grows by `rate` per s up to `burst`, the most at once."""
 
     __slots__ = ("_burst", "_left", "_rate", "_time_s")
 
@@ -53,11 +48,7 @@ class MetricBudget:
         self._server = Budget(SERVER_RATE, SERVER_BURST)
 
     def write(self, request: Mapping[str, Any], session: Budget, sink: MetricSink | None, now_s: float) -> None:
-        """Check the records of a request, and pass them on within the budgets.
-
-        Raises:
-            RlxRequestError: as `read_metric`, or a name stands for another kind of metric.
-        """
+        """Check the records of a request, and pass them on within the budgets; raises as `read_metric`."""
         data = request.get("data")
         for record in [request] if data is None else data if isinstance(data, list) else [data]:
             found = read_metric(record)
@@ -99,11 +90,7 @@ class MetricRecord(NamedTuple):
 
 
 def read_metric(record: Any) -> MetricRecord:
-    """Read one record.
-
-    Raises:
-        RlxRequestError: it is none; `RlxValueError` if a number in it is not finite, or too large.
-    """
+    """Read one record; raises `RlxRequestError`, or `RlxValueError` if a number is not finite or too large."""
     if not isinstance(record, dict):
         raise RlxRequestError(f"a metric must be a dict with method, name, y and x, got {type(record).__name__}")
     method, name, x = record.get("method", "scalar"), record.get("name"), record.get("x")

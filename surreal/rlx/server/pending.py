@@ -61,11 +61,7 @@ class PendingSteps:
         self._amended = self._expired = self._refused = 0
 
     def read(self, request: Mapping[str, Any]) -> float | None:
-        """Return for how long the reward of an update may still change, s; None: it is final.
-
-        Raises:
-            RlxRequestError: it is not a time that this server allows, or there is no reward.
-        """
+        """Return for how long the reward may still change, s; None: it is final. Raises `RlxRequestError`."""
         within_s = request.get("amend_within_s")
         if within_s is None:
             return None

@@ -95,11 +95,7 @@ class Polled(Protocol):
 
 
 class Poller:
-    """Reads for its connections, on the event loop's thread.
-
-    Args:
-        buffer: what a socket has is read into here, and must be taken before the next is read.
-    """
+    """Reads for its connections into `buffer`, to be taken before the next read; on the loop's thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, buffer: memoryview) -> None:
         self._loop = loop

@@ -25,16 +25,13 @@ _MAX_OWNER_BYTES = 4096
 
 
 class PortClaim:
-    """A share in a port, which `close` releases.
+    """A share in a port, which `close` releases; raises `RlxServerError` if it is another owner's.
 
     Args:
         port: > 0; all addresses of the machine count as one.
         owner: name of the servers' owner; servers with the same one share the port.
         is_bound: whether this process has bound the port already; otherwise the first that claims it makes sure that
             no other process has.
-
-    Raises:
-        RlxServerError: the port is another owner's, or another program's.
     """
 
     def __init__(self, host: str, port: int, owner: str, *, is_bound: bool = False) -> None:

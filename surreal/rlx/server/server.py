@@ -61,11 +61,7 @@ class RlxServer:
             raise RlxServerError(f"cannot listen on {where}: {why}") from self._failure
 
     def check(self) -> None:
-        """Raise the error that ended the server's thread.
-
-        Raises:
-            RlxServerError: with the thread's exception as its cause.
-        """
+        """Raise the error that ended the server's thread, as the cause of an `RlxServerError`."""
         if self._failure is not None:
             raise RlxServerError(f"the RLX server failed: {self._failure}") from self._failure
 

@@ -21,11 +21,7 @@ from surreal.rlx.server.metrics import SESSION_BURST, SESSION_RATE, Budget
 
 
 class Session:
-    """One environment elsewhere.
-
-    Args:
-        on_action: called with the action that an `update` waited for, or with the error that took its place.
-    """
+    """One environment elsewhere; `on_action` gets the action that an `update` waited for, or an error."""
 
     __slots__ = (
         "_event", "_hub", "_in_episode", "_is_active", "_is_exploiting", "_largest_reward", "_length", "_metrics",

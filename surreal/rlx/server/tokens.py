@@ -31,11 +31,7 @@ class Revocable(Protocol):
 
 
 class ClientTokens:
-    """Tokens, and the sessions that were opened with them; used on the server's thread, but for `metrics`.
-
-    Raises:
-        ValueError: the file cannot be read, or a line of it is wrong.
-    """
+    """Tokens of a file, and their sessions; used on the server's thread, but for `metrics`. Raises `ValueError`."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

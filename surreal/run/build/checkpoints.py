@@ -68,13 +68,10 @@ OWN_CHECKPOINTS = ("latest", "best")
 
 
 def earlier_checkpoint(config: Config, run_dir: Path) -> str | None:
-    """The checkpoint of the run that `checkpoint.restore` names: by its file name, by its path or URL, or as `best`.
+    """The run's checkpoint that `checkpoint.restore` names; raises `CheckpointError` if it does not exist.
 
     Returns:
         The file name; None if the setting names none, or a file elsewhere.
-
-    Raises:
-        CheckpointError: there is no such checkpoint, or a place that may hold it cannot be listed.
     """
     restore = config.checkpoint.restore
     if restore is None or restore == "latest":

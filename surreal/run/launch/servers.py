@@ -25,14 +25,11 @@ _RETRY_TIMEOUT_S = 2.0
 
 
 class RunServers:
-    """Connects a launcher to its run's Redis, and starts one if none is named.
+    """Connects a launcher to its run's Redis, or starts one; raises `RedisUnavailableError` if it does not answer.
 
     Args:
         folder: folder of the run, for an append-only file.
         address: from the command line; overrides the configuration.
-
-    Raises:
-        RedisUnavailableError: a server does not start, or does not answer.
     """
 
     def __init__(self, config: Config, run: str, folder: Path, address: str | None, stack: ExitStack) -> None:

@@ -160,11 +160,7 @@ def _explaining(config: Config, section: str, does: str, calls: _Calls) -> Itera
 
 
 def _own_checkpoint(config: Config, run_dir: Path) -> Checkpoint | None:
-    """Read the checkpoint with which a run continues in its folder; None if the run has none yet.
-
-    Raises:
-        CheckpointError: the checkpoint is named and cannot be read, or nothing of the run is anywhere.
-    """
+    """Read the run's own checkpoint to continue with; None without one yet. Raises `CheckpointError`."""
     store = build_checkpoints(config, run_dir)
     named = earlier_checkpoint(config, run_dir)
     found = store.newest_whole() if named is None else store.load(named)

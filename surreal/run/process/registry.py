@@ -178,12 +178,7 @@ def register(
 
 
 def compare(client: RedisClient, config: Config, registrant: Registrant) -> None:
-    """Check that the run still has this process's configuration; register it again if Redis was emptied.
-
-    Raises:
-        ContractError: the run has another configuration (its learner came later, or others resumed it), or one of a
-            version whose format differs.
-    """
+    """Raise `ContractError` if the run has another configuration; register it again if Redis was emptied."""
     stored = _parse(_stored(client))
     if stored is None:
         with _may_be_refused(registrant):

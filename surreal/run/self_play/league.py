@@ -116,11 +116,7 @@ class League:
         return {"rating": self.rating, "games": self.games, "versions": [asdict(each) for each in self.versions]}
 
     def load_json(self, data: Mapping[str, Any]) -> None:
-        """Take over what `to_json` gave, perhaps elsewhere; versions beyond `size` stay until the next is added.
-
-        Raises:
-            CodecError: it is something else; nothing is taken over.
-        """
+        """Take over what `to_json` gave, or raise `CodecError`; versions beyond `size` stay until the next is added."""
         try:
             versions = [PastVersion(**each) for each in data["versions"]]
             rating, games = float(data["rating"]), int(data["games"])

@@ -150,6 +150,5 @@ def _check_spaces(config: Config, archive: ReplayArchive, source: str) -> None:
     diff = describe_difference(theirs, ours)
     if diff:
         raise ContractError(
-            f"{source} holds experience of another environment than {config.env.id} ({'; '.join(diff[:3])})",
-            diff=diff,
+            f"{source} holds experience of another environment than {config.env.id} ({'; '.join(diff[:3])})", diff=diff
         )

@@ -138,12 +138,7 @@ class Rollback:
         self._updates = 0
 
     def after(self, error: DivergedError) -> None:
-        """Restore a good state, and publish the parameters that the learner continues with.
-
-        Raises:
-            DivergedError: the learner did so before, to the same checkpoint or too few updates ago; or there is nothing
-                to go back to.
-        """
+        """Restore a good state, and publish it; raises `DivergedError` if there is none, or it is too soon."""
         done = self.learner.updates - self._updates
         if self.count and done < GOOD_UPDATES:
             raise self._again(error, done) from error

@@ -85,11 +85,7 @@ class ScoreSender:
 
 
 class ScoreCollector:
-    """Follows the scores of a run into the folder of its learner.
-
-    Args:
-        folder: `eval` in the learner's run folder; made with the first round.
-    """
+    """Follows the scores of a run into `eval` in its learner's folder, which the first round makes."""
 
     def __init__(self, client: RedisClient, folder: Path) -> None:
         self._client = client

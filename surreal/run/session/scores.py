@@ -24,12 +24,7 @@ MAX_SCORES_BYTES = 64 << 20
 
 
 class RoundFile:
-    """Scores of one run.
-
-    Args:
-        folder: `eval` in the run's folder; made if missing.
-        keep: how many of the best policies to keep.
-    """
+    """Scores of one run in its folder `eval`, made if missing, with the `keep` best policies."""
 
     @checked
     def __init__(self, folder: Path, *, keep: PositiveInt = 1) -> None:

@@ -61,9 +61,6 @@ class RunReader:
         """Read all runs that the Redis lists, oldest first, or the client's run alone unless `reads_all`.
 
         A run that is new in the list costs another round trip, once.
-
-        Raises:
-            RedisUnavailableError: no answer, or refused.
         """
         if not self.reads_all:
             return [self.read()]

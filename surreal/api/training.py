@@ -71,9 +71,7 @@ class Result:
         """The rounds of evaluation: a `pandas.DataFrame`, or a dict of columns where pandas is not installed."""
         rounds = (line for line in read_lines(self.folder / "eval" / "scores.jsonl") if line.get("kind") == "round")
         names = ("round", "global_step", "mean_return", "std_return")  # before all others
-        return table(
-            {name: each[name] for name in (*names, *each) if name in each and name != "kind"} for each in rounds
-        )
+        return table({name: row[name] for name in (*names, *row) if name in row and name != "kind"} for row in rounds)
 
     def metrics(self, *names: str) -> Any:
         """Return metrics over time, one row for each reading of a process.

@@ -79,9 +79,7 @@ def with_fields(command: Callable[..., None]) -> Callable[..., None]:
             continue
         for field in fields(kind):
             default = Parameter.empty if field.default is MISSING else field.default
-            parameters.append(
-                Parameter(field.name, Parameter.KEYWORD_ONLY, default=default, annotation=types[field.name])
-            )
+            parameters += [Parameter(field.name, Parameter.KEYWORD_ONLY, default=default, annotation=types[field.name])]
 
     @wraps(command)
     def call(**given: Any) -> None:

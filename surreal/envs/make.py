@@ -153,9 +153,7 @@ def record_video(
     with warnings.catch_warnings():
         # The folder of a run is there before its second video.
         warnings.filterwarnings("ignore", message=".*Overwriting existing videos.*")
-        return gymnasium.wrappers.RecordVideo(
-            env, folder, episode_trigger=lambda episode: episode % every == 0, name_prefix=name
-        )
+        return gymnasium.wrappers.RecordVideo(env, folder, episode_trigger=lambda i: i % every == 0, name_prefix=name)
 
 
 def _explain(env_id: str, options: Mapping[str, Any], error: Exception) -> EnvError:

@@ -142,9 +142,7 @@ class ResidualLayer(nn.Module):
         inner = Convolution(settings.n_filters, 3, border="same", activation="relu")
         self.first = ConvLayer(channels, plain, generator)
         self.blocks = nn.ModuleList(
-            nn.Sequential(
-                ConvLayer(settings.n_filters, inner, generator), ConvLayer(settings.n_filters, plain, generator)
-            )
+            nn.Sequential(*(ConvLayer(settings.n_filters, part, generator) for part in (inner, plain)))
             for _ in range(settings.n_blocks)
         )
         self._activation = get_activation(settings.activation)
@@ -201,9 +199,7 @@ def read_convolutions(convolutions: str | Sequence[ConvStage | Mapping[str, Any]
         if convolutions not in CONVOLUTIONS:
             raise ValueError(f"convolutions is {convolutions!r}; use one of {', '.join(CONVOLUTIONS)}, or a list")
         return CONVOLUTIONS[convolutions]
-    found = tuple(
-        entry if isinstance(entry, Convolution | ResidualStage) else _read_stage(entry) for entry in convolutions
-    )
+    found = tuple(each if isinstance(each, Convolution | ResidualStage) else _read_stage(each) for each in convolutions)
     if not found:
         raise ValueError("convolutions is empty; name at least one")
     return found

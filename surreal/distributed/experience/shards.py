@@ -43,9 +43,7 @@ class ReplayShards:
             raise ValueError("the shards' clients must be of the same run")
         self.keys = [ShardKeys(self.run, shard, number) for shard in range(number)]
         homes = [self.clients[shard % len(self.clients)] for shard in range(number)]
-        self._own = {
-            shard: home.at_hash_slot(self.keys[shard].hash_slot) for shard, home in enumerate(homes) if home.is_cluster
-        }
+        self._own = {i: home.at_hash_slot(self.keys[i].hash_slot) for i, home in enumerate(homes) if home.is_cluster}
         self._by_shard = [self._own.get(shard, home) for shard, home in enumerate(homes)]
 
     @classmethod

@@ -117,9 +117,7 @@ def _is_last_row(log: RowLog, position: int, obs: Obs) -> bool:
     leaves = log.contract.obs.flatten(obs)
     if log.contract.stack > 1:
         leaves = [leaf[-1] for leaf in leaves]
-    return all(
-        column[position - 1].tobytes() == leaf.tobytes() for column, leaf in zip(log.leaves, leaves, strict=True)
-    )
+    return all(kept[position - 1].tobytes() == leaf.tobytes() for kept, leaf in zip(log.leaves, leaves, strict=True))
 
 
 def _put_obs(log: RowLog, position: int, obs: Obs, name: str) -> None:

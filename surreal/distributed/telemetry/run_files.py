@@ -160,9 +160,7 @@ class RunFiles:
             state = parse_json(file.read_text(encoding="utf-8"))
             if state["format"] != FORMAT:
                 raise ValueError(f"format {state['format']}")
-            seen = {
-                str(key): Seen(int(last), tuple(map(int, missing))) for key, (last, missing) in state["seen"].items()
-            }
+            seen = {str(key): Seen(int(last), tuple(map(int, lost))) for key, (last, lost) in state["seen"].items()}
             sizes = {str(path): int(size) for path, size in state["sizes"].items()}
             for path in sizes:
                 self._resolve(path)

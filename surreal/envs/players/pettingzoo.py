@@ -35,9 +35,7 @@ class _ZooGame(Game):
         self._numbers = {player: number for number, player in enumerate(players)}
         self.action_spaces = tuple(env.action_space(player) for player in players)
         shown = [env.observation_space(player) for player in players]
-        self._has_mask = all(
-            isinstance(space, spaces.Dict) and space.keys() == {_OBSERVATION, _MASK} for space in shown
-        )
+        self._has_mask = all(isinstance(each, spaces.Dict) and each.keys() == {_OBSERVATION, _MASK} for each in shown)
         self.observation_spaces = tuple(map(_without_mask, shown) if self._has_mask else shown)
         self._mask_widths = [mask_width(space) for space in self.action_spaces]
         self.metadata = dict(getattr(env, "metadata", {}))  # type: ignore[misc]

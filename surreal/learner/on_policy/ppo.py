@@ -140,9 +140,7 @@ class PPOLearner(ActorCriticLearner):
         self.kl_penalty = None if self._kl_target is None else AdaptiveKL(self._kl_target)
         if self.kl_penalty is not None:
             self.keep("kl_penalty", self.kl_penalty)
-        self._value_parameters = [
-            parameter for name, parameter in self.model.named_parameters() if name.startswith("value")
-        ]
+        self._value_parameters = [each for name, each in self.model.named_parameters() if name.startswith("value")]
 
     def learn(self, i: int, batch: TrajectoryBatch) -> Mapping[str, Tensor | float]:
         targets = self.targets(batch)

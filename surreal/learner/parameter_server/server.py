@@ -135,9 +135,7 @@ class ParameterServer:
             return frozenset(named)
         mine = {tensor.data_ptr() for tensor in _flatten(self.learner.parameter_groups()).values()}
         places = {name: tensor.data_ptr() for name, tensor in named.items()}
-        return frozenset(
-            name for name, place in places.items() if place in mine or (self._is_first and place not in self._moved)
-        )
+        return frozenset(name for name, i in places.items() if i in mine or (self._is_first and i not in self._moved))
 
     def reset(self) -> None:
         """Forget gradients that wait for others, and former parameters: after another state was restored."""

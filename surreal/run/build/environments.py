@@ -68,13 +68,9 @@ def build_env(config: Config, *, training: bool, render_mode: str | None = None)
         if not config.self_play.enabled:
             return EveryPlayer(game)
         return OnePlayer(game, find_player(config.self_play.reference, game.action_space))
+    wrappers, stack = wrapper_specs(config), config.env.frame_stack
     return make_env(
-        env_id,
-        kwargs=kwargs,
-        wrappers=wrapper_specs(config),
-        frame_stack=config.env.frame_stack,
-        training=training,
-        render_mode=render_mode,
+        env_id, kwargs=kwargs, wrappers=wrappers, frame_stack=stack, training=training, render_mode=render_mode
     )
 
 
@@ -151,10 +147,9 @@ def _build_pool(config: Config, index: int, opponents: Opponents | None, attribu
     env, seed = config.env, (config.seed, 1, index)
     if is_game(env.id):
         return _build_game_pool(config, seed, opponents)
+    made: dict[str, Any] = {"kwargs": env.kwargs, "wrappers": wrapper_specs(config), "frame_stack": env.frame_stack}
     if env.pool == "vector":
-        vector = make_vector_env(
-            env.id, env.num_envs, kwargs=env.kwargs, wrappers=wrapper_specs(config), frame_stack=env.frame_stack
-        )
+        vector = make_vector_env(env.id, env.num_envs, **made)
         return LocalEnvPool(vector if attributes is None else FollowVectorAttributes(vector, attributes), seed=seed)
     if env.pool == "envpool":
         with build_env(config, training=True) as single:
@@ -164,18 +159,14 @@ def _build_pool(config: Config, index: int, opponents: Opponents | None, attribu
             env.num_envs,
             observation_space=observation_space,
             action_space=action_space,
-            kwargs=env.kwargs,
-            wrappers=wrapper_specs(config),
-            frame_stack=env.frame_stack,
+            **made,
             num_threads=env.num_workers,
             # A round needs the same number of steps of each environment.
             batch_size=None if config.agent.round_steps is None else env.num_envs,
             seed=seed,
         )
     # A partial, not a lambda: worker processes are spawned, and get it by pickle.
-    make: Any = partial(
-        make_env, env.id, kwargs=env.kwargs, wrappers=wrapper_specs(config), frame_stack=env.frame_stack
-    )
+    make: Any = partial(make_env, env.id, **made)
     if attributes is not None:
         make = partial(_make_following, make, attributes)
     factories: list[Any] = [make] * env.num_envs

@@ -56,9 +56,8 @@ class SavedPolicy:
         """Return the policy with some settings of its configuration changed, each as `key.path=value`."""
         if not overrides:
             return self
-        return replace(
-            self, config=from_plain(self.config.model_dump(mode="json", by_alias=True), overrides, self.path)
-        )
+        plain = self.config.model_dump(mode="json", by_alias=True)
+        return replace(self, config=from_plain(plain, overrides, self.path))
 
 
 def load_policy(source: str | os.PathLike[str], *, trust: bool = False, policies: str | None = None) -> SavedPolicy:

@@ -57,10 +57,8 @@ class Actor:
         self.sender = build_sender(config, shards, self.pool, process.stop, index=index, is_limited=False)
         stack.callback(self.sender.discard)
         # A wait for parameters would wait for its own thread.
-        trajectories = turn_trajectories(config) if self._has_sessions else config.env.num_envs
-        self._rounds = Rounds(
-            turn_steps(config), trajectories, is_shared=self._has_sessions or config.env.shares_rounds
-        )
+        number = turn_trajectories(config) if self._has_sessions else config.env.num_envs
+        self._rounds = Rounds(turn_steps(config), number, is_shared=self._has_sessions or config.env.shares_rounds)
         self.loop = AgentLoop(
             self.pool,
             agent,

@@ -81,9 +81,7 @@ class LockstepLearner(LearnerSession):
         self.publishing.begin(())
         self._begun = self.counts()
         count = self.config.agent.count
-        self._actors = [
-            Actor(self.process, self.config, self._stack, index, self._on_episode) for index in range(count)
-        ]
+        self._actors = [Actor(self.process, self.config, self._stack, i, self._on_episode) for i in range(count)]
 
     def run(self) -> None:
         """Act and learn in turn.

@@ -148,9 +148,7 @@ class Callbacks:
         self._callbacks = callbacks
         self._end = end
         self._heard: dict[str, list[Callable[..., object]]] = {
-            hook: [
-                getattr(each, hook) for each in callbacks if getattr(type(each), hook) is not getattr(Callback, hook)
-            ]
+            hook: [getattr(one, hook) for one in callbacks if getattr(type(one), hook) is not getattr(Callback, hook)]
             for hook in _HOOKS
         }
 

@@ -113,10 +113,8 @@ class RoleProcess:
             else:
                 registry.require_fresh(self.client, self.config.published_policy, self.parameter_client)
         self._claim.take(self.stop, is_one_of_many=self.role in (AGENT, RLX_SERVER))
-        register = partial(
-            registry.register, self.client, self.config, self._registrant, self.parameter_client, self.stop
-        )
-        if self.client.retry(register, what="agree with the run", stop=self.stop):
+        agree = partial(registry.register, self.client, self.config, self._registrant, self.parameter_client, self.stop)
+        if self.client.retry(agree, what="agree with the run", stop=self.stop):
             take_over(self._claim, self.replay, self.stop)
         self.telemetry.at_each_step(self._stay)
         self.telemetry.at_each_step(self.attributes.update)

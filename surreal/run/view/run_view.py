@@ -225,10 +225,8 @@ class RunOutcome:
         if self.best is not None and policy.exists():
             from surreal.run.build.trust import imports_of  # gymnasium comes with it
 
-            option = " --trust" if any(imports_of(self.config)) else ""
-            words.append(
-                f"best return {self.best['mean_return']:.1f}; to see it: surreal play {_short(policy)}{option}"
-            )
+            more = " --trust" if any(imports_of(self.config)) else ""
+            words.append(f"best return {self.best['mean_return']:.1f}; to see it: surreal play {_short(policy)}{more}")
         return words
 
 

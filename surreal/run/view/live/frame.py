@@ -101,10 +101,8 @@ def _head(picture: Picture, width: int, glyphs: Glyphs) -> list[_Line]:
     lines.append(_Line(_numbers(picture, view, width), 4))
     facts = [f"best {number(view.best_return)}"] if view.best_return is not None else []
     if picture.goal is not None:
-        is_near = picture.goal_left_s is not None and not picture.is_over
-        facts.append(
-            f"goal {number(picture.goal)}" + (f" in about {duration(picture.goal_left_s or 0.0)}" if is_near else "")
-        )
+        left_s = None if picture.is_over else picture.goal_left_s
+        facts.append(f"goal {number(picture.goal)}" + ("" if left_s is None else f" in about {duration(left_s)}"))
     lines.append(_Line(_curve("eval return", view.eval_return, picture.eval_returns, facts, width, glyphs), 5))
     lines.append(_Line(_curve("return", view.episode_return, picture.returns, [], width, glyphs), 6))
     if view.replay_fill is not None:
@@ -112,11 +110,10 @@ def _head(picture: Picture, width: int, glyphs: Glyphs) -> list[_Line]:
     if view.samples_per_insert is not None:
         lines.append(_Line(_balance(view.samples_per_insert, view.limiter_position, width, glyphs), 8))
     if view.deadlines:
-        missed = (
-            f"{view.missed_deadlines:,} of {view.deadlines:,} missed ({view.missed_deadlines / view.deadlines:.2%})"
-        )
-        latency = f"   latency p99 {number(view.latency_p99_ms)} ms"
-        lines.append(_Line(_labelled("deadlines", missed + latency, glyphs), 8))
+        missed, deadlines = view.missed_deadlines, view.deadlines
+        text = f"{missed:,} of {deadlines:,} missed ({missed / deadlines:.2%})"
+        text += f"   latency p99 {number(view.latency_p99_ms)} ms"
+        lines.append(_Line(_labelled("deadlines", text, glyphs), 8))
     if view.interventions_per_episode is not None:
         share = f"{view.intervention_ratio or 0.0:.1%} of the steps"
         text = f"{number(view.interventions_per_episode)} per episode   {share}"

@@ -23,8 +23,7 @@ from benchmarks.results import read_records
 from surreal.base.checkpoint import load_checkpoint
 from surreal.base.checkpoint.format import encode_checkpoint
 from surreal.config import load_config, preset_names
-from surreal.run.build.pretrained import INDEX_NAME, MAX_BYTES, PolicyEntry, PolicyIndex, read_index
-from surreal.run.build.saved_policy import BEST_POLICY
+from surreal.run.build.saved_policy import BEST_POLICY, INDEX_NAME, MAX_BYTES, PolicyEntry, PolicyIndex, read_index
 from surreal.run.process.run_folder import RESULT_NAME
 
 _ROOT = Path(__file__).parents[1]

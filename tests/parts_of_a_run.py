@@ -40,7 +40,7 @@ from surreal.replay.stream.info import replay_info
 from surreal.run.evaluation import EpisodeScore, EvaluationRound
 from surreal.run.process import registry
 from surreal.run.process.attributes import EnvironmentAttributes
-from surreal.run.process.liveness.claims import Claim
+from surreal.run.process.liveness import Claim
 from surreal.run.self_play.exchange import Games, LeagueExchange
 from surreal.run.session.score_sharing import ScoreCollector, ScoreSender
 from surreal.run.session.scores import RoundFile

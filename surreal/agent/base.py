@@ -28,8 +28,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from surreal.agent.fitting import check_actions
-from surreal.agent.forward import choose_numpy
+from surreal.agent.forward import check_actions, choose_numpy
 from surreal.agent.sampler import Sampler
 from surreal.agent.slots import SlotMemory
 from surreal.agent.transfer import Transfer

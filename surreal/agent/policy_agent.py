@@ -11,8 +11,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from surreal.agent.base import ActContext, Acted, Agent
-from surreal.agent.fitting import check_policy
-from surreal.agent.forward import reads_arrays
+from surreal.agent.forward import check_policy, reads_arrays
 from surreal.agent.q_agent import EpsilonGreedy
 from surreal.agent.sampler import Sampler
 from surreal.base.pytorch import Module, to_array

@@ -12,8 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from surreal.agent.base import ActContext, Acted, Agent
-from surreal.agent.fitting import check_values
-from surreal.agent.forward import reads_arrays
+from surreal.agent.forward import check_values, reads_arrays
 from surreal.base import tree
 from surreal.base.pytorch import Module, to_array
 from surreal.base.ranges import PositiveInt, checked

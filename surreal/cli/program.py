@@ -25,7 +25,7 @@ from surreal import __version__
 from surreal.base.errors import ConfigError
 from surreal.base.system.command_line import HELP_OPTIONS, with_short_help
 from surreal.base.system.files import take_user
-from surreal.cli import completion, training
+from surreal.cli import options, training
 from surreal.cli.options import Panel
 from surreal.run.process.ending import ExitCode, error_line, exit_code_of, print_error
 from surreal.run.process.interrupts import flush_output, hold_checkpoint_signal
@@ -126,7 +126,7 @@ def add_plugins(app: typer.Typer, found: Iterable[EntryPoint]) -> None:
             info.rich_help_panel = Panel.OTHER
 
 
-for _group in (training, completion):
+for _group in (training, options):
     _group.add_to(app)
 add_plugins(app, entry_points(group="surreal.commands"))
 

@@ -12,7 +12,6 @@ import typer
 
 from surreal.base.errors import ConfigError, StoppedError, SurrealError
 from surreal.base.system.logs import setup_logging
-from surreal.cli.completion import preset_names, presets_and_files
 from surreal.cli.options import (
     APP_OPTIONS,
     CHECK_OPTIONS,
@@ -23,6 +22,8 @@ from surreal.cli.options import (
     Panel,
     RunDir,
     flag,
+    preset_names,
+    presets_and_files,
     say,
     stdout_console,
 )

@@ -15,8 +15,7 @@ from surreal.replay.fifo import FIFOReplay
 from surreal.replay.hindsight import HindsightReplay
 from surreal.replay.mixed import MixedReplay, MixedTrajectoryReplay
 from surreal.replay.prioritized import PrioritizedReplay
-from surreal.replay.sequences import PrioritizedSequenceReplay, SequenceReplay
-from surreal.replay.trajectory_replay import TrajectoryReplay
+from surreal.replay.sequences import PrioritizedSequenceReplay, SequenceReplay, TrajectoryReplay
 
 __all__ = [
     "DemonstrationReplay",

@@ -32,8 +32,7 @@ from surreal.distributed.experience.codec import Chunk, Contract
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.replay.batches import B, HandsOut, to_batch
 from surreal.replay.running import RunningReplay
-from surreal.replay.state import ReplayState
-from surreal.replay.store.place import ObservationPlace
+from surreal.replay.state import ObservationPlace, ReplayState
 from surreal.replay.store.rows import Mode, Observations, sample_uniform
 from surreal.replay.store.storage import TransitionStore
 from surreal.replay.stream.conflicts import ReplayPlan, conflicts

@@ -28,10 +28,10 @@ from surreal.base.types import TrajectoryBatch
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.codec import Chunk
 from surreal.distributed.experience.shards import ReplayShards
+from surreal.replay.sequences import TrajectoryReplay
 from surreal.replay.trajectories.lanes import Cut, Cutter
 from surreal.replay.trajectories.ledger import Fullness, Handed, Ledger, from_mark
 from surreal.replay.trajectories.unrolling import GatheredTrajectories
-from surreal.replay.trajectory_replay import TrajectoryReplay
 
 
 class _Used(NamedTuple):

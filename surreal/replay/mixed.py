@@ -20,13 +20,13 @@ from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.codec import Chunk
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.replay.base import Replay
+from surreal.replay.sequences import TrajectoryReplay
 from surreal.replay.store.rows import sample_uniform
 from surreal.replay.store.storage import Gathered
 from surreal.replay.stream.conflicts import ReplayPlan
 from surreal.replay.trajectories.lanes import Cut, Cutter
 from surreal.replay.trajectories.ledger import Handed
 from surreal.replay.trajectories.unrolling import GatheredTrajectories
-from surreal.replay.trajectory_replay import TrajectoryReplay
 
 ON_POLICY_COLUMN = "is_on_policy"
 

@@ -1,15 +1,19 @@
-"""SequenceReplay, PrioritizedSequenceReplay: sequences of fixed length for recurrent networks, as in R2D2.
+"""TrajectoryReplay, base of the replays whose batches are trajectories [T, B] instead of transitions; and sequences.
 
-A sequence is a trajectory (`trajectories.unrolling`) that may begin at any step, or at every n-th of an episode. The
-recurrent state that the agent recorded there comes with it, and its first rows may only serve to bring that state up to
-date (burn-in). It continues across the end of an episode, marked by `is_first` and the row of the final observation.
-See Kapturowski et al. 2019, openreview.net/forum?id=r1lyTjAqYX.
+`trajectories.unrolling` describes a batch. Subclasses choose the trajectories: `_sample` returns the sequence numbers
+[B] of their first steps.
+
+SequenceReplay, PrioritizedSequenceReplay: sequences of fixed length for recurrent networks, as in R2D2. A sequence is a
+trajectory that may begin at any step, or at every n-th of an episode. The recurrent state that the agent recorded there
+comes with it, and its first rows may only serve to bring that state up to date (burn-in). It continues across the end
+of an episode, marked by `is_first` and the row of the final observation. See Kapturowski et al. 2019,
+openreview.net/forum?id=r1lyTjAqYX.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +21,69 @@ from numpy.typing import NDArray
 from surreal.base.ranges import NonNegativeInt, PositiveInt, checked
 from surreal.base.types import TrajectoryBatch
 from surreal.distributed.connection.client import RedisClient
-from surreal.distributed.experience.codec import Chunk
+from surreal.distributed.experience.codec import Chunk, Contract
 from surreal.distributed.experience.shards import ReplayShards
+from surreal.replay.base import Replay
+from surreal.replay.batches import HandsOut, to_trajectory_batch
 from surreal.replay.prioritized import Prioritized
+from surreal.replay.store.rows import Observations
 from surreal.replay.stream.conflicts import ReplayPlan, single_step_conflicts
-from surreal.replay.trajectory_replay import TrajectoryReplay
+from surreal.replay.trajectories.lanes import StartIndex
+from surreal.replay.trajectories.unrolling import GatheredTrajectories, TrajectoryStore
+
+
+class TrajectoryReplay(Replay[TrajectoryBatch]):
+    """Base of `FIFOReplay` and `SequenceReplay`; arguments as in `Replay`.
+
+    Attributes:
+        trajectory_steps: T of a trajectory, >= 1; a subclass sets it.
+        counts_rows: whether T counts rows, ends of episodes included; otherwise, it counts steps.
+        indexes_starts: whether the store finds the steps at which a whole trajectory begins.
+        start_interval: steps of an episode between those at which a trajectory may begin.
+        burn_in: rows at the start that only bring the recurrent state up to date.
+    """
+
+    hands_out: ClassVar[HandsOut] = "trajectories"
+    trajectory_steps: int
+    counts_rows: ClassVar[bool] = False
+    indexes_starts: ClassVar[bool] = False
+    start_interval: int = 1
+    burn_in: int = 0
+
+    @property
+    def trajectories(self) -> TrajectoryStore:
+        """The store; before the first chunk, it raises `ValueError`."""
+        if not isinstance(self.store, TrajectoryStore):
+            raise ValueError("nothing was inserted yet")
+        return self.store
+
+    @property
+    def starts(self) -> StartIndex:
+        """The steps at which a whole trajectory begins; raises `ValueError` if nothing was inserted yet."""
+        if (starts := self.trajectories.starts) is None:
+            raise ValueError(f"{type(self).__name__} does not index starts")
+        return starts
+
+    @property
+    def makes_own_batches(self) -> bool:
+        return type(self).aggregate_batch is not TrajectoryReplay.aggregate_batch
+
+    def aggregate_batch(self, gathered: GatheredTrajectories) -> TrajectoryBatch:
+        spec = self.trajectories.contract.stacked_obs
+        return to_trajectory_batch(gathered, spec, burn_in=self.burn_in, pin_memory=self.pin_memory)
+
+    def _make_store(self, contract: Contract, observations: Observations) -> TrajectoryStore:
+        return TrajectoryStore(
+            contract,
+            capacity=self.capacity,
+            gamma=self.gamma,
+            length=self.trajectory_steps,
+            counts_rows=self.counts_rows,
+            indexes_starts=self.indexes_starts,
+            start_interval=self.start_interval,
+            observations=observations,
+        )
+
 
 #: How often sequences are drawn before all starts are listed.
 _MAX_TRIES = 8

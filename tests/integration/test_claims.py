@@ -13,7 +13,7 @@ import pytest
 from surreal.base.errors import StoppedError
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.telemetry.heartbeats import Heartbeat
-from surreal.run.process.liveness.claims import Claim
+from surreal.run.process.liveness import Claim
 
 
 def hold(client: RedisClient, pid: int, machine: str | None = None) -> None:

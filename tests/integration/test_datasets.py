@@ -13,7 +13,7 @@ from benchmarks import datasets
 from benchmarks.datasets import TASKS
 from surreal.config import load_config
 from surreal.replay.archive import ReplayArchive
-from surreal.run.build.pretrained import INDEX_NAME
+from surreal.run.build.saved_policy import INDEX_NAME
 from surreal.run.session import offline
 
 POLICIES = Path(__file__).parents[2] / "policies"

@@ -16,7 +16,7 @@ import surreal
 from surreal.base.errors import CheckpointError
 from surreal.cli.program import main
 from surreal.plugins.clusters.redis.certificates import CertificateFiles, make_certificates
-from surreal.run.build.pretrained import installed_folder
+from surreal.run.build.saved_policy import installed_folder
 
 Answer = Callable[[http.server.BaseHTTPRequestHandler], None]
 

@@ -15,7 +15,7 @@ from surreal.distributed.connection.keys import FORMAT
 from surreal.distributed.telemetry.heartbeats import Heartbeat
 from surreal.plugins.runs.deleting import delete_run
 from surreal.run.process import registry
-from surreal.run.process.liveness.claims import Claim
+from surreal.run.process.liveness import Claim
 from surreal.run.process.progress import has_learned, read_applied, read_progress, write_progress
 from surreal.run.process.registry import Registrant
 

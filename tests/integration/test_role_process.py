@@ -20,9 +20,9 @@ from surreal.config import load_config
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.sender import ExpSender
 from surreal.learner import DQNLearner
+from surreal.run.process import liveness as staying
 from surreal.run.process.arguments import RoleArguments
 from surreal.run.process.ending import Ending
-from surreal.run.process.liveness import claims as staying
 from surreal.run.process.role import RoleProcess, registry
 from surreal.run.process.roles import AGENT, LEARNER, PARAMETER_SERVER, Role
 from surreal.run.roles import learner, parameter_server

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from benchmarks import policies
-from surreal.run.build.pretrained import PolicyIndex, read_index, read_pretrained
+from surreal.run.build.saved_policy import PolicyIndex, read_index, read_pretrained
 from tests.policies import write_policy
 
 

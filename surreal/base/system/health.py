@@ -1,7 +1,7 @@
 """Liveness of a process: pulses of its loops, its health file, its start-up time, and recent deaths of its children.
 
 Each loop owns a `Pulse` and stores to one attribute in each iteration. The watchdog reads the pulses
-(`surreal.run.process.liveness.watchdog`). A thread writes the `HealthFile` every two seconds, and `surreal health`
+(`surreal.run.process.liveness`). A thread writes the `HealthFile` every two seconds, and `surreal health`
 (`probe.py`) reads it: a process that is stopped or stuck writes nothing, so its file grows old.
 """
 

@@ -11,8 +11,7 @@ from typing import Annotated
 
 import typer
 
-from surreal.cli.completion import presets_and_files
-from surreal.cli.options import Overrides, Panel, RunDir, say, stdout_console
+from surreal.cli.options import Overrides, Panel, RunDir, presets_and_files, say, stdout_console
 from surreal.run.process.arguments import option
 
 

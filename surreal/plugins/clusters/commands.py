@@ -10,8 +10,7 @@ import typer
 from rich.console import Console
 
 from surreal.base.errors import ConfigError
-from surreal.cli.completion import run_names
-from surreal.cli.options import Overrides, Panel, RedisOption, RunDir, say, with_fields
+from surreal.cli.options import Overrides, Panel, RedisOption, RunDir, run_names, say, with_fields
 from surreal.plugins.clusters.options import AccessOptions, JobOptions, Namespace, Request, Source
 from surreal.run.process.arguments import SHOWN_BY_PS, option
 

@@ -12,8 +12,7 @@ from typing import Annotated
 import typer
 
 from surreal.base.errors import ConfigError
-from surreal.cli.completion import presets_and_files
-from surreal.cli.options import Overrides
+from surreal.cli.options import Overrides, presets_and_files
 from surreal.run.process.arguments import option
 
 

@@ -7,8 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from surreal.cli.completion import policies
-from surreal.cli.options import POLICY, Panel, Trust
+from surreal.cli.options import POLICY, Panel, Trust, policies
 from surreal.run.process.arguments import option
 
 

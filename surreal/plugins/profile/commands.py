@@ -10,8 +10,7 @@ from typing import Annotated
 
 import typer
 
-from surreal.cli.completion import run_names
-from surreal.cli.options import Overrides, Panel, RedisOption, RunDir
+from surreal.cli.options import Overrides, Panel, RedisOption, RunDir, run_names
 from surreal.run.process.arguments import option
 
 #: Columns that the table needs.

@@ -16,7 +16,6 @@ import typer
 from rich.console import Console
 
 from surreal.base.errors import ConfigError
-from surreal.cli.completion import policies
 from surreal.cli.options import (
     POLICY,
     NoColor,
@@ -26,6 +25,7 @@ from surreal.cli.options import (
     RunDir,
     RunName,
     Trust,
+    policies,
     say,
     stdout_console,
 )
@@ -207,7 +207,7 @@ def watch(
 
     from surreal.plugins.runs.watching import Watcher
     from surreal.run.build.check import has_display
-    from surreal.run.build.trust import trusted_config
+    from surreal.run.build.construct import trusted_config
     from surreal.run.process import registry
     from surreal.run.process.finding import find_run
     from surreal.run.view.play import fresh_rng

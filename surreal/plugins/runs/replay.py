@@ -15,8 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from surreal.base.errors import ConfigError
-from surreal.cli.completion import run_names
-from surreal.cli.options import RunDir, RunName
+from surreal.cli.options import RunDir, RunName, run_names
 from surreal.run.process.arguments import option
 
 if TYPE_CHECKING:

@@ -39,8 +39,7 @@ from surreal.distributed.experience.codec import Chunk, Contract
 from surreal.distributed.experience.data_contract import is_state
 from surreal.replay.store.rows import Observations, Ring
 from surreal.replay.store.storage import Request, StoredChunk, TransitionStore, stack_rows
-from surreal.replay.trajectories.lanes import Lanes, Run
-from surreal.replay.trajectories.starts import StartIndex
+from surreal.replay.trajectories.lanes import Lanes, Run, StartIndex
 
 _TRUNCATED = 2
 _TERMINATED = 1

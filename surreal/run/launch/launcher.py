@@ -31,7 +31,7 @@ from surreal.run.process import registry
 from surreal.run.process.arguments import REDIS_VARIABLE
 from surreal.run.process.ending import Counts, Ending, ExitCode, result_of
 from surreal.run.process.interrupts import Interrupts
-from surreal.run.process.liveness.claims import Claim, take_over
+from surreal.run.process.liveness import Claim, take_over
 from surreal.run.process.roles import NormalEnd
 from surreal.run.process.run_folder import last_metric
 from surreal.run.view.live.child_warnings import ChildWarnings

@@ -40,8 +40,7 @@ from surreal.run.process.attributes import EnvironmentAttributes
 from surreal.run.process.ending import Ending, ExitCode, error_line, exit_code_of, is_expected, print_error
 from surreal.run.process.finding import connect_role, connect_servers
 from surreal.run.process.interrupts import CheckpointRequest, follow_parent, set_at_signals
-from surreal.run.process.liveness.claims import Claim, stay, take_first_free, take_over
-from surreal.run.process.liveness.watchdog import make_watchdog
+from surreal.run.process.liveness import Claim, make_watchdog, stay, take_first_free, take_over
 from surreal.run.process.roles import AGENT, LEARNER, RLX_SERVER, RandomStream, Role, refusal_of
 from surreal.run.process.run_folder import RunFolder
 

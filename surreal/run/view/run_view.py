@@ -223,7 +223,7 @@ class RunOutcome:
         words.append(f"results in {self.folder}: {', '.join(self.files())}")
         policy = self.folder / "eval" / "best.safetensors"
         if self.best is not None and policy.exists():
-            from surreal.run.build.trust import imports_of  # gymnasium comes with it
+            from surreal.run.build.construct import imports_of  # gymnasium comes with it
 
             more = " --trust" if any(imports_of(self.config)) else ""
             words.append(f"best return {self.best['mean_return']:.1f}; to see it: surreal play {_short(policy)}{more}")

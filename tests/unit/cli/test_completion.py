@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from surreal.cli import completion
-from surreal.cli.completion import policies, presets_and_files, run_names
+from surreal.cli import options
+from surreal.cli.options import policies, presets_and_files, run_names
 from surreal.cli.program import main
 from surreal.config import load_config
 from surreal.run.process.arguments import complete_settings
@@ -76,4 +76,4 @@ def test_each_shell_has_its_script(shell: str, capsys: pytest.CaptureFixture[str
 def test_another_shell_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["completion", "tcsh"]) == 2
     assert "bash, zsh, fish" in capsys.readouterr().err
-    assert completion.completion.__doc__
+    assert options.completion.__doc__

@@ -13,7 +13,7 @@ from surreal.base.specs import ArraySpec, ObsSpec
 from surreal.base.types import SampleInfo
 from surreal.distributed.experience.codec import Contract
 from surreal.replay.batches import to_batch
-from surreal.replay.store.place import choose
+from surreal.replay.state import choose
 from surreal.replay.store.rows import rows_expected
 from surreal.replay.store.storage import Gathered
 

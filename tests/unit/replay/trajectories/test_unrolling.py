@@ -18,8 +18,7 @@ from surreal.distributed.experience.codec import Chunk, Contract, decode
 from surreal.distributed.experience.row_log import RowLog
 from surreal.replay.batches import to_trajectory_batch
 from surreal.replay.store.storage import StoredChunk
-from surreal.replay.trajectories.lanes import Cut, Cutter, Lanes, parse_chunk_id
-from surreal.replay.trajectories.starts import StartIndex
+from surreal.replay.trajectories.lanes import Cut, Cutter, Lanes, StartIndex, parse_chunk_id
 from surreal.replay.trajectories.unrolling import TrajectoryStore, Unrolled
 from tests.examples import examples
 

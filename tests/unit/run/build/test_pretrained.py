@@ -13,7 +13,7 @@ import surreal
 from surreal.base.checkpoint import load_checkpoint, save_checkpoint
 from surreal.base.errors import CheckpointError, ConfigError
 from surreal.config import preset_names
-from surreal.run.build.pretrained import MAX_BYTES, installed_folder, read_index, read_pretrained
+from surreal.run.build.saved_policy import MAX_BYTES, installed_folder, read_index, read_pretrained
 from tests.policies import write_policy
 
 NUMBERS = {"mean_return": 20.0, "standard_error": 0.5, "episodes": 100, "env_steps": 7, "seed": 3}

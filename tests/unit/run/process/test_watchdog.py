@@ -9,7 +9,7 @@ import pytest
 
 from surreal.base.system.health import Pulse
 from surreal.base.system.logs import Waits
-from surreal.run.process.liveness.watchdog import Watchdog
+from surreal.run.process.liveness import Watchdog
 
 
 class Watched:

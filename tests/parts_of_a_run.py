@@ -215,9 +215,9 @@ class PartsOfARun:
 
     def lose_patience(self, patience_s: float) -> None:
         """Wait no longer than that for other servers, and for room, from now on."""
-        self.gradients._wait_timeout_s = patience_s
+        self.gradients.wait_timeout_s = patience_s
         for group in self.groups:
-            group._timeout_s = patience_s
+            group.timeout_s = patience_s
 
     def agree(self) -> None:
         with ThreadPoolExecutor(2) as pool:

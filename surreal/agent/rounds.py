@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,8 @@ _POLL_S = 0.01
 _WARN_EVERY = 100
 
 
+@checked
+@dataclass(eq=False, repr=False)
 class Rounds:
     """Keeps experience on-policy: each trajectory is acted by one version, which has learned from the one before.
 
@@ -33,43 +36,30 @@ class Rounds:
     Their round is over when a number of trajectories is complete, no matter which; open trajectories continue with the
     next version. Trajectories beyond that number count for the next round, as they do for the replay's next batch. The
     agent waits for the next update, because the batch can be complete before the last chunk of its round arrives.
-
-    Args:
-        steps: steps of a trajectory: `trajectory_steps` of the replay.
-        trajectories: trajectories of a round: the environments, which all take part.
-        is_shared: whether they come and go, or step only all at once, and so do not rest.
-        parameters: source of newer parameters; None: the caller loads them between two rounds.
-        timeout_s: timeout of a wait, s. Then the agent continues with its current parameters, so that a dead agent or
-            learner does not stop the others. Raising it waits longer for one that is restarted.
-        should_stop: asked while waiting; True ends the wait.
     """
 
-    @checked
-    def __init__(
-        self,
-        steps: PositiveInt,
-        trajectories: PositiveInt,
-        *,
-        is_shared: bool = False,
-        parameters: RoundParameters | None = None,
-        timeout_s: float = 30.0,
-        should_stop: Callable[[], bool] = lambda: False,
-    ) -> None:
+    steps: PositiveInt  #: steps of a trajectory: `trajectory_steps` of the replay
+    trajectories: PositiveInt  #: trajectories of a round: the environments, which all take part
+    _: KW_ONLY
+    is_shared: bool = False  #: whether they come and go, or step only all at once, and so do not rest
+    #: source of newer parameters; None: the caller loads them between two rounds
+    parameters: RoundParameters | None = None
+    #: timeout of a wait, s. Then the agent continues with its current parameters, so that a dead agent or learner does
+    #: not stop the others. Raising it waits longer for one that is restarted
+    timeout_s: float = 30.0
+    should_stop: Callable[[], bool] = lambda: False  #: asked while waiting; True ends the wait
+
+    def __post_init__(self) -> None:
         self.done = 0  #: rounds that are over
         self.waited_s = 0.0  #: total wait for parameters, s
         self.timeouts = 0  #: waits that timed out
-        self.parameters = parameters
-        self._steps = steps
-        self._trajectories = trajectories
-        self._is_shared = is_shared
-        self._counts: NDArray[np.int64] = np.zeros(trajectories, np.int64)  # steps of each environment's trajectory
+        # steps of each environment's trajectory
+        self._counts: NDArray[np.int64] = np.zeros(self.trajectories, np.int64)
         self._complete = 0  # trajectories of the round
-        self._timeout_s = timeout_s
-        self._should_stop = should_stop
 
     @property
     def is_over(self) -> bool:
-        return self._complete >= self._trajectories
+        return self._complete >= self.trajectories
 
     def count(self, batch: StepBatch) -> None:
         """Count the steps that a pool's rows complete."""
@@ -77,24 +67,24 @@ class Rounds:
         if missing > 0:  # sessions that are new
             self._counts = np.append(self._counts, np.zeros(missing, np.int64))
         has_step = batch.kind != StepKind.FIRST
-        if self._is_shared:
+        if self.is_shared:
             has_step &= batch.record
         env_ids = batch.env_ids[has_step]
         self._counts[env_ids] += 1
-        if self._is_shared:
-            full = env_ids[self._counts[env_ids] == self._steps]
+        if self.is_shared:
+            full = env_ids[self._counts[env_ids] == self.steps]
             self._complete += len(full)
             self._counts[full] = 0
             return
         if len(batch.closed_ids):
             self._begin_again(batch)
-        self._complete = int(np.count_nonzero(self._counts >= self._steps))
+        self._complete = int(np.count_nonzero(self._counts >= self.steps))
 
     def resting(self, env_ids: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Report of each of these environments [N] whether its next action belongs to the next round."""
-        if self._is_shared:
+        if self.is_shared:
             return np.full(len(env_ids), self.is_over)
-        return self._counts[env_ids] >= self._steps
+        return self._counts[env_ids] >= self.steps
 
     def wait(self, model: ModelView, sent_through: tuple[str, int]) -> bool:
         """Begin the next round when the parameters have learned from this one, or waiting longer is useless.
@@ -103,8 +93,8 @@ class Rounds:
         it.
         """
         self.done += 1
-        if self._is_shared:
-            self._complete = max(0, self._complete - self._trajectories)
+        if self.is_shared:
+            self._complete = max(0, self._complete - self.trajectories)
         else:
             self._complete = 0
             self._counts[:] = 0
@@ -115,12 +105,12 @@ class Rounds:
         while True:
             version = model.version
             parameters = self.parameters
-            has_learned = parameters.has_updated() if self._is_shared else parameters.has_learned(*sent_through)
-            if has_learned or model.failure is not None or self._should_stop():
+            has_learned = parameters.has_updated() if self.is_shared else parameters.has_learned(*sent_through)
+            if has_learned or model.failure is not None or self.should_stop():
                 break
-            if time.monotonic() - started >= self._timeout_s:
+            if time.monotonic() - started >= self.timeout_s:
                 if self.timeouts % _WARN_EVERY == 0:
-                    logger.warning("no parameters came within %g s of a round; continuing without", self._timeout_s)
+                    logger.warning("no parameters came within %g s of a round; continuing without", self.timeout_s)
                 self.timeouts += 1
                 break
             model.wait_for_version(version + 1, _POLL_S)
@@ -133,7 +123,7 @@ class Rounds:
 
         Environments that step together cannot rest for one that is behind, so those that stepped with it begin again.
         """
-        lost = batch.closed_ids[self._counts[batch.closed_ids] < self._steps]
+        lost = batch.closed_ids[self._counts[batch.closed_ids] < self.steps]
         behind = self._counts[lost[np.isin(lost, batch.env_ids)]]
         self._counts[lost] = 0
         self._counts[batch.env_ids[np.isin(self._counts[batch.env_ids], behind + 1)]] = 0

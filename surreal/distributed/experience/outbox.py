@@ -16,6 +16,7 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import NamedTuple
 
 from redis.exceptions import RedisError
@@ -56,30 +57,26 @@ class Terms(NamedTuple):
     deadline_s: float
 
 
+@dataclass(eq=False, repr=False)
 class Outbox:
-    """Stores chunks in one stream, in order, each once.
+    """Stores chunks in one stream, in order, each once."""
 
-    Args:
-        drops_when_full: drop a chunk (and count it) instead of waiting for room or credit.
-        max_stream_bytes: bound of the stream while no owner has set one and the server has no memory limit.
-        away_timeout_s: how long to wait for a server that does not answer, s, if a push may wait longer.
-    """
+    stream: Stream
+    _: KW_ONLY
+    drops_when_full: bool  #: drop a chunk (and count it) instead of waiting for room or credit
+    max_stream_bytes: int  #: bound of the stream while no owner has set one and the server has no memory limit
+    #: how long to wait for a server that does not answer, s, if a push may wait longer
+    away_timeout_s: float = math.inf
 
-    def __init__(
-        self, stream: Stream, *, drops_when_full: bool, max_stream_bytes: int, away_timeout_s: float = math.inf
-    ) -> None:
-        self.stream = stream
+    def __post_init__(self) -> None:
         self.sender_id = uuid.uuid4().hex[:20]
         self.global_step = 0  #: env steps of the whole run, at the last acknowledgment
         self.sent_through = (self.sender_id, 0)  #: name of the sender, and number of the last acknowledged chunk
-        self._drops_when_full = drops_when_full
-        self._max_stream_bytes = max_stream_bytes
-        self._away_timeout_s = away_timeout_s
         self._tried = 0  # sequence number of the last chunk that was sent
         self._bound_bytes: int | None = None
         self._sequence = 0
         self._pending: deque[_Pending] = deque()
-        self._channel = ScriptChannel(stream.client)
+        self._channel = ScriptChannel(self.stream.client)
         self._sends_contract = False
         self._asks_first = False  # for room and credit, because the last chunk had to wait for them
         self._steps = self._chunks = self._bytes = self._waits = 0
@@ -115,7 +112,7 @@ class Outbox:
             if not self._channel.is_busy and self._begin(is_limited) and not waits_for_last and len(self._pending) == 1:
                 return
             answer = self._finish(terms)
-            if answer.status in ("full", "credit") and not self._drops_when_full:
+            if answer.status in ("full", "credit") and not self.drops_when_full:
                 answer = self._wait_for_room(terms)
                 self._asks_first = True
             if answer.status in ("ok", "duplicate"):
@@ -186,7 +183,7 @@ class Outbox:
     def _append(self, terms: Terms) -> Appended:
         def append() -> Appended:
             if self._bound_bytes is None:
-                self._bound_bytes = stream_bound_bytes(self.stream.maxmemory_bytes()) or self._max_stream_bytes
+                self._bound_bytes = stream_bound_bytes(self.stream.maxmemory_bytes()) or self.max_stream_bytes
             chunk, options = self._pending[0].chunk, self._options(terms.is_limited)
             if self._asks_first and (refusal := self.stream.refusal(chunk, options)):
                 return refusal
@@ -194,7 +191,7 @@ class Outbox:
             self._tried = options.sequence
             return self.stream.append(chunk, options)
 
-        timeout_s = min(max(0.1, terms.deadline_s - time.monotonic()), self._away_timeout_s)
+        timeout_s = min(max(0.1, terms.deadline_s - time.monotonic()), self.away_timeout_s)
         return self.stream.client.retry(append, what="send experience", stop=terms.stop, timeout_s=timeout_s)
 
     def _options(self, is_limited: bool) -> AppendOptions:

@@ -18,6 +18,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import TypeVar
 
@@ -37,45 +38,33 @@ _OWNER_POLL_S = 0.02
 _REMEMBERED, _LOOKED_FOR = 4096, 64
 
 
+@dataclass(eq=False, repr=False)
 class PointerQueue:
-    """Follows one stream.
+    """Follows one stream."""
 
-    Args:
-        max_chunks: most chunks kept ready, >= 1.
-        read_count: stream entries requested at a time, >= 1; their blocks are in memory at once.
-        is_patient: keep trying until `stop` when Redis does not answer, instead of the client's timeout.
-        needs_blocks: called once for each contract (on the enqueue thread): whether to download observations. An
-            exception ends `enqueue_step`.
-        on_ready: called (on the enqueue thread) whenever chunks are ready.
-        may_read: whether the stream may be read now. Only its owner reads a stream that is consumed, because chunks
-            that another owner still consumes must not be downloaded.
-    """
+    stream: Stream
+    _: KW_ONLY
+    max_chunks: int = 32  #: most chunks kept ready, >= 1
+    read_count: int = 16  #: stream entries requested at a time, >= 1; their blocks are in memory at once
+    stop: threading.Event | None = None
+    is_patient: bool = False  #: keep trying until `stop` when Redis does not answer, instead of the client's timeout
+    #: called once for each contract (on the enqueue thread): whether to download observations. An exception ends
+    #: `enqueue_step`
+    needs_blocks: Callable[[Contract], bool] = lambda _: True
+    on_ready: Callable[[], object] = lambda: None  #: called (on the enqueue thread) whenever chunks are ready
+    #: whether the stream may be read now. Only its owner reads a stream that is consumed, because chunks that another
+    #: owner still consumes must not be downloaded
+    may_read: Callable[[], bool] = lambda: True
 
-    def __init__(
-        self,
-        stream: Stream,
-        *,
-        max_chunks: int = 32,
-        read_count: int = 16,
-        stop: threading.Event | None = None,
-        is_patient: bool = False,
-        needs_blocks: Callable[[Contract], bool] = lambda _: True,
-        on_ready: Callable[[], object] = lambda: None,
-        may_read: Callable[[], bool] = lambda: True,
-    ) -> None:
-        self.stream = stream
+    def __post_init__(self) -> None:
         self.contract: Contract | None = None
         self.epoch = ""
         self.refused_chunks = self.gone_chunks = 0
         self.has_caught_up = threading.Event()
-        self._queue: queue.Queue[Chunk] = queue.Queue(max_chunks)
-        self._read_count = read_count
-        self._stop = stop or threading.Event()
-        self._timeout_s = math.inf if is_patient else None
-        self._needs_blocks = needs_blocks
+        self._queue: queue.Queue[Chunk] = queue.Queue(self.max_chunks)
+        self._stop = self.stop or threading.Event()
+        self._timeout_s = math.inf if self.is_patient else None
         self._fetches_blocks = True  # for the last contract
-        self._on_ready = on_ready
-        self._may_read = may_read
         self._cursor = _START
         self._read_last: deque[StreamEntry] = deque(maxlen=_REMEMBERED)  # without their heads
 
@@ -91,19 +80,19 @@ class PointerQueue:
             ContractError: the replay cannot work with the stream's contract.
             StoppedError: `stop` was set.
         """
-        if not self._may_read():
+        if not self.may_read():
             if waits and self._stop.wait(_OWNER_POLL_S):
                 raise StoppedError("stopped before the stream was owned")
             return 0
-        if not waits and self._queue.maxsize - len(self) < self._read_count:
+        if not waits and self._queue.maxsize - len(self) < self.read_count:
             return 0
         entries = self._retry(lambda: self._read(waits), "read the replay's stream")
         chunks = [chunk for chunk in map(self._decode, *self._with_contents(entries)) if chunk is not None]
         for chunk in chunks:
             self._put(chunk)
-        if len(entries) < self._read_count and not self.has_caught_up.is_set():
+        if len(entries) < self.read_count and not self.has_caught_up.is_set():
             self.has_caught_up.set()
-            self._on_ready()
+            self.on_ready()
         return len(chunks)
 
     def dequeue(self, timeout_s: float = 0.0) -> Chunk | None:
@@ -124,7 +113,7 @@ class PointerQueue:
 
     def _read(self, waits: bool) -> list[StreamEntry]:
         block_ms = _BLOCK_MS if waits and self.has_caught_up.is_set() else None
-        entries = self.stream.read(self._cursor, self._read_count, block_ms)
+        entries = self.stream.read(self._cursor, self.read_count, block_ms)
         if not entries:
             epoch, end = self.stream.end()
             if not self._enter_epoch(epoch) and parse_entry_id(end) < parse_entry_id(self._cursor):
@@ -196,7 +185,7 @@ class PointerQueue:
                 self._retry(self.stream.drop_contract, "drop a spoiled contract")
                 raise CodecError("the stream has no contract that can be read")
             self.contract = Contract.from_bytes(text)
-            self._fetches_blocks = self._needs_blocks(self.contract)
+            self._fetches_blocks = self.needs_blocks(self.contract)
         return self.contract
 
     def _retry(self, operation: Callable[[], T], what: str) -> T:
@@ -209,7 +198,7 @@ class PointerQueue:
                 break
             if self._stop.is_set():
                 raise StoppedError("the queue was stopped while it was full")
-        self._on_ready()
+        self.on_ready()
 
 
 class ShardedPointerQueue:

@@ -12,6 +12,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -36,31 +37,25 @@ class Formation(NamedTuple):
     version: int  #: largest version that any of them knows: the next one must be larger
 
 
+@dataclass(eq=False, repr=False)
 class ServerGroup:
-    """One server's membership; used by one thread.
+    """One server's membership; used by one thread."""
 
-    Args:
-        client: client of the server of the replay's first shard.
-        timeout_s: longest wait for the other servers, s: they may be starting.
-    """
+    client: RedisClient  #: client of the server of the replay's first shard
+    _: KW_ONLY
+    shard: int
+    shards: int
+    policy: str = "default"
+    timeout_s: float = 300.0  #: longest wait for the other servers, s: they may be starting
+    num_replay_shards: int = 1
 
-    def __init__(
-        self,
-        client: RedisClient,
-        *,
-        shard: int,
-        shards: int,
-        policy: str = "default",
-        timeout_s: float = 300.0,
-        num_replay_shards: int = 1,
-    ) -> None:
-        if not 0 <= shard < shards or shards < 2:
-            raise ValueError(f"shard {shard} of {shards}; it must be 0 .. {shards - 1}, and a group has 2 or more")
+    def __post_init__(self) -> None:
+        if not 0 <= self.shard < self.shards or self.shards < 2:
+            raise ValueError(
+                f"shard {self.shard} of {self.shards}; it must be 0 .. {self.shards - 1}, and a group has 2 or more"
+            )
         self.formation = ""  #: name of the current formation; "" before the first
-        self._store = GradientStore(client, policy, num_replay_shards)
-        self._shard = shard
-        self._shards = shards
-        self._timeout_s = timeout_s
+        self._store = GradientStore(self.client, self.policy, self.num_replay_shards)
         self._token = secrets.token_hex(8)
         self._gathered = 0
         self._stop: threading.Event | None = None
@@ -108,13 +103,13 @@ class ServerGroup:
         """
         self._gathered += 1
         return self._wait_for(
-            partial(self._store.gather, self.formation, self._gathered, self._shard, self._shards, value)
+            partial(self._store.gather, self.formation, self._gathered, self.shard, self.shards, value)
         )
 
     def _join(
         self, new_name: str, begins: bool, former: str, offer: bytes, offered_to: str
     ) -> tuple[str, list[bytes] | None]:
-        join = partial(self._store.join, self._shard, self._shards, new_name, begins, former, offer, offered_to)
+        join = partial(self._store.join, self.shard, self.shards, new_name, begins, former, offer, offered_to)
         return self._store.client.retry(join, what="join the parameter servers", stop=self._stop)
 
     def _offer(self, new_name: str, offer: bytes, formation: str) -> tuple[str, list[bytes] | None] | None:
@@ -127,18 +122,18 @@ class ServerGroup:
         retry = partial(self._store.client.retry, what="empty the queue of gradients", stop=self._stop)
         connection, done = DirectConnection(self._store.client), list[str]()
         try:
-            while entry := retry(partial(self._store.first, connection, self._shard, None, done)):
+            while entry := retry(partial(self._store.first, connection, self.shard, None, done)):
                 try:
                     head: GradientHead | None = GradientHead.decode(entry.head)
                 except CodecError:
                     head = None
-                retry(partial(self._store.take, connection, self._shard, entry, head, self._token))
-                done = self._store.blocks(self._shard, entry, head)
+                retry(partial(self._store.take, connection, self.shard, entry, head, self._token))
+                done = self._store.blocks(self.shard, entry, head)
         finally:
             connection.release()
 
     def _wait_for(self, look: Callable[[], T | None]) -> T:
-        deadline_s = time.monotonic() + self._timeout_s
+        deadline_s = time.monotonic() + self.timeout_s
         pause_s = _MIN_PAUSE_S
         try:
             while True:
@@ -149,12 +144,12 @@ class ServerGroup:
                     return found
                 if time.monotonic() > deadline_s:
                     raise GroupChangedError(
-                        f"the other parameter servers did not come for {self._timeout_s:.0f} s; are they all running?"
+                        f"the other parameter servers did not come for {self.timeout_s:.0f} s; are they all running?"
                     )
                 if self._stop is not None and self._stop.is_set():
                     raise StoppedError("stopped while waiting for the other parameter servers")
                 if pause_s > _NOTICE_PAUSE_S:
-                    self._notice.tell("waiting for the other parameter servers, at most %.0f s", self._timeout_s)
+                    self._notice.tell("waiting for the other parameter servers, at most %.0f s", self.timeout_s)
                 time.sleep(pause_s)
                 pause_s = min(1.5 * pause_s, _MAX_PAUSE_S)
         finally:

@@ -18,6 +18,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import NamedTuple, TypeVar
 
@@ -53,43 +54,30 @@ class Gradient(NamedTuple):
     sender: str  #: the sender's incarnation
 
 
+@dataclass(eq=False, repr=False)
 class GradientQueue:
-    """Takes gradients of one policy; used by one thread.
+    """Takes gradients of one policy; used by one thread."""
 
-    Args:
-        client: client of the server of the replay's first shard.
-        shard: number of this server, 0 .. shards - 1.
-        max_staleness: versions that a taken gradient may be behind the newest announced one; None: no limit.
-        max_bytes: largest gradient that is accepted.
-        group: the group of the servers, if there are several.
-    """
+    client: RedisClient  #: client of the server of the replay's first shard
+    _: KW_ONLY
+    policy: str = "default"
+    shard: int = 0  #: number of this server, 0 .. shards - 1
+    shards: int = 1
+    #: versions that a taken gradient may be behind the newest announced one; None: no limit
+    max_staleness: int | None = None
+    max_bytes: int = 16 << 30  #: largest gradient that is accepted
+    group: ServerGroup | None = None  #: the group of the servers, if there are several
+    num_replay_shards: int = 1
+    stop: threading.Event | None = None
 
-    def __init__(
-        self,
-        client: RedisClient,
-        *,
-        policy: str = "default",
-        shard: int = 0,
-        shards: int = 1,
-        max_staleness: int | None = None,
-        max_bytes: int = 16 << 30,
-        group: ServerGroup | None = None,
-        num_replay_shards: int = 1,
-        stop: threading.Event | None = None,
-    ) -> None:
-        if not 0 <= shard < shards:
-            raise ValueError(f"shard is {shard}; it must be 0 .. {shards - 1}")
-        if shards > 1 and group is None:
-            raise ValueError(f"{shards} servers need a group")
-        self.shard = shard
-        self._shards = shards
-        self._store = GradientStore(client, policy, num_replay_shards)
+    def __post_init__(self) -> None:
+        if not 0 <= self.shard < self.shards:
+            raise ValueError(f"shard is {self.shard}; it must be 0 .. {self.shards - 1}")
+        if self.shards > 1 and self.group is None:
+            raise ValueError(f"{self.shards} servers need a group")
+        self._store = GradientStore(self.client, self.policy, self.num_replay_shards)
         self._connection = DirectConnection(self._store.client)
         self._done: list[str] = []  # keys of the gradient that was read last
-        self._group = group
-        self._max_staleness = max_staleness
-        self._max_bytes = max_bytes
-        self._stop = stop
         self._token = secrets.token_hex(8)
         self._shapes: dict[str, tuple[int, ...]] | None = None
         self._version = 0
@@ -106,7 +94,7 @@ class GradientQueue:
     def expect(self, groups: Groups, counts: Groups | None = None) -> None:
         """Refuse gradients of names and shapes that no server has; `counts` as in `GradientSender`."""
         shapes = {name: tuple(tensor.shape) for name, tensor in flatten({**groups, **(counts or {})}).items()}
-        mine = assign_parameters(groups, self._shards, counts)[self.shard]
+        mine = assign_parameters(groups, self.shards, counts)[self.shard]
         self._shapes = {name: shape for name, shape in shapes.items() if name in mine}
 
     def take(self, timeout_s: float) -> Gradient | None:
@@ -150,8 +138,8 @@ class GradientQueue:
         steps, _ = self._retry(lambda: self._store.tell(self._version, self._global_step), "tell the newest version")
         self._global_step = max(self._global_step, steps)
         self._next_tell_s = time.monotonic() + _TELL_INTERVAL_S
-        if self._group is not None:
-            self._group.check()
+        if self.group is not None:
+            self.group.check()
 
     def metrics(self) -> dict[str, float]:
         refused = {f"gradients/refused_{reason}_total": float(self._counts[reason]) for reason in REASONS}
@@ -181,8 +169,8 @@ class GradientQueue:
         head, tensors, reason = None, None, ""
         try:
             head = GradientHead.decode(entry.head)
-            if head.size > self._max_bytes:
-                raise CodecError(f"a gradient is {head.size} bytes; at most {self._max_bytes} are accepted")
+            if head.size > self.max_bytes:
+                raise CodecError(f"a gradient is {head.size} bytes; at most {self.max_bytes} are accepted")
             reason = "stale" if self._is_stale(head) else ""
         except CodecError as error:
             reason = _refuse(error)
@@ -236,21 +224,21 @@ class GradientQueue:
     def _remove(
         self, entry: QueueEntry, head: GradientHead | None, buffer: memoryview | None
     ) -> tuple[str, list[bytes | memoryview] | None]:
-        formation = self._group.formation if self._group is not None else ""
+        formation = self.group.formation if self.group is not None else ""
         take = partial(self._store.take, self._connection, self.shard, entry, head, self._token, formation)
         return self._retry(lambda: take(buffer=buffer), "take a gradient")
 
     def _is_stale(self, head: GradientHead) -> bool:
-        return self._max_staleness is not None and self._version - head.version > self._max_staleness
+        return self.max_staleness is not None and self._version - head.version > self.max_staleness
 
     def _agree(self, reason: str) -> str:
         """Refuse a gradient that any server of the group refuses."""
-        if self._group is None:
+        if self.group is None:
             return reason
-        return next((text_of(found) for found in self._group.gather(reason.encode()) if found), "")
+        return next((text_of(found) for found in self.group.gather(reason.encode()) if found), "")
 
     def _retry(self, operation: Callable[[], T], what: str) -> T:
-        return self._store.client.retry(operation, what=what, stop=self._stop)
+        return self._store.client.retry(operation, what=what, stop=self.stop)
 
 
 def _refuse(error: CodecError) -> str:

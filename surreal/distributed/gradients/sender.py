@@ -15,6 +15,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Annotated, Literal
 
@@ -41,53 +42,39 @@ _MIN_WAIT_S, _MAX_WAIT_S = 0.0005, 0.02
 _WHY_FULL = "the queue of gradients is full; is the parameter server running?"
 
 
+@checked
+@dataclass(eq=False, repr=False)
 class GradientSender:
-    """Pushes gradients of one policy.
+    """Pushes gradients of one policy."""
 
-    Args:
-        client: client of the server of the replay's first shard: the run's env steps are counted there.
-        policy: name of the parameters.
-        dtype: dtype of gradients on the wire. bfloat16 halves the bytes, and keeps 8 bits of each number's 24.
-        shards: number of parameter servers.
-        parameters: `Learner.parameter_groups()`, which determine the server of each gradient; needed if shards > 1.
-        counts: tensors that travel with gradients to the first server, `FilterCounts.groups()`.
-        max_bytes: most bytes of gradients that wait in Redis, for all servers together. Raising it lets agents run
-            further ahead, with gradients that are older when they are applied.
-        max_staleness: versions that a gradient may be behind the newest published one; None: no limit.
-        on_full: "wait" until there is room, or "drop" the gradient; both are counted.
-        wait_timeout_s: longest wait for Redis or for room, s.
-        part_bytes: larger gradients go in parts of this size.
-        num_replay_shards: number of the replay's shards, for the name of the shard where env steps are counted.
-    """
+    client: RedisClient  #: client of the server of the replay's first shard: the run's env steps are counted there
+    _: KW_ONLY
+    policy: str = "default"  #: name of the parameters
+    #: dtype of gradients on the wire. bfloat16 halves the bytes, and keeps 8 bits of each number's 24
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    shards: PositiveInt = 1  #: number of parameter servers
+    #: `Learner.parameter_groups()`, which determine the server of each gradient; needed if shards > 1
+    parameters: Groups | None = None
+    counts: Groups | None = None  #: tensors that travel with gradients to the first server, `FilterCounts.groups()`
+    #: most bytes of gradients that wait in Redis, for all servers together. Raising it lets agents run further ahead,
+    #: with gradients that are older when they are applied
+    max_bytes: PositiveInt = 256 << 20
+    #: versions that a gradient may be behind the newest published one; None: no limit
+    max_staleness: NonNegativeInt | None = None
+    on_full: Literal["wait", "drop"] = "wait"  #: "wait" until there is room, or "drop" the gradient; both are counted
+    wait_timeout_s: float = 300.0  #: longest wait for Redis or for room, s
+    part_bytes: Annotated[int, Ge(1), Le(_MAX_PART_BYTES)] = PART_BYTES  #: larger gradients go in parts of this size
+    num_replay_shards: int = 1  #: number of the replay's shards, for the name of the shard where env steps are counted
 
-    @checked
-    def __init__(
-        self,
-        client: RedisClient,
-        *,
-        policy: str = "default",
-        dtype: Literal["float32", "bfloat16"] = "float32",
-        shards: PositiveInt = 1,
-        parameters: Groups | None = None,
-        counts: Groups | None = None,
-        max_bytes: PositiveInt = 256 << 20,
-        max_staleness: NonNegativeInt | None = None,
-        on_full: Literal["wait", "drop"] = "wait",
-        wait_timeout_s: float = 300.0,
-        part_bytes: Annotated[int, Ge(1), Le(_MAX_PART_BYTES)] = PART_BYTES,
-        num_replay_shards: int = 1,
-    ) -> None:
-        if shards > 1 and parameters is None:
-            raise ValueError(f"shards is {shards}; more than one need `parameters`")
+    def __post_init__(self) -> None:
+        if self.shards > 1 and self.parameters is None:
+            raise ValueError(f"shards is {self.shards}; more than one need `parameters`")
         self.sender_id = uuid.uuid4().hex[:20]
-        self._store = GradientStore(client, policy, num_replay_shards)
+        self._store = GradientStore(self.client, self.policy, self.num_replay_shards)
         self._channel = ScriptChannel(self._store.client)
-        self._dtype = dtype
-        is_divided = shards > 1 and parameters is not None
-        self._names = assign_parameters(parameters or {}, shards, counts) if is_divided else None
-        self._limits = PushLimits(max_bytes, max_staleness, on_full == "drop")
-        self._wait_timeout_s = wait_timeout_s
-        self._part_bytes = part_bytes
+        is_divided = self.shards > 1 and self.parameters is not None
+        self._names = assign_parameters(self.parameters or {}, self.shards, self.counts) if is_divided else None
+        self._limits = PushLimits(self.max_bytes, self.max_staleness, self.on_full == "drop")
         self._sequence = 0
         self._global_step = self._newest_version = 0
         self._owed_steps = 0  # of gradients that were dropped while Redis could not count them
@@ -123,7 +110,7 @@ class GradientSender:
             RedisUnavailableError: Redis did not answer for that long.
             StoppedError: `stop` was set while waiting.
         """
-        tensors = to_wire(flatten(gradients), self._dtype)
+        tensors = to_wire(flatten(gradients), self.dtype)
         is_finite = are_finite(tensors)
         parts = self._cut(tensors) if is_finite else [[]]  # then none of it is stored
         self._sequence += 1
@@ -162,7 +149,7 @@ class GradientSender:
         if self._names is not None:
             shares = [{name: each for name, each in tensors.items() if name in names} for names in self._names]
         encoded = [encode(share) for share in shares]
-        return [cut(pieces, max(self._part_bytes, -(-_size([pieces]) // MAX_PARTS))) for pieces in encoded]
+        return [cut(pieces, max(self.part_bytes, -(-_size([pieces]) // MAX_PARTS))) for pieces in encoded]
 
     def _send(self, push: GradientPush, stop: threading.Event | None) -> Pushed:
         started_s = time.monotonic()
@@ -196,7 +183,7 @@ class GradientSender:
                 lambda: self._store.push(self._channel, push, self._limits),
                 what="push a gradient",
                 stop=stop,
-                timeout_s=self._wait_timeout_s,
+                timeout_s=self.wait_timeout_s,
             )
         except OutOfMemoryError:
             return None
@@ -217,9 +204,9 @@ class GradientSender:
             if self._has_room(size, stop):
                 return
             waited_s = time.monotonic() - started_s
-            if waited_s > self._wait_timeout_s:
+            if waited_s > self.wait_timeout_s:
                 raise QueueFullError(f"no gradient was taken for {waited_s:.0f} s: {_WHY_FULL}")
-            self._notice.tell("waiting to push a gradient, at most %.0f s: %s", self._wait_timeout_s, _WHY_FULL)
+            self._notice.tell("waiting to push a gradient, at most %.0f s: %s", self.wait_timeout_s, _WHY_FULL)
 
 
 def _size(part: Sequence[Sequence[memoryview]]) -> int:

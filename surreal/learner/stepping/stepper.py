@@ -12,7 +12,7 @@ import math
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 import torch
@@ -37,62 +37,52 @@ _REMEDY = (
 )
 
 
+@dataclass(eq=False, repr=False)
 class ParameterGroups:
-    """The parameters that a learner moves: groups of them, each with its optimizer. All steps end in `step`.
+    """The parameters that a learner moves: groups of them, each with its optimizer. All steps end in `step`."""
 
-    Args:
-        max_norm: largest norm of a group's gradient; None clips nothing.
-        schedule: gives the learning rate of the next step of a group with the usual one; None keeps it constant.
-        histograms: get gradients before they are clipped.
-    """
+    settings: OptimizerSettings
+    _: KW_ONLY
+    max_norm: float | None  #: largest norm of a group's gradient; None clips nothing
+    lock: threading.RLock
+    #: gives the learning rate of the next step of a group with the usual one; None keeps it constant
+    schedule: Callable[[], float] | None
+    histograms: Histograms  #: get gradients before they are clipped
+    skipped_limit: int
 
-    def __init__(
-        self,
-        settings: OptimizerSettings,
-        *,
-        max_norm: float | None,
-        lock: threading.RLock,
-        schedule: Callable[[], float] | None,
-        histograms: Histograms,
-        skipped_limit: int,
-    ) -> None:
+    def __post_init__(self) -> None:
         self.optimizers: dict[str, Optimizer] = {}
-        self.skipped = SkipCounter(skipped_limit)
-        self._settings = settings
-        self._max_norm = max_norm
-        self._lock = lock
-        self._schedule = schedule
-        self._histograms = histograms
+        self.skipped = SkipCounter(self.skipped_limit)
         self._rate_factors: dict[str, float] = {}
         self._norms: dict[str, Tensor] = {}  # of the running update
         self._recorded: list[tuple[str, Tensor]] | None = None  # steps of a graph that is recorded
 
     def add(self, group: str, parameters: NamedTensors, learning_rate: float | None = None) -> Optimizer:
         """Add an optimizer of a group; arguments as in `GradientLearner.optimize_group`."""
-        initial = self._settings.learning_rate if learning_rate is None else learning_rate
-        optimizer = Optimizer(parameters, replace(self._settings, learning_rate=initial))
+        initial = self.settings.learning_rate if learning_rate is None else learning_rate
+        optimizer = Optimizer(parameters, replace(self.settings, learning_rate=initial))
         self.optimizers[group] = optimizer
-        self._rate_factors[group] = initial / self._settings.learning_rate
+        self._rate_factors[group] = initial / self.settings.learning_rate
         return optimizer
 
     def step(self, gradients: Gradients) -> None:
         """Clip gradients, anneal the learning rate and change the parameters; skip gradients that are not finite."""
         optimizer = self.optimizers[gradients.group]
         if self._recorded is not None:
-            norm = optimizer.apply_in_graph(gradients.tensors, max_norm=self._max_norm)
+            norm = optimizer.apply_in_graph(gradients.tensors, max_norm=self.max_norm)
             self._recorded.append((gradients.group, norm))
             return
-        if self._schedule is not None:
+        if self.schedule is not None:
             self.anneal(gradients.group)
-        if self._histograms.interval is not None:
+        if self.histograms.interval is not None:
             self.show(gradients)
-        norm = optimizer.apply(gradients.tensors, max_norm=self._max_norm, lock=self._lock, norm=gradients.norm)
+        norm = optimizer.apply(gradients.tensors, max_norm=self.max_norm, lock=self.lock, norm=gradients.norm)
         self.note(gradients.group, norm)
 
     def anneal(self, group: str) -> None:
         """Set the learning rate of a group's next step."""
-        if self._schedule is not None:
-            self.optimizers[group].learning_rate = self._schedule() * self._rate_factors[group]
+        if self.schedule is not None:
+            self.optimizers[group].learning_rate = self.schedule() * self._rate_factors[group]
 
     @contextmanager
     def recording(self) -> Iterator[list[tuple[str, Tensor]]]:
@@ -105,8 +95,8 @@ class ParameterGroups:
 
     def show(self, gradients: Gradients) -> None:
         """Add gradients to the histograms, if these are due."""
-        if self._histograms.wants_gradients(gradients.group):
-            self._histograms.add_gradients(gradients.group, gradients.tensors)
+        if self.histograms.wants_gradients(gradients.group):
+            self.histograms.add_gradients(gradients.group, gradients.tensors)
 
     def note(self, group: str, norm: Tensor) -> None:
         """Record the norm of a group's gradient in a step, done here or elsewhere."""
@@ -125,7 +115,7 @@ class ParameterGroups:
     def described(self) -> dict[str, Any]:
         """Return the settings of all steps as plain data, apart from learning rates."""
         kinds = {group: optimizer.kind for group, optimizer in self.optimizers.items()}
-        return {"optimizers": kinds, "max_norm": self._max_norm}
+        return {"optimizers": kinds, "max_norm": self.max_norm}
 
     def metrics(self, groups: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor | float]:
         """Return learning rate, norm of the gradient before clipping and norm of the parameters of groups."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import redis
@@ -102,31 +103,24 @@ USER_VARIABLE = "SURREAL_REDIS_SENTINEL_USER"
 PASSWORD_VARIABLE = "SURREAL_REDIS_SENTINEL_PASSWORD"  # noqa: S105 - the name of a variable
 
 
+@dataclass(eq=False, repr=False)
 class SentinelMap:
     """Finds the primary of a service, as the Sentinels last named it. Thread-safe; the constructor does not connect.
-
-    Args:
-        sentinels: (host, port) of each Sentinel.
-        service: name under which they watch the primary.
-        connection_class: class of connections to the servers; Sentinels take TLS if these do.
-        options: options of the servers' connections, of which Sentinels get timeouts and certificates.
 
     Raises:
         ValueError: the file with the Sentinels' password cannot be read.
     """
 
-    def __init__(
-        self,
-        sentinels: Sequence[tuple[str, int]],
-        service: str,
-        connection_class: type[Connection],
-        options: Mapping[str, Any],
-    ) -> None:
-        common = {name: value for name, value in options.items() if name.startswith(("socket_", "ssl_"))}
-        common |= {"ssl": issubclass(connection_class, SSLConnection), "protocol": 2, "driver_info": None}
+    sentinels: Sequence[tuple[str, int]]  #: (host, port) of each Sentinel
+    service: str  #: name under which they watch the primary
+    connection_class: type[Connection]  #: class of connections to the servers; Sentinels take TLS if these do
+    options: Mapping[str, Any]  #: options of the servers' connections, of which Sentinels get timeouts and certificates
+
+    def __post_init__(self) -> None:
+        common = {name: value for name, value in self.options.items() if name.startswith(("socket_", "ssl_"))}
+        common |= {"ssl": issubclass(self.connection_class, SSLConnection), "protocol": 2, "driver_info": None}
         common |= {"username": os.environ.get(USER_VARIABLE), "password": secret_of(os.environ, PASSWORD_VARIABLE)}
-        self._service = service
-        self._sentinel = Sentinel(sentinels, sentinel_kwargs=common)  # type: ignore[no-untyped-call]
+        self._sentinel = Sentinel(self.sentinels, sentinel_kwargs=common)  # type: ignore[no-untyped-call]
         self._lock = threading.Lock()
         self._primary: tuple[str, int] | None = None
 
@@ -135,7 +129,7 @@ class SentinelMap:
         with self._lock:
             if self._primary is None:
                 try:
-                    host, port = self._sentinel.discover_master(self._service)  # type: ignore[no-untyped-call]
+                    host, port = self._sentinel.discover_master(self.service)  # type: ignore[no-untyped-call]
                 except ResponseError as error:  # it wants a password, or is not a Sentinel
                     raise RedisConnectionError(f"a Sentinel does not name the primary: {error}") from error
                 self._primary = str(host), int(port)

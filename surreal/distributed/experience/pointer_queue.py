@@ -201,40 +201,36 @@ class PointerQueue:
         self.on_ready()
 
 
+@dataclass(eq=False, repr=False)
 class ShardedPointerQueue:
     """Follows the streams of several shards with one `PointerQueue` each, and gives their chunks in one order.
 
     Order is defined within a shard only. Until all shards were read to their ends once, chunks come in the order of the
     servers' clocks, so that a replay that is rebuilt evicts the oldest first, whatever their shard. Afterwards, they
     come as they arrive. A shard that does not answer is not waited for.
-
-    Args:
-        may_read: whether the stream of a shard may be read now.
-        needs_blocks, on_ready: as for `PointerQueue`; called on several threads.
     """
 
-    def __init__(
-        self,
-        streams: Sequence[Stream],
-        *,
-        stop: threading.Event,
-        needs_blocks: Callable[[Contract], bool],
-        on_ready: Callable[[], object],
-        may_read: Callable[[int], bool] = lambda _: True,
-    ) -> None:
+    streams: Sequence[Stream]
+    _: KW_ONLY
+    stop: threading.Event
+    needs_blocks: Callable[[Contract], bool]  #: as for `PointerQueue`; called on several threads
+    on_ready: Callable[[], object]  #: as for `PointerQueue`; called on several threads
+    may_read: Callable[[int], bool] = lambda _: True  #: whether the stream of a shard may be read now
+
+    def __post_init__(self) -> None:
         self.queues = [
             PointerQueue(
                 stream,
-                stop=stop,
-                is_patient=len(streams) > 1,  # with the other shards, the run can continue
-                needs_blocks=needs_blocks,
-                on_ready=on_ready,
-                may_read=partial(may_read, stream.shard),
+                stop=self.stop,
+                is_patient=len(self.streams) > 1,  # with the other shards, the run can continue
+                needs_blocks=self.needs_blocks,
+                on_ready=self.on_ready,
+                may_read=partial(self.may_read, stream.shard),
             )
-            for stream in streams
+            for stream in self.streams
         ]
         #: set once all shards that answer were read to their ends
-        self.has_caught_up = self.queues[0].has_caught_up if len(streams) == 1 else threading.Event()
+        self.has_caught_up = self.queues[0].has_caught_up if len(self.streams) == 1 else threading.Event()
 
     def enqueue_step(self, *, waits: bool = True) -> int:
         """Read and queue new chunks of each shard in turn, for a loop without threads; return how many."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, NamedTuple
 
 from redis.exceptions import ResponseError
@@ -110,31 +111,25 @@ class Published(NamedTuple):
         return tensors, header
 
 
+@dataclass(eq=False, repr=False)
 class PublishedReader:
-    """Reads one policy's parameters. Every method may be repeated, so it can run under `client.retry`.
+    """Reads one policy's parameters. Every method may be repeated, so it can run under `client.retry`."""
 
-    Args:
-        reuses_memory: whether each call of `newest` may overwrite the bytes that the last one returned.
-    """
+    client: RedisClient
+    keys: Sequence[PolicyKeys]
+    max_bytes: int = DEFAULT_MAX_BYTES
+    _: KW_ONLY
+    reuses_memory: bool = False  #: whether each call of `newest` may overwrite the bytes that the last one returned
 
-    def __init__(
-        self,
-        client: RedisClient,
-        keys: Sequence[PolicyKeys],
-        max_bytes: int = DEFAULT_MAX_BYTES,
-        *,
-        reuses_memory: bool = False,
-    ) -> None:
-        self.notices = [each.notice for each in keys]  #: channels that announce new versions
-        self._client = client
-        self._keys = keys
-        self._memories = [Memory(max_bytes, is_reused=reuses_memory) for _ in keys]
+    def __post_init__(self) -> None:
+        self.notices = [each.notice for each in self.keys]  #: channels that announce new versions
+        self._memories = [Memory(self.max_bytes, is_reused=self.reuses_memory) for _ in self.keys]
 
     def is_held(self) -> bool:
-        return any(self._client.execute("EXISTS", each.lease) for each in self._keys)
+        return any(self.client.execute("EXISTS", each.lease) for each in self.keys)
 
     def state(self) -> PublishedState:
-        published_s = self._client.execute("HGET", self._keys[0].params, "published_s")
+        published_s = self.client.execute("HGET", self.keys[0].params, "published_s")
         is_held = self.is_held()
         try:
             version = str(self._common(self._snapshot(_HEAD))[0]).encode()
@@ -143,7 +138,7 @@ class PublishedReader:
             return PublishedState(0, None, is_held)
         if not number or not published:
             return PublishedState(number, None, is_held)
-        now, _ = self._client.redis.time()  # the same clock
+        now, _ = self.client.redis.time()  # the same clock
         return PublishedState(number, float(max(0, now - published)), is_held)
 
     def newest(self, is_known: Callable[[int, str], bool] | None = None, *, notice: bytes = b"") -> Published | None:
@@ -156,7 +151,7 @@ class PublishedReader:
         Raises:
             CodecError: they are too large, or not parameters.
         """
-        connection = DirectConnection(self._client)
+        connection = DirectConnection(self.client)
         try:
             for _ in range(_FETCH_ATTEMPTS):
                 for memory in self._memories:
@@ -165,7 +160,7 @@ class PublishedReader:
                 version, epoch = self._common(parts)
                 if version == 0 or (is_known is not None and is_known(version, epoch)):
                     return None
-                servers = zip(self._keys, parts, self._memories, strict=True)
+                servers = zip(self.keys, parts, self._memories, strict=True)
                 blobs = [self._blob(connection, *server, version, ahead) for server in servers]
                 found = tuple(blob for blob in blobs if blob is not None)
                 if len(found) == len(parts):
@@ -178,21 +173,21 @@ class PublishedReader:
 
     def _read_hashes(self, connection: DirectConnection, notice: bytes) -> tuple[list[dict[str, bytes | None]], _Ahead]:
         """Read the hash of each part, and the bytes that a notice has named."""
-        if len(self._keys) > 1:
+        if len(self.keys) > 1:
             return self._snapshot(_ALL), {}
         _, told, count = (*notice.split(b" "), b"", b"", b"")[:3]
-        names = part_names(self._keys[0], told.decode(), 1) if _ID.fullmatch(told) and count == b"1" else []
+        names = part_names(self.keys[0], told.decode(), 1) if _ID.fullmatch(told) and count == b"1" else []
         reads = [("GET", name) for name in names]
-        head = ("HMGET", self._keys[0].params, *_ALL)
+        head = ("HMGET", self.keys[0].params, *_ALL)
         values, *found = connection.ask(head, *reads, into=self._memories[0])
         return [dict(zip(_ALL, values, strict=True))], dict(zip(names, found, strict=True))
 
     def _snapshot(self, fields: Sequence[str]) -> list[dict[str, bytes | None]]:
-        if len(self._keys) == 1:
-            values = self._client.execute("HMGET", self._keys[0].params, *fields)
+        if len(self.keys) == 1:
+            values = self.client.execute("HMGET", self.keys[0].params, *fields)
             return [dict(zip(fields, values, strict=True))]
-        pipeline = self._client.redis.pipeline()
-        for keys in self._keys:
+        pipeline = self.client.redis.pipeline()
+        for keys in self.keys:
             pipeline.hmget(keys.params, fields)
         try:
             found = pipeline.execute()

@@ -13,6 +13,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from itertools import islice
 from typing import Any, Self, TypeVar
@@ -42,18 +43,13 @@ T = TypeVar("T")
 MAX_HEARTBEAT_METRICS = 300
 
 
+@checked
+@dataclass(eq=False, repr=False)
 class Telemetry:
     """Ships logs and metrics of this process, renews its heartbeat, and learns that the run is to stop.
 
     Use it as `with Telemetry(client, "agent", "agent-0") as telemetry: ...`, or call `start` and `stop`. Without a
     thread, call `step` once per interval.
-
-    Args:
-        role: agent, learner, eval, ...: the first part of metrics' names.
-        name: name of the process, and of its file in the run's folder.
-        interval_s: between two round trips; raising it saves Redis calls and delays everything.
-        max_buffer_bytes: bound of each of the two buffers, logs and metrics; raising it bridges longer outages.
-        on_stop: called once with the reason, on the telemetry thread, when a stop of the run is requested.
 
     Attributes:
         handler: ships log records; `start` attaches it to the root logger.
@@ -62,31 +58,30 @@ class Telemetry:
         hangs_in: loop and call that the process's watchdog found hanging; "" if none.
     """
 
-    @checked
-    def __init__(
-        self,
-        client: RedisClient,
-        role: str,
-        name: str,
-        *,
-        interval_s: Positive = 1.0,
-        max_buffer_bytes: int = 1 << 20,
-        on_stop: Callable[[str], None] | None = None,
-    ) -> None:
-        self.role, self.name = role, name
+    client: RedisClient
+    role: str  #: agent, learner, eval, ...: the first part of metrics' names
+    name: str  #: name of the process, and of its file in the run's folder
+    _: KW_ONLY
+    interval_s: Positive = 1.0  #: between two round trips; raising it saves Redis calls and delays everything
+    #: bound of each of the two buffers, logs and metrics; raising it bridges longer outages
+    max_buffer_bytes: int = 1 << 20
+    #: called once with the reason, on the telemetry thread, when a stop of the run is requested
+    on_stop: Callable[[str], None] | None = None
+
+    def __post_init__(self) -> None:
         self._host, self._pid = socket.gethostname(), os.getpid()
-        self.id = process_id(role, name, self._host, self._pid)
-        self._interval_s = interval_s
-        self._on_stop = on_stop
-        self._logs, self._values = LineBuffer(max_buffer_bytes), LineBuffer(max_buffer_bytes)
-        self._shipper = Shipper(client, process=self.id, name=name, role=role, logs=self._logs, values=self._values)
+        self.id = process_id(self.role, self.name, self._host, self._pid)
+        self._logs, self._values = LineBuffer(self.max_buffer_bytes), LineBuffer(self.max_buffer_bytes)
+        self._shipper = Shipper(
+            self.client, process=self.id, name=self.name, role=self.role, logs=self._logs, values=self._values
+        )
         self.handler = ShippingHandler(self._logs)
         self.version = 0
         self.global_step = 0
         self.hangs_in = ""
         self._read_version: Callable[[], int] | None = None
         self._read_global_step: Callable[[], int] | None = None
-        self._episodes = EpisodeStatistics(role)
+        self._episodes = EpisodeStatistics(self.role)
         self._sources: list[MetricSource] = [self._episodes.metrics, self.metrics]
         self._histogram_sources: list[HistogramSource] = []
         self._reading_sources: list[ReadingSource] = []
@@ -200,8 +195,8 @@ class Telemetry:
                 self._collect()
                 had_reason = self.stop_reason is not None
                 is_delivered = self._shipper.ship(self._heartbeat())
-                if self.stop_reason is not None and not had_reason and self._on_stop is not None:
-                    self._on_stop(self.stop_reason)
+                if self.stop_reason is not None and not had_reason and self.on_stop is not None:
+                    self.on_stop(self.stop_reason)
                 for action in self._actions:
                     action()
             except Exception:
@@ -211,7 +206,7 @@ class Telemetry:
 
     def _loop(self) -> None:
         self.step()  # before the first wait, so that a new process is seen at once
-        self._supervisor.stop_event.wait(self._interval_s)
+        self._supervisor.stop_event.wait(self.interval_s)
 
     @property
     def _dropped(self) -> int:

@@ -23,6 +23,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import KW_ONLY, dataclass
 from typing import Literal, NamedTuple, Protocol
 
 import torch
@@ -52,46 +53,39 @@ class PushedGradient(Protocol):
         """Env steps of the whole run when it was pushed."""
 
 
+@checked
+@dataclass(eq=False, repr=False)
 class ParameterServer:
-    """Steps down gradients; used by one thread.
+    """Steps down gradients; used by one thread."""
 
-    Args:
-        combine: fifo: each gradient is a step. avg: the mean of `num_gradients` is. dc: as fifo, with each gradient
-            corrected for the parameters having moved on since it was computed.
-        num_gradients: gradients in a mean; raising it gives fewer and steadier steps.
-        dc_lambda: strength of the correction; raising it corrects more, 0 not at all.
-        dc_history: updates for which published parameters are remembered; raising it takes memory.
-        names: `group/name` of the parameters that are this server's, of several; None: all of them.
-        gather: exchanges bytes with the other servers (`ServerGroup.gather`); needed with `names`.
-    """
+    learner: GradientLearner
+    _: KW_ONLY
+    #: fifo: each gradient is a step. avg: the mean of `num_gradients` is. dc: as fifo, with each gradient corrected for
+    #: the parameters having moved on since it was computed
+    combine: Literal["fifo", "avg", "dc"] = "fifo"
+    num_gradients: PositiveInt = 4  #: gradients in a mean; raising it gives fewer and steadier steps
+    dc_lambda: NonNegative = 0.05  #: strength of the correction; raising it corrects more, 0 not at all
+    dc_history: PositiveInt = 20  #: updates for which published parameters are remembered; raising it takes memory
+    #: `group/name` of the parameters that are this server's, of several; None: all of them
+    names: Collection[str] | None = None
+    #: exchanges bytes with the other servers (`ServerGroup.gather`); needed with `names`
+    gather: Callable[[bytes], list[bytes]] | None = None
 
-    @checked
-    def __init__(
-        self,
-        learner: GradientLearner,
-        *,
-        combine: Literal["fifo", "avg", "dc"] = "fifo",
-        num_gradients: PositiveInt = 4,
-        dc_lambda: NonNegative = 0.05,
-        dc_history: PositiveInt = 20,
-        names: Collection[str] | None = None,
-        gather: Callable[[bytes], list[bytes]] | None = None,
-    ) -> None:
-        if (names is None) != (gather is None):
+    def __post_init__(self) -> None:
+        if (self.names is None) != (self.gather is None):
             raise ValueError("a server of several needs both `names` and `gather`")
-        if not learner.is_ready:
+        if not self.learner.is_ready:
             raise ValueError("the learner has no shape yet, so there is nothing to step")
-        self.learner = learner
-        self._moved = {tensor.data_ptr() for tensor in _flatten(learner.parameter_groups()).values()}
-        self._counts = FilterCounts(learner.model)
-        self._order = [f"{group}/{name}" for group, tensors in learner.parameter_groups().items() for name in tensors]
-        self._gather = gather
-        if names is not None:
-            learner.own(names)
-        self._is_first = names is None or self._order[0] in names
-        self._mean = Mean(num_gradients) if combine == "avg" else None
-        self._history = History(dc_history) if combine == "dc" else None
-        self._dc_lambda = dc_lambda
+        self._moved = {tensor.data_ptr() for tensor in _flatten(self.learner.parameter_groups()).values()}
+        self._counts = FilterCounts(self.learner.model)
+        self._order = [
+            f"{group}/{name}" for group, tensors in self.learner.parameter_groups().items() for name in tensors
+        ]
+        if self.names is not None:
+            self.learner.own(self.names)
+        self._is_first = self.names is None or self._order[0] in self.names
+        self._mean = Mean(self.num_gradients) if self.combine == "avg" else None
+        self._history = History(self.dc_history) if self.combine == "dc" else None
         self._lags = 0
         self._steps = 0
         self._duration = MeanDuration("gradients/apply_ms")
@@ -131,7 +125,7 @@ class ParameterServer:
         What no optimizer moves is published by the server that has the first parameter.
         """
         named = self.learner.model.tensors()
-        if self._gather is None:
+        if self.gather is None:
             return frozenset(named)
         mine = {tensor.data_ptr() for tensor in _flatten(self.learner.parameter_groups()).values()}
         places = {name: tensor.data_ptr() for name, tensor in named.items()}
@@ -162,7 +156,7 @@ class ParameterServer:
         if then is None:
             return tensors
         return {
-            name: compensate(tensor, parameters[name].detach(), then[name], self._dc_lambda)
+            name: compensate(tensor, parameters[name].detach(), then[name], self.dc_lambda)
             for name, tensor in tensors.items()
         }
 
@@ -182,8 +176,8 @@ class ParameterServer:
         several are those of one, bit for bit.
         """
         norms = {name: float(torch.linalg.vector_norm(tensor)) for name, tensor in tensors.items()}
-        if self._gather is not None:
-            for found in self._gather(json.dumps(norms).encode()):
+        if self.gather is not None:
+            for found in self.gather(json.dumps(norms).encode()):
                 norms.update(json.loads(found))
         return {name: norms[name] for name in self._order if name in norms}
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
 import psutil
@@ -29,36 +30,26 @@ _REFUSAL_INTERVAL_S = 0.02
 _MEMORY_SESSIONS = 16
 
 
+@checked
+@dataclass(eq=False, repr=False)
 class Admission:
-    """Admits sessions while there is room for them.
+    """Admits sessions while there is room for them."""
 
-    Args:
-        max_sessions: sessions open at the same time, >= 1; None: only memory counts.
-        reserve_bytes: memory to be left free; raising it stops earlier.
-        read_used: gives the bytes that this process and its descendants use.
-        read_available: gives the bytes that can be had without swapping.
-    """
+    max_sessions: PositiveInt | None = None  #: sessions open at the same time, >= 1; None: only memory counts
+    reserve_bytes: int = 64 << 20  #: memory to be left free; raising it stops earlier
+    _: KW_ONLY
+    read_used: Callable[[], int] | None = None  #: gives the bytes that this process and its descendants use
+    read_available: Callable[[], int] | None = None  #: gives the bytes that can be had without swapping
+    clock: Callable[[], float] = time.monotonic
 
-    @checked
-    def __init__(
-        self,
-        max_sessions: PositiveInt | None = None,
-        reserve_bytes: int = 64 << 20,
-        *,
-        read_used: Callable[[], int] | None = None,
-        read_available: Callable[[], int] | None = None,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._max_sessions = max_sessions
-        self._reserve = reserve_bytes
-        self._read_used = read_used or used_bytes
-        self._read_available = read_available or available_bytes
-        self._clock = clock
+    def __post_init__(self) -> None:
+        self._read_used = self.read_used or used_bytes
+        self._read_available = self.read_available or available_bytes
         self._base = self._read_used()
         self._held = 0  # the most that messages under way have taken since then; freed, it may stay with the process
         self._need = 0.0  # bytes of one session
         self._available = self._read_available()
-        self._measured_s = clock()
+        self._measured_s = self.clock()
         self._admitted = 0  # since the measurement: their memory is not in it
 
     @property
@@ -73,12 +64,12 @@ class Admission:
             open_sessions: number of other sessions.
             read_buffered: gives the bytes that connections hold of messages under way.
         """
-        if self._max_sessions is not None and open_sessions >= self._max_sessions:
+        if self.max_sessions is not None and open_sessions >= self.max_sessions:
             return False
         for interval_s in (_MEASURE_INTERVAL_S, _REFUSAL_INTERVAL_S):
-            if self._clock() - self._measured_s >= interval_s:
+            if self.clock() - self._measured_s >= interval_s:
                 self._measure(open_sessions, read_buffered())
-            if self._available - self._reserve >= self._need * (self._admitted + 1):
+            if self._available - self.reserve_bytes >= self._need * (self._admitted + 1):
                 self._admitted += 1
                 return True
         return False
@@ -88,7 +79,7 @@ class Admission:
         self._held = max(self._held, buffered)
 
     def _measure(self, open_sessions: int, buffered: int) -> None:
-        self._measured_s = self._clock()
+        self._measured_s = self.clock()
         self._available = self._read_available()
         self._admitted = 0
         used = self._read_used()

@@ -34,28 +34,19 @@ class _PendingSlot:
     steps: deque[tuple[int, int]] = field(default_factory=deque)  #: number of a step, and rows before it
 
 
+@dataclass(eq=False, repr=False)
 class PendingSteps:
-    """See the module.
+    """See the module."""
 
-    Args:
-        longest_s: longest time for which a step may be pending, s; 0: rewards cannot be amended.
-        obs_bytes: bytes of an observation: a client that sends faster than expected keeps fewer steps pending.
-        put: hands an event over to the pool.
-        clock: s, never goes back.
-    """
+    longest_s: float  #: longest time for which a step may be pending, s; 0: rewards cannot be amended
+    obs_bytes: int  #: bytes of an observation: a client that sends faster than expected keeps fewer steps pending
+    put: Callable[[FinalEvent], object]  #: hands an event over to the pool
+    clock: Callable[[], float] = time.monotonic  #: s, never goes back
 
-    def __init__(
-        self,
-        longest_s: float,
-        obs_bytes: int,
-        put: Callable[[FinalEvent], object],
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __post_init__(self) -> None:
         #: the env slots that hold back steps; each of their further rows is counted (`count_row`)
         self.slots: dict[int, _PendingSlot] = {}
-        self._longest_s = longest_s
-        self._max_rows = max(1, _MAX_SLOT_BYTES // (obs_bytes + _ROW_BYTES))
-        self._put, self._clock = put, clock
+        self._max_rows = max(1, _MAX_SLOT_BYTES // (self.obs_bytes + _ROW_BYTES))
         self._due_s: dict[int, float] = {}
         self._random = random.SystemRandom()  # one client cannot guess the numbers of another's steps
         self._amended = self._expired = self._refused = 0
@@ -65,11 +56,11 @@ class PendingSteps:
         within_s = request.get("amend_within_s")
         if within_s is None:
             return None
-        if not self._longest_s:
+        if not self.longest_s:
             raise RlxRequestError("amend_within_s: rewards cannot be amended here; set rlx.max_amend_s in the run")
-        if isinstance(within_s, bool) or not isinstance(within_s, int | float) or not 0 < within_s <= self._longest_s:
+        if isinstance(within_s, bool) or not isinstance(within_s, int | float) or not 0 < within_s <= self.longest_s:
             raise RlxRequestError(
-                f"amend_within_s is {brief(within_s)}; it must be > 0 and <= {self._longest_s:g}, rlx.max_amend_s"
+                f"amend_within_s is {brief(within_s)}; it must be > 0 and <= {self.longest_s:g}, rlx.max_amend_s"
             )
         if request.get("reward") is None:
             raise RlxRequestError("amend_within_s comes without a reward; send the one that counts if none follows")
@@ -84,7 +75,7 @@ class PendingSteps:
             return 0
         step_id = 1 + self._random.getrandbits(_ID_BITS)
         if is_recorded:
-            self._due_s[step_id] = self._clock() + within_s
+            self._due_s[step_id] = self.clock() + within_s
             found = self.slots.setdefault(slot, _PendingSlot())
             found.steps.append((step_id, found.rows))
         return step_id
@@ -110,23 +101,23 @@ class PendingSteps:
         """Make a reward final; returns whether it was in time. Otherwise, it is refused and counted."""
         if type(step_id) is not int:
             raise RlxRequestError(f"step_id must be the number that an update returned, got {brief(step_id)}")
-        if self._due_s.get(step_id, float("-inf")) <= self._clock():
+        if self._due_s.get(step_id, float("-inf")) <= self.clock():
             self._refused += 1
             return False
         del self._due_s[step_id]
         self._amended += 1
-        self._put(FinalEvent(step_id, reward))
+        self.put(FinalEvent(step_id, reward))
         return True
 
     def sweep(self) -> None:
         """Make the rewards final whose time is over; called about once a second."""
-        now_s = self._clock()
+        now_s = self.clock()
         for step_id in [step_id for step_id, due_s in self._due_s.items() if due_s <= now_s]:
             self._expire(step_id)
 
     def metrics(self) -> dict[str, float]:
         """Return counters; none where rewards cannot be amended."""
-        if not self._longest_s:
+        if not self.longest_s:
             return {}
         return {
             "rlx/amended_rewards_total": float(self._amended),
@@ -137,4 +128,4 @@ class PendingSteps:
     def _expire(self, step_id: int) -> None:
         del self._due_s[step_id]
         self._expired += 1
-        self._put(FinalEvent(step_id, None))
+        self.put(FinalEvent(step_id, None))

@@ -7,6 +7,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from pathlib import Path
 from types import FunctionType
@@ -35,29 +36,25 @@ class _Position(NamedTuple):
     offset: int = 0
 
 
+@dataclass(eq=False, repr=False)
 class SinkFeeder:
-    """Feeds sinks; `step` again and again, in one thread.
+    """Feeds sinks; `step` again and again, in one thread."""
 
-    Args:
-        makers: makers of the sinks, by the names of their classes; each is called when there is something to hand over
-            first, since one may take seconds. None leaves a sink to another process.
-    """
+    run_dir: Path
+    #: makers of the sinks, by the names of their classes; each is called when there is something to hand over first,
+    #: since one may take seconds. None leaves a sink to another process
+    makers: Sequence[tuple[str, Callable[[], MetricSink] | None]]
+    _: KW_ONLY
+    clock: Callable[[], float] = time.monotonic
 
-    def __init__(
-        self,
-        run_dir: Path,
-        makers: Sequence[tuple[str, Callable[[], MetricSink] | None]],
-        *,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._path, self._state = run_dir / METRICS_PATH, run_dir / STATE_NAME
-        self._names = [name for name, _ in makers]
-        self._makers = [make for _, make in makers]
-        self._clock = clock
-        self._sinks: list[MetricSink | None] = [None] * len(makers)
+    def __post_init__(self) -> None:
+        self._path, self._state = self.run_dir / METRICS_PATH, self.run_dir / STATE_NAME
+        self._names = [name for name, _ in self.makers]
+        self._makers = [make for _, make in self.makers]
+        self._sinks: list[MetricSink | None] = [None] * len(self.makers)
         self._done = self._load()
-        self._paused_until = [-float("inf")] * len(makers)
-        self._trouble = [""] * len(makers)
+        self._paused_until = [-float("inf")] * len(self.makers)
+        self._trouble = [""] * len(self.makers)
 
     def step(self) -> bool:
         """Send new metrics to the sinks, and return whether there may be more already."""
@@ -66,9 +63,9 @@ class SinkFeeder:
 
     def close(self, timeout_s: float = 10.0) -> None:
         """Hand over the rest, and close the sinks; one that fails now has missed it."""
-        deadline = self._clock() + timeout_s
+        deadline = self.clock() + timeout_s
         self._paused_until = [-float("inf")] * len(self._names)
-        while self.step() and self._clock() < deadline:
+        while self.step() and self.clock() < deadline:
             pass
         for place, sink in enumerate(self._sinks):
             try:
@@ -80,7 +77,7 @@ class SinkFeeder:
 
     def _feed(self, place: int) -> bool:
         make = self._makers[place]
-        if make is None or self._clock() < self._paused_until[place]:
+        if make is None or self.clock() < self._paused_until[place]:
             return False
         numbers, end = self._read(self._done[place])
         if end.offset == self._done[place].offset:
@@ -90,7 +87,7 @@ class SinkFeeder:
             if numbers:
                 sink.write(numbers)
         except Exception as error:
-            self._paused_until[place] = self._clock() + _PAUSE_S
+            self._paused_until[place] = self.clock() + _PAUSE_S
             if self._trouble[place] != str(error):
                 logger.warning("sink %s failed, and is tried again: %s", self._names[place], error)
                 self._trouble[place] = str(error)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
 _RECORD = re.compile(r"\d\d:\d\d:\d\d\.\d{3} (WARNING|ERROR|CRITICAL) (\S+) (.*)")
@@ -21,29 +22,21 @@ _MAX_PER_MINUTE = 10
 _MAX_READ_BYTES = 1 << 20
 
 
+@dataclass(eq=False, repr=False)
 class ChildWarnings:
-    """Follows the consoles of children.
+    """Follows the consoles of children."""
 
-    Args:
-        consoles: file of each child by its name; what they already contain is skipped.
-        has_waits: also pass on what children wait for; not needed where their heartbeats are shown.
-        printing: names of children whose whole output is passed on.
-    """
+    consoles: Mapping[str, Path]  #: file of each child by its name; what they already contain is skipped
+    say: Callable[[str], object]
+    _: KW_ONLY
+    has_waits: bool = True  #: also pass on what children wait for; not needed where their heartbeats are shown
+    printing: Collection[str] = ()  #: names of children whose whole output is passed on
+    clock: Callable[[], float] = time.monotonic
 
-    def __init__(
-        self,
-        consoles: Mapping[str, Path],
-        say: Callable[[str], object],
-        *,
-        has_waits: bool = True,
-        printing: Collection[str] = (),
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._consoles = dict(consoles)
-        self._say = say
-        self._ignored = _FINAL_RECORD if has_waits else re.compile(f"{_FINAL_RECORD.pattern}|{_WAIT.pattern}")
-        self._printing = frozenset(printing)
-        self._clock = clock
+    def __post_init__(self) -> None:
+        self._consoles = dict(self.consoles)
+        self._ignored = _FINAL_RECORD if self.has_waits else re.compile(f"{_FINAL_RECORD.pattern}|{_WAIT.pattern}")
+        self._printing = frozenset(self.printing)
         self._read = {name: _size(path) for name, path in self._consoles.items()}
         self._rest = dict.fromkeys(self._consoles, b"")
         self._said_s: dict[str, float] = {}
@@ -56,7 +49,7 @@ class ChildWarnings:
                 if found := _RECORD.fullmatch(line):
                     self._pass_on(name, found[1], found[3])
                 elif name in self._printing:
-                    self._say(f"{name} | {line}")
+                    self.say(f"{name} | {line}")
 
     def _new_lines(self, name: str, path: Path) -> Iterable[str]:
         size = _size(path)
@@ -70,7 +63,7 @@ class ChildWarnings:
         return [line.decode("utf-8", "replace") for line in lines]
 
     def _pass_on(self, name: str, level: str, text: str) -> None:
-        now, kind = self._clock(), re.sub(r"\d+", "#", text)
+        now, kind = self.clock(), re.sub(r"\d+", "#", text)
         if self._ignored.match(text) or now - self._said_s.get(kind, -_REPEAT_S) < _REPEAT_S:
             return
         self._said_s[kind] = now
@@ -81,8 +74,8 @@ class ChildWarnings:
         recent.append(now)
         more, self._left_out[name] = self._left_out[name], 0
         if more:
-            self._say(f"{name}: {more} more warnings are in {self._consoles[name]}")
-        self._say(f"{name}: {level.lower()}: {text}")
+            self.say(f"{name}: {more} more warnings are in {self._consoles[name]}")
+        self.say(f"{name}: {level.lower()}: {text}")
 
 
 def _size(path: Path) -> int:

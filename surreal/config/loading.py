@@ -51,8 +51,9 @@ def load_config(
     apply_overrides(data, places, [(_ALIASES.get(key, key), value) for key, value in settings])
     places.update({key: place for key, place in (origins or {}).items() if places.get(key) == SOURCE})
     _check_version(data, places, label)
-    data.setdefault("name", _name_from(path))
-    _drop_empty_sections(data)
+    data.setdefault("name", re.sub(r"[^A-Za-z0-9_.-]", "-", path.stem).lstrip("-_.")[:64] or "surreal")
+    # An empty section, such as `learner:` whose settings are comments, has the defaults.
+    data = {name: value for name, value in data.items() if value is not None or name not in Config.model_fields}
     try:
         config = Config.model_validate(data)
     except ValidationError as error:
@@ -159,17 +160,6 @@ def _resolve_aliases(data: dict[str, Any], places: dict[str, str]) -> None:
             raise ConfigError(f"{alias} and {key} are one setting; give one of them ({place})", key=alias, source=place)
         settings[other] = settings.pop(name)
         places[key] = places.pop(alias)
-
-
-def _drop_empty_sections(data: dict[str, Any]) -> None:
-    """Read an empty section, such as `learner:` whose settings are comments, as the defaults."""
-    for name in [name for name, value in data.items() if value is None and name in Config.model_fields]:
-        del data[name]
-
-
-def _name_from(path: Path) -> str:
-    name = re.sub(r"[^A-Za-z0-9_.-]", "-", path.stem).lstrip("-_.")[:64]
-    return name or "surreal"
 
 
 def _beside(path: Path, folder: str) -> str:

@@ -101,7 +101,9 @@ def _record_mapping(
     for name_node, value_node in node.value:
         place = _place(name_node, source)
         if name_node.tag == _MERGE_TAG:
-            _record_merged(value_node, key, source, places, parents)
+            # The mapping's own keys are recorded later and win.
+            for merged in value_node.value if isinstance(value_node, yaml.SequenceNode) else [value_node]:
+                _record(merged, key, source, places, parents)
             continue
         if not isinstance(name_node, yaml.ScalarNode) or name_node.tag != "tag:yaml.org,2002:str":
             text = getattr(name_node, "value", "?")
@@ -115,12 +117,6 @@ def _record_mapping(
         seen[name] = place
         places[path] = place
         _record(value_node, path, source, places, parents)
-
-
-def _record_merged(node: yaml.Node, key: str, source: str, places: dict[str, str], parents: tuple[int, ...]) -> None:
-    """Record the keys that `<<` brings in; the mapping's own keys are recorded later and win."""
-    for merged in node.value if isinstance(node, yaml.SequenceNode) else [node]:
-        _record(merged, key, source, places, parents)
 
 
 def _place(node: yaml.Node, source: str) -> str:

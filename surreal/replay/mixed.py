@@ -202,7 +202,9 @@ class MixedTrajectoryReplay(TrajectoryReplay):
         """Return the first steps [B] of trajectories; the on-policy ones come first, and are used only once."""
         starts = self._free_starts(self._asked_starts())
         first = np.sort(np.argsort(~self._are_present(starts), kind="stable")[: self.fresh_columns])
-        return self._add_replayed(starts[first], batch_size)
+        fresh, probability = starts[first], np.ones(batch_size)
+        probability[len(fresh) :] = 1.0 / self.starts.count
+        return np.concatenate([fresh, self.starts.sample(batch_size - len(fresh), self.rng)]), probability
 
     def aggregate_batch(self, gathered: GatheredTrajectories) -> TrajectoryBatch:
         taken = set(gathered.number[0, : self.fresh_columns].tolist())
@@ -219,11 +221,6 @@ class MixedTrajectoryReplay(TrajectoryReplay):
             "replay/ready_trajectories_count": len(self._fresh),
             "replay/stale_trajectories_total": self._stale,
         }
-
-    def _add_replayed(self, fresh: NDArray[np.int64], batch_size: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        probability = np.ones(batch_size)
-        probability[len(fresh) :] = 1.0 / self.starts.count
-        return np.concatenate([fresh, self.starts.sample(batch_size - len(fresh), self.rng)]), probability
 
     def _asked_starts(self) -> set[int]:
         """Get the first steps of the fresh trajectories whose observations are on their way."""

@@ -171,7 +171,8 @@ class GradientQueue:
             head = GradientHead.decode(entry.head)
             if head.size > self.max_bytes:
                 raise CodecError(f"a gradient is {head.size} bytes; at most {self.max_bytes} are accepted")
-            reason = "stale" if self._is_stale(head) else ""
+            limit = self.max_staleness
+            reason = "stale" if limit is not None and self._version - head.version > limit else ""
         except CodecError as error:
             reason = _refuse(error)
         answer, data = "", None
@@ -227,9 +228,6 @@ class GradientQueue:
         formation = self.group.formation if self.group is not None else ""
         take = partial(self._store.take, self._connection, self.shard, entry, head, self._token, formation)
         return self._retry(lambda: take(buffer=buffer), "take a gradient")
-
-    def _is_stale(self, head: GradientHead) -> bool:
-        return self.max_staleness is not None and self._version - head.version > self.max_staleness
 
     def _agree(self, reason: str) -> str:
         """Refuse a gradient that any server of the group refuses."""

@@ -121,7 +121,9 @@ class VectorStepper:
         leaves = self.obs_spec.flatten(obs)
         for index, (array, shape) in enumerate(zip(leaves, self._shapes, strict=True)):
             if array.shape != shape:
-                raise self._shape_error(index, array.shape)
+                name = describe_leaf(self.obs_spec.leaves[index])
+                problem = f"gives {name} of shape {array.shape}, but its space says {shape}"
+                raise EnvError(f"the vector environment {problem}")
         return leaves
 
     def _final_obs(
@@ -155,10 +157,6 @@ class VectorStepper:
         has_single_envs = gymnasium.vector.SyncVectorEnv, gymnasium.vector.AsyncVectorEnv
         # Native vector environments use one generator for all environments.
         return seeds if isinstance(self._envs.unwrapped, has_single_envs) else seeds[0]
-
-    def _shape_error(self, index: int, got: tuple[int, ...]) -> EnvError:
-        name = describe_leaf(self.obs_spec.leaves[index])
-        return EnvError(f"the vector environment gives {name} of shape {got}, but its space says {self._shapes[index]}")
 
 
 def _autoreset_mode(envs: gymnasium.vector.VectorEnv[Any, Any, Any]) -> AutoresetMode:

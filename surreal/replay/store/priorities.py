@@ -78,7 +78,8 @@ class SumTree:
         """
         if not len(indices):
             return
-        self._check_indices(indices)
+        if indices.view(np.uint64).max() >= self.capacity:  # as unsigned numbers, negative ones are huge
+            raise ValueError(f"a leaf's index is outside of 0 .. {self.capacity - 1}")
         low, high = (values, values) if isinstance(values, float | int) else (values.min(), values.max())
         if not (low >= 0.0 and high <= MAX_VALUE):  # so that NaN is refused
             raise ValueError(f"a leaf cannot be {high if low >= 0.0 else low}; it must be 0 .. {MAX_VALUE:g}")
@@ -156,11 +157,6 @@ class SumTree:
         if self._cumulative is None:
             self._cumulative = self._levels[-1].cumsum()
         return self._cumulative
-
-    def _check_indices(self, indices: NDArray[np.int64]) -> None:
-        # As unsigned numbers, negative ones are huge.
-        if len(indices) and indices.view(np.uint64).max() >= self.capacity:
-            raise ValueError(f"a leaf's index is outside of 0 .. {self.capacity - 1}")
 
 
 _KIND = "priorities"

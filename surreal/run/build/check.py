@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -23,11 +23,6 @@ from surreal.run.build.rlx_server import pages_folder
 from surreal.run.observers.making import check_observers
 from surreal.run.process.attributes import why_fixed
 
-_SHOWN: dict[str, Callable[[Config], bool]] = {
-    "agent.show_ui": lambda config: config.agent.show_ui and config.agent.count > 0,
-    "eval.show_ui": lambda config: config.eval.show_ui and config.eval.enabled,
-}
-
 
 def check_machine(config: Config) -> None:
     """Check that this machine has the devices and the display that the run's processes need."""
@@ -36,8 +31,10 @@ def check_machine(config: Config) -> None:
         find_device(config, "agent.device", config.agent.device)
     if config.replay.pin_memory and not torch.cuda.is_available():
         raise refused(config, "replay.pin_memory", "is true, but there is no CUDA here; leave it out")
-    for key in (key for key, is_shown in _SHOWN.items() if is_shown(config)):
-        require_display(key)
+    if config.agent.show_ui and config.agent.count > 0:
+        require_display("agent.show_ui")
+    if config.eval.show_ui and config.eval.enabled:
+        require_display("eval.show_ui")
 
 
 def has_display() -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -102,8 +101,10 @@ def build_replay(config: Config, shards: ReplayShards, *, seed: int, rank: int =
     """Make the learner's replay; that of a rank has a part of the shards and of the capacity."""
     cls, arguments = check_replay(config), replay_arguments(config)
     offered = {**_offered(config), "seed": seed}
-    if config.learner.ranks > 1:
-        offered |= _part_of_rank(arguments, len(shards), rank, config.learner.ranks)
+    if (ranks := config.learner.ranks) > 1:
+        bounds = {name: arguments.get(name) for name in ("capacity", "start_size", "max_bytes")}
+        offered |= {name: max(1, bound // ranks) for name, bound in bounds.items() if bound is not None}
+        offered["shards"] = range(rank, len(shards), ranks)
     ratio = arguments.get("samples_per_insert")
     if ratio is not None and arguments.get("samples_per_insert_tolerance") is None:
         samples = arguments["batch_size"] * cls.count_steps_per_sample(**arguments)
@@ -113,12 +114,6 @@ def build_replay(config: Config, shards: ReplayShards, *, seed: int, rank: int =
     if "compute_reward" in accepted_names(cls):
         offered |= goal_functions(config)
     return construct(config, REPLAY, (shards,), offered)
-
-
-def _part_of_rank(arguments: Mapping[str, Any], num_shards: int, rank: int, ranks: int) -> dict[str, Any]:
-    bounds = {name: arguments.get(name) for name in ("capacity", "start_size", "max_bytes")}
-    parts = {name: max(1, bound // ranks) for name, bound in bounds.items() if bound is not None}
-    return {**parts, "shards": range(rank, num_shards, ranks)}
 
 
 def _offered(config: Config) -> dict[str, Any]:

@@ -52,9 +52,11 @@ def main(argv: Sequence[str]) -> int:
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # for the program, see `TrainingBase`
     release_checkpoint_signal()  # the same signal
     follow_parent()
+    added = ["--config", arguments.config, "--rlx-server", arguments.rlx_server]
+    added += ["--exploit", str(arguments.exploit), "--show-ui", str(arguments.show_ui)]
     try:
         process = subprocess.Popen(  # noqa: S602 - a command from the app's file
-            f"{arguments.command} {shlex.join(_added(arguments))}",
+            f"{arguments.command} {shlex.join(added)}",
             shell=True,
             cwd=arguments.folder,
             env=_environment(arguments.token_file),
@@ -83,11 +85,6 @@ def _pass_on(number: int, pid: int) -> None:
         started = psutil.Process(pid)
         for program in started.children() if started.name() in _SHELLS else [started]:
             program.send_signal(number)
-
-
-def _added(arguments: _ProgramArguments) -> list[str]:
-    added = ["--config", arguments.config, "--rlx-server", arguments.rlx_server]
-    return [*added, "--exploit", str(arguments.exploit), "--show-ui", str(arguments.show_ui)]
 
 
 def _environment(token_file: str | None) -> dict[str, str]:

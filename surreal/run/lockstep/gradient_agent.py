@@ -80,42 +80,28 @@ class GradientAgent:
         own = config.model_copy(update={"seed": self._seed})
         self._learner: GradientLearner = build_gradient_learner(own, self._actor.model, self._replay)
         self._batches = 0
-        self._wait_for_parameters()
+        while not self._actor.listener.wait_for_first(_FIRST_PARAMETERS_S, process.stop):
+            if process.should_stop():
+                raise StoppedError("stopped while waiting for parameters")
         self._learner.become_ready()
         sender: GradientSender = build_gradient_sender(process.config, process.replay, self._learner)
         stack.callback(sender.close)
         self._sender = sender
-        loop = self._actor.loop
-        self._buffer = GradientBuffer(
+        self.loop, self.listener = self._actor.loop, self._actor.listener
+        self.buffer = GradientBuffer(
             self._learner,
             sender,
-            self._actor.listener,
+            self.listener,
             waiting=wait_limits(config),
-            counts=lambda: (loop.env_steps, loop.episodes),
+            counts=lambda: (self.loop.env_steps, self.loop.episodes),
             stop=process.stop,
             check_stop=self._check_stop,
         )
 
     @property
-    def env_steps(self) -> int:
-        return self._actor.loop.env_steps
-
-    @property
-    def episodes(self) -> int:
-        return self._actor.loop.episodes
-
-    @property
-    def version(self) -> int:
-        return self._actor.listener.version
-
-    @property
-    def global_step(self) -> int:
-        return self._buffer.global_step
-
-    @property
     def waited_s(self) -> float:
         """Wait for space in the servers' queues, and for parameters that include its pushed gradients."""
-        sent, buffered = self._sender.metrics(), self._buffer.metrics()
+        sent, buffered = self._sender.metrics(), self.buffer.metrics()
         return sent["gradients/wait_s_total"] + buffered["agent/gradient_wait_s_total"]
 
     def turn(self) -> None:
@@ -126,26 +112,20 @@ class GradientAgent:
             self._check_stop()
             self._learner.optimize(self._batches, batch)
             self._batches += 1
-            self._buffer.finish_update()
-            self._shards.local.run_steps = self._buffer.global_step
+            self.buffer.finish_update()
+            self._shards.local.run_steps = self.buffer.global_step
             self._replay.commit(self._learner.version)
 
     def metrics(self) -> dict[str, float]:
-        actor = self._actor
         sources = (
-            *(self._learner.metrics, self._replay.metrics, self._sender.metrics, self._buffer.metrics),
-            *(actor.loop.metrics, actor.pool.metrics, actor.listener.metrics),
+            *(self._learner.metrics, self._replay.metrics, self._sender.metrics, self.buffer.metrics),
+            *(self.loop.metrics, self._actor.pool.metrics, self.listener.metrics),
         )
         return {name: value for source in sources for name, value in source().items()}
 
     def take_readings(self) -> list[Reading]:
         """Take the metrics of the updates since the last call."""
         return self._learner.readings.take()
-
-    def _wait_for_parameters(self) -> None:
-        while not self._actor.listener.wait_for_first(_FIRST_PARAMETERS_S, self._process.stop):
-            if self._process.should_stop():
-                raise StoppedError("stopped while waiting for parameters")
 
     def _check_stop(self) -> None:
         """On the agent's thread, whose turns say nothing of the main one's."""
@@ -181,19 +161,19 @@ class GradientSession:
         telemetry.add_readings(self._agents[0].take_readings)
         telemetry.add_source(self._metrics)  # wins over the first agent's own
         telemetry.add_source(AgentWaits(lambda: sum(agent.waited_s for agent in self._agents) / number).metrics)
-        telemetry.watch(version=lambda: self._agents[0].version, global_step=lambda: self.global_step)
+        telemetry.watch(version=lambda: self._agents[0].listener.version, global_step=lambda: self.global_step)
 
     @property
     def global_step(self) -> int:
-        return max(agent.global_step for agent in self._agents)
+        return max(agent.buffer.global_step for agent in self._agents)
 
     @property
     def env_steps(self) -> int:
-        return sum(agent.env_steps for agent in self._agents)
+        return sum(agent.loop.env_steps for agent in self._agents)
 
     @property
     def episodes(self) -> int:
-        return sum(agent.episodes for agent in self._agents)
+        return sum(agent.loop.episodes for agent in self._agents)
 
     def run(self, *checks: Callable[[], object]) -> None:
         """Act and compute until the run ends, has its env steps, or one of the `checks` called now and then raises."""
@@ -215,7 +195,7 @@ class GradientSession:
 
     def status(self) -> dict[str, Any]:
         """Explain which run this is, and which parameters act; from any thread."""
-        return {"run": self._process.client.run, "version": self._agents[0].version, "exploration": None}
+        return {"run": self._process.client.run, "version": self._agents[0].listener.version, "exploration": None}
 
     def _close(self) -> None:
         """Close the agents' resources, unless a thread still uses them; then they end with the process."""

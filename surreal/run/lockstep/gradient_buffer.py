@@ -66,7 +66,8 @@ class GradientBuffer:
         """Push the update's gradients, and load newer parameters, or wait for them."""
         if self._collected:
             self._push()
-        self._take_newest()
+        if self.listener.update_once():
+            self._note_applied()
         self._wait(self.waiting.most if self._was_in_vain else self.waiting.ahead)
 
     def metrics(self) -> dict[str, float]:
@@ -120,10 +121,6 @@ class GradientBuffer:
         else:
             self._was_in_vain = False
         self._waited_s += time.monotonic() - started
-
-    def _take_newest(self) -> None:
-        if self.listener.update_once():
-            self._note_applied()
 
     def _note_applied(self) -> None:
         """Find out which gradients the loaded parameters include; assume all if a restarted server does not know."""

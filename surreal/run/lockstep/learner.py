@@ -56,7 +56,9 @@ class LockstepLearner(LearnerSession):
         self._is_resumed = is_resumed
         self._begun_updates = store.newest_step or 0
         config = lockstep_config(process.config, begun_updates=self._begun_updates)
-        _seed(config.seed)
+        random.seed(config.seed)  # the global generators, for code that draws from them
+        np.random.seed(config.seed)  # noqa: NPY002 - a user's environment may draw from it
+        torch.manual_seed(config.seed)
         super().__init__(process, stack, config, store=store)
         self._begun = Counts()
         self._is_saved = False
@@ -191,10 +193,3 @@ class LockstepLearner(LearnerSession):
 
     def _replay_file(self, updates: int, what: str) -> Path:
         return self.process.run_dir / "replay" / f"{updates:010d}.{what}.safetensors"
-
-
-def _seed(seed: int) -> None:
-    """Seed the global generators of this process, for code that draws from them."""
-    random.seed(seed)
-    np.random.seed(seed)  # noqa: NPY002 - a user's environment may draw from it
-    torch.manual_seed(seed)

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 import torch
 
 from surreal.base.errors import SurrealError
-from surreal.base.metrics import EpisodeStatistics, Histogram, RateMeter, Reading
+from surreal.base.metrics import EpisodeStatistics, RateMeter, Reading
 from surreal.run.build.learning import build_checkpoints
 from surreal.run.lockstep.learner import LockstepLearner
 from surreal.run.process.ending import Counts
@@ -42,7 +42,10 @@ class LockstepSession:
         self._stack = stack.enter_context(ExitStack())
 
     def begin(self) -> None:
-        _use_deterministic_algorithms()
+        # Torch refuses operations that are not deterministic, as some are on a GPU.
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when CUDA is first used
+        torch.set_deterministic_debug_mode("error")  # `use_deterministic_algorithms`, without importing a compiler
+        torch.backends.cudnn.benchmark = False
         first = self._next(is_resumed=self.process.arguments.resume)
         for meter, total in zip(self._rates, first.counts()[:2], strict=True):
             meter.begin(total)
@@ -50,7 +53,7 @@ class LockstepSession:
         telemetry.add_source(self._episodes.metrics)
         telemetry.add_source(self._metrics)
         telemetry.add_readings(self._take_readings)
-        telemetry.add_histograms(self._histograms)
+        telemetry.add_histograms(lambda: {} if self._learner is None else self._learner.learner.histograms.take())
         telemetry.watch(version=lambda: self.counts().version, global_step=lambda: self.counts().env_steps)
 
     def run(self) -> None:
@@ -126,13 +129,3 @@ class LockstepSession:
         """Metrics of the updates since the last call, including those of earlier intervals."""
         learner, (kept, self._readings) = self._learner, (self._readings, [])
         return kept if learner is None else kept + learner.learner.readings.take()
-
-    def _histograms(self) -> dict[str, Histogram]:
-        return {} if self._learner is None else self._learner.learner.histograms.take()
-
-
-def _use_deterministic_algorithms() -> None:
-    """Make torch refuse operations that are not deterministic, as some are on a GPU."""
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when CUDA is first used
-    torch.set_deterministic_debug_mode("error")  # `use_deterministic_algorithms`, without importing a compiler
-    torch.backends.cudnn.benchmark = False

@@ -117,17 +117,21 @@ def main(argv: Sequence[str] | None = None) -> int:
             render_mode=render_mode,
         )
 
-    shown = _Switch(arguments.show)
+    is_shown = arguments.show
+
+    def toggle() -> None:
+        nonlocal is_shown
+        is_shown = not is_shown
 
     def make_first() -> gymnasium.Env[Any, Any]:
         if "rgb_array" not in render_modes(arguments.env_id):
             return make()
-        return ShownEnv(make("rgb_array"), lambda: shown.is_on, is_required=arguments.show)
+        return ShownEnv(make("rgb_array"), lambda: is_shown, is_required=arguments.show)
 
     try:
         options = _options(arguments)
         makers = [make_first, *[make] * (arguments.envs - 1)]
-        with at_show_signal(shown.toggle):
+        with at_show_signal(toggle):
             counts = run_envs(makers, options, stop=stop, on_episode=_show if arguments.verbose else None)
         if counts.episodes or not counts.failures:
             _say(_summary(counts))
@@ -139,16 +143,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         print_error(error)
         return 1
     return 0
-
-
-class _Switch:
-    """Return whether the first environment is shown."""
-
-    def __init__(self, is_on: bool) -> None:
-        self.is_on = is_on
-
-    def toggle(self) -> None:
-        self.is_on = not self.is_on
 
 
 def _options(arguments: ClientArguments) -> DriverOptions:

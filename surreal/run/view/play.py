@@ -39,10 +39,6 @@ class EpisodeDisplay:
         if sum((self.record is not None, self.show, self.screen is not None)) > 1:
             raise ValueError("window, terminal and videos exclude each other")
 
-    @property
-    def is_any(self) -> bool:
-        return self.show or self.record is not None or self.screen is not None
-
     def make_env(self, config: Config, stack: ExitStack, *, name: str) -> gymnasium.Env[Any, Any]:
         """Make an evaluation environment that is shown in this way; raises `BusyError` or `EnvError` if it cannot."""
         mode = None
@@ -95,7 +91,7 @@ def play_policy(
     """
     config = policy.config
     add_python_path(config.python_path)
-    is_single = view.is_any or on_episode is not None
+    is_single = view.show or view.record is not None or view.screen is not None or on_episode is not None
     count = 1 if is_single else min(num_envs or config.eval.num_envs, episodes)
     with ExitStack() as stack:
         envs = [view.make_env(config, stack, name="play") for _ in range(count)]

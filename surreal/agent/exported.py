@@ -125,11 +125,7 @@ def _damaged(path: Path, error: Exception) -> CheckpointError:
 
 
 class ExportedAgent(Agent):
-    """An agent that never explores, over a file for the same observations; raises `CheckpointError` for others.
-
-    Args:
-        obs_spec: kind of one observation; None, if observations are raw, is refused.
-    """
+    """An agent that never explores, over a file for these observations, which are not raw; else `CheckpointError`."""
 
     def __init__(self, file: ExportedFile, *, obs_spec: ObsSpec | None) -> None:
         super().__init__(Module(), obs_spec=obs_spec)

@@ -86,12 +86,7 @@ class MeanDuration:
 
 
 class EpisodeStatistics:
-    """Means of returns and lengths of the episodes that ended between two readings.
-
-    Args:
-        role: prefix of the metrics' names.
-        window: episodes in the running mean; raising it smooths the curve and delays it.
-    """
+    """Means of returns and lengths of finished episodes since the last reading, and over the last `window`."""
 
     @checked
     def __init__(self, role: str, *, window: PositiveInt = 100, clock: Callable[[], float] = time.monotonic) -> None:
@@ -104,13 +99,7 @@ class EpisodeStatistics:
         self._ended: dict[int, float] = {}  # when the last episode of each environment ended
 
     def add(self, episode_return: float, length: int, env_id: int = 0) -> None:
-        """Count a finished episode.
-
-        Args:
-            episode_return: undiscounted sum of raw rewards.
-            length: env steps.
-            env_id: number of its environment. The episode began when the last one of that environment ended.
-        """
+        """Count an episode of an environment, from where its last one ended: the sum of raw rewards, and env steps."""
         count, returns, lengths, times = self._totals
         now = self._clock()
         time_s = now - self._ended.get(env_id, self._began)

@@ -54,11 +54,7 @@ def make_kept(code: str, **kwargs: Any) -> Any:
 
 
 def name_env(make: Callable[..., Any]) -> tuple[str, dict[str, str], str | None]:
-    """Name a class or function, so that other processes can make its environment.
-
-    Returns:
-        The id, its arguments, and the folder in which its module is found; None where no folder is needed.
-    """
+    """Name a class or function for other processes: id, arguments, and its module's folder if one is needed."""
     module = sys.modules.get(make.__module__)
     file = getattr(module, "__file__", None)
     is_importable = file is not None and make.__module__ != "__main__" and "." not in make.__qualname__

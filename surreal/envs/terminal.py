@@ -96,12 +96,7 @@ class Screen:
 
 
 class TerminalView(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Draws each step on a terminal, at the pace of the environment's `render_fps`.
-
-    Args:
-        env: renders "rgb_array" or "ansi".
-        screen: to draw on.
-    """
+    """Draws each step, "rgb_array" or "ansi", on a terminal, at the pace of the environment's `render_fps`."""
 
     def __init__(
         self,

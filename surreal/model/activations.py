@@ -152,11 +152,7 @@ def get_activation(name: str, *, in_place: bool = False) -> Activation:
 
 
 def read_activation(activation: ActivationName) -> str | KafSettings:
-    """Read how a dense layer's activation is named; raises `ValueError` if it is not possible.
-
-    Returns:
-        A name in `ACTIVATIONS`, or the settings of kernel activation functions.
-    """
+    """Read a dense layer's activation, a name or settings of kernels; raises `ValueError` if it is not possible."""
     if isinstance(activation, str):
         name, settings = activation, dict[str, Any]()
     else:

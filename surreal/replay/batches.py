@@ -124,12 +124,7 @@ def _pinned(array: NDArray[Any]) -> torch.Tensor:
 
 
 class ExpFetcherQueue(Generic[B]):
-    """A bounded queue of batches: the replay's thread fills it, and the learner empties it.
-
-    Args:
-        prefetch: batches kept ready, >= 1; None: 2 to 16, as many as fit into 16 MiB. More batches smooth out pauses,
-            and make samples older when they are used.
-    """
+    """A bounded queue of batches (by default 2 to 16, in 16 MiB); the replay fills it, and the learner empties it."""
 
     def __init__(self, prefetch: int | None) -> None:
         self._prefetch = prefetch or _LEAST_AHEAD

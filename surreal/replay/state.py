@@ -174,11 +174,7 @@ logger = logging.getLogger(__name__)
 
 
 class ObservationPlace:
-    """Used by the threads that read the stream and by the owner of the store; the first one decides.
-
-    Args:
-        mirror_max_bytes: most that "auto" mirrors.
-    """
+    """Decides, by the first of the threads that use it, where observations are; "auto" mirrors up to a bound."""
 
     def __init__(self, mode: Mode, *, capacity: int, mirror_max_bytes: int) -> None:
         self._mode = mode

@@ -69,12 +69,7 @@ class RunCheckpoints:
         return " or ".join(store.folder for store in self._stores)
 
     def save(self, step: int, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> str:
-        """Write a checkpoint into the run's folder now, and elsewhere as soon as possible; returns its first path.
-
-        Raises:
-            CheckpointError: it could not be written into the run's folder; existing checkpoints remain.
-            DivergedError: a tensor holds nan or an infinity.
-        """
+        """Save in the run's folder now, elsewhere soon; returns the first path. Raises as `CheckpointStore.save`."""
         path = self._stores[0].path_of(step)
         data = encode_checkpoint(tensors, metadata, step=step, target=path)
         self._steps.add(step)

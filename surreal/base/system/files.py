@@ -193,11 +193,6 @@ def secret_of(environ: Mapping[str, str], variable: str) -> str | None:
 
 
 def take_user(user: str, environ: MutableMapping[str, str]) -> None:
-    """Connect to Redis as `user` from now on if a folder of secrets is given; otherwise the environment decides.
-
-    Args:
-        user: name from the table of `surreal.distributed.connection.rights`.
-        environ: variables of this process; its children inherit them, and each takes its own user.
-    """
+    """Connect to Redis as `user`, of `connection.rights`, from now on in this process, if a folder has secrets."""
     if environ.get(SECRETS_VARIABLE):
         environ[USER_VARIABLE] = user

@@ -105,11 +105,7 @@ PASSWORD_VARIABLE = "SURREAL_REDIS_SENTINEL_PASSWORD"  # noqa: S105 - the name o
 
 @dataclass(eq=False, repr=False)
 class SentinelMap:
-    """Finds the primary of a service, as the Sentinels last named it. Thread-safe; the constructor does not connect.
-
-    Raises:
-        ValueError: the file with the Sentinels' password cannot be read.
-    """
+    """Finds the primary of a service, as the Sentinels last named it. Thread-safe; the constructor does not connect."""
 
     sentinels: Sequence[tuple[str, int]]  #: (host, port) of each Sentinel
     service: str  #: name under which they watch the primary

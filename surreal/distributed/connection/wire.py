@@ -69,12 +69,7 @@ def load_script(name: str) -> Script:
 
 
 def connection_class(base: type[Connection], *, follows_hash_slot: bool = False) -> Any:
-    """Make a class of connections that raise clear errors, and leave a server that was demoted.
-
-    Args:
-        base: redis-py's class for the address.
-        follows_hash_slot: whether the connections take `server_map` and `hash_slot`, and find their server by these.
-    """
+    """Make a class of connections that raise clear errors, and leave demoted servers or follow a hash slot."""
     if follows_hash_slot:
         base = _SlotSSLConnection if issubclass(base, SSLConnection) else _SlotConnection
 

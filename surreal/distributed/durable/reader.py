@@ -107,11 +107,7 @@ _COUNT, _BLOCK_MS = 16, 200
 
 
 class DurableReader:
-    """One consumer of the stream's group. Used by one thread.
-
-    Args:
-        lease_s: age after which entries of other readers are taken over, s.
-    """
+    """One consumer of the stream's group, which takes over entries older than `lease_s`. Used by one thread."""
 
     def __init__(self, server: DurableServer, name: str, lease_s: float) -> None:
         self._server, self.name, self._lease_s = server, name, lease_s

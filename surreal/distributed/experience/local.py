@@ -37,12 +37,7 @@ class _NumberedEntry(NamedTuple):
 
 
 class LocalStream(Stream):
-    """The commands of one shard, executed immediately and without the limiter's credit. Used by one thread.
-
-    Args:
-        client: names the run; it is never connected.
-        keys: the shard's keys, for messages.
-    """
+    """The commands of one shard, executed immediately, without a server or the limiter's credit; for one thread."""
 
     is_local = True
 

@@ -60,12 +60,7 @@ class ShardedOutbox:
     def push(
         self, *, timeout_s: float, is_limited: bool, stop: threading.Event | None = None, waits_for_last: bool = True
     ) -> None:
-        """Store all queued chunks, except those that wait for a shard to come back.
-
-        Raises:
-            RedisUnavailableError: no shard answered for `timeout_s`.
-            ReplayFullError, ContractError, StoppedError: as `Outbox.push`.
-        """
+        """Store all queued chunks, except those that wait for a shard to come back; raises as `Outbox.push`."""
         terms = Terms(timeout_s, is_limited, stop, time.monotonic() + timeout_s)
         if self._are_back:
             self._resume_returned(terms)

@@ -100,12 +100,7 @@ class Mark(NamedTuple):
 
 
 class Stream:
-    """Key names and commands of one shard.
-
-    Args:
-        keys: its key names; None: those of the run's only shard.
-        server_share: this shard's share of the server's memory, > 0 .. 1.
-    """
+    """Key names (None: the only shard's) and commands of one shard, which has a share of its server's memory."""
 
     is_local: bool = False  #: whether it is in this process, so that an append is answered at once; see `local`
 

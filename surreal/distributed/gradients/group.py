@@ -95,12 +95,7 @@ class ServerGroup:
             raise GroupChangedError(GROUP_CHANGED)
 
     def gather(self, value: bytes) -> list[bytes]:
-        """Exchange values: the n-th call returns the values of every server's n-th call, in the servers' order.
-
-        Raises:
-            GroupChangedError: a server has restarted, or did not come in time.
-            RedisUnavailableError, StoppedError: Redis does not answer.
-        """
+        """Exchange values: the n-th call returns every server's n-th value, in their order; raises as `join`."""
         self._gathered += 1
         return self._wait_for(
             partial(self._store.gather, self.formation, self._gathered, self.shard, self.shards, value)

@@ -151,11 +151,7 @@ class TorchListener:
             return is_loaded
 
     def wait_for_first(self, timeout_s: float, stop: threading.Event | None = None) -> bool:
-        """Wait until parameters were loaded once, at most `timeout_s` or until `stop`; return whether they were.
-
-        Raises:
-            ContractError, RedisUnavailableError, ThreadFailedError: the listener failed.
-        """
+        """Wait for the first parameters until `timeout_s` or `stop`; return whether they came. Raises as `check`."""
         deadline = time.monotonic() + timeout_s
         notice = WaitNotice(logger)
         while self._loaded_at is None:

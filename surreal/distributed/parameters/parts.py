@@ -40,12 +40,7 @@ INLINE_BYTES = 128 << 10
 def upload_parts(
     client: RedisClient, names: Sequence[str], parts: Sequence[memoryview], stop: threading.Event | None = None
 ) -> None:
-    """Store parts that expire unless they are published.
-
-    Raises:
-        RedisUnavailableError: Redis did not answer in time, or had no room for `ROOM_TIMEOUT_S`.
-        StoppedError: `stop` was set while waiting.
-    """
+    """Store parts that expire unless they are published; raises if Redis is away or full, or at `stop`."""
     ttl_ms = int(1000 * UPLOAD_TTL_S)
     deadline = time.monotonic() + ROOM_TIMEOUT_S
     number = max(1, _UPLOAD_BYTES // len(parts[0]))

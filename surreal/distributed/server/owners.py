@@ -58,12 +58,7 @@ def temporary_run(name: str = "temporary", *, maxmemory_bytes: int = 512 << 20) 
 
 
 class Keeper:
-    """Restarts a server that died, unless it dies too often; its owner calls `keep` repeatedly.
-
-    Args:
-        restart_limit: deaths within a minute that are tolerated.
-        advice: remedy for messages, if it dies too often.
-    """
+    """Restarts a server that died, unless it dies more than `restart_limit` times within a minute; see `keep`."""
 
     @checked
     def __init__(self, server: EmbeddedRedis, restart_limit: NonNegativeInt, *, advice: str = "see its log") -> None:

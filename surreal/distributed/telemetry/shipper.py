@@ -32,11 +32,7 @@ _MAX_WARNING_CHARS = 300
 
 
 class LineBuffer:
-    """Encoded lines that wait to be sent; if there are too many bytes, the oldest are dropped and counted.
-
-    Args:
-        max_bytes: bound; raising it keeps more lines during an outage of Redis, and costs that much memory.
-    """
+    """Encoded lines that wait to be sent; beyond `max_bytes`, the oldest are dropped and counted."""
 
     @checked
     def __init__(self, max_bytes: PositiveInt) -> None:

@@ -56,11 +56,7 @@ class Game(ABC):
 
     @abstractmethod
     def reset(self, seed: int | None = None) -> dict[int, View]:
-        """Begin a game, and return the views of the players that act first, at least one.
-
-        Args:
-            seed: the seed of the random numbers; None continues the current sequence.
-        """
+        """Begin a game, with a seed if given, and return the views of the players that act first, at least one."""
 
     @abstractmethod
     def step(self, actions: Mapping[int, Any]) -> dict[int, View]:

@@ -91,12 +91,7 @@ class ParameterServer:
         self._duration = MeanDuration("gradients/apply_ms")
 
     def step(self, gradient: PushedGradient) -> bool:
-        """Take a gradient; returns whether it led to an update.
-
-        Raises:
-            DivergedError: gradients are not finite again and again.
-            ContractError: it has a parameter that is not this server's.
-        """
+        """Take a gradient; returns whether it led to an update. Raises `DivergedError`, or `ContractError`."""
         started_s = time.perf_counter()
         self.learner.on_global_step(gradient.global_step)
         mine = _flatten(self.learner.parameter_groups())

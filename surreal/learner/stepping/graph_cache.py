@@ -66,11 +66,7 @@ class Entry:
 
 
 class GraphCache:
-    """Compiled graphs by name; raises `OSError` if other users can write into the folder.
-
-    Args:
-        folder: where they are; made if it is missing. None: `$XDG_CACHE_HOME/surreal/updates`.
-    """
+    """Compiled graphs by name, in `$XDG_CACHE_HOME/surreal/updates`; raises `OSError` if others may write there."""
 
     def __init__(self, folder: Path | None = None) -> None:
         home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"

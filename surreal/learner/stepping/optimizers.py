@@ -121,11 +121,7 @@ class Optimizer:
         return norm
 
     def apply_in_graph(self, gradients: Mapping[str, Tensor], *, max_norm: float | None) -> Tensor:
-        """Take the same step as `apply` by pure operations, which read no number: for a graph.
-
-        Returns:
-            The global norm of the gradients before clipping, a scalar.
-        """
+        """Step as `apply` by pure operations, which read no number: for a graph. Returns the norm before clipping."""
         norms = torch.stack([torch.linalg.vector_norm(each) for each in gradients.values()])
         norm: Tensor = torch.linalg.vector_norm(norms)
         is_finite = norm.isfinite()

@@ -37,11 +37,7 @@ _PATIENCE = timedelta(seconds=1)
 
 
 class Ranks:
-    """A group of processes, of which this one is number `rank`; raises `RankError` if not all come in time.
-
-    Args:
-        timeout_s: longest wait of a call for the others, s; a rank whose process ends is noticed at once.
-    """
+    """A group of processes, of which this is number `rank`; raises `RankError` after `timeout_s` without one."""
 
     def __init__(self, store: Store, rank: int, count: int, *, timeout_s: float = 600.0) -> None:
         self.rank = rank

@@ -27,11 +27,7 @@ MAX_VALUES = 1 << 20
 
 
 class Histograms:
-    """Gathers histograms of the updates 0, interval, 2 interval, ...
-
-    Args:
-        interval: interval in updates, >= 1; raising it costs less and shows less. None: never.
-    """
+    """Gathers histograms of the updates 0, interval, 2 interval, ...; None: never."""
 
     def __init__(self, interval: int | None) -> None:
         self.interval = interval

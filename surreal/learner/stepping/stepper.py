@@ -183,12 +183,7 @@ class RankStepper(LocalStepper):
 
 
 class SendingStepper(LocalStepper):
-    """Sends the gradients of the model's parameters; steps groups of other parameters, such as curiosity's, here.
-
-    Args:
-        send: called with the gradients of one loss, which it may keep. Their receiver changes the parameters, and this
-            process gets the new ones.
-    """
+    """Sends the gradients of the model's parameters to their receiver, which changes them; steps other groups."""
 
     def __init__(self, groups: ParameterGroups, send: Callable[[Sequence[Gradients]], object], model: Module) -> None:
         super().__init__(groups)

@@ -16,11 +16,7 @@ class NoFormError(Exception):
 
 
 class Build:
-    """Makes the function that computes a module.
-
-    Args:
-        forms: by class of module, what makes its function; subclasses have no form, because they may compute otherwise.
-    """
+    """Makes the function that computes a module, by its exact class: a subclass may compute otherwise."""
 
     def __init__(self, forms: Mapping[type, Callable[[Build, Any], Any]]) -> None:
         self._forms = forms

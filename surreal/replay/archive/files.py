@@ -82,11 +82,7 @@ class ArchiveWriter:
             self._close_file()
 
     def finish(self, **facts: Any) -> Manifest:
-        """Write the manifest and put the archive into its place; raises `ConfigError` if that is taken.
-
-        Args:
-            facts: fields of `Manifest` that the writer does not know: run, created, surreal_version, and the counts.
-        """
+        """Write the manifest with these facts, and put the archive into its place; `ConfigError` if that is taken."""
         self._close_file()
         manifest = Manifest(
             contract=self.contract,

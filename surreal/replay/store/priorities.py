@@ -37,11 +37,7 @@ _ONES = np.ones(_FAN_OUT)
 
 
 class SumTree:
-    """Float64 values >= 0 of a fixed number of leaves, all zero at first. One thread at a time uses it.
-
-    Args:
-        capacity: number of leaves: any number, it need not be a power of two.
-    """
+    """Float64 values >= 0 of any fixed number of leaves, all zero at first. One thread at a time uses it."""
 
     @checked
     def __init__(self, capacity: PositiveInt) -> None:

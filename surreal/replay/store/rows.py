@@ -21,12 +21,7 @@ from surreal.distributed.experience.codec import Chunk, Contract
 
 
 class Ring:
-    """Columns of equal length, addressed by sequence number: a row is in the slot `number % size`.
-
-    Args:
-        shapes: name -> (shape of a row, dtype).
-        size: rows allocated at first, >= 1.
-    """
+    """Columns of equal length, addressed by sequence number: a row is in the slot `number % size`, which grows."""
 
     def __init__(self, shapes: Mapping[str, tuple[tuple[int, ...], Any]], size: int) -> None:
         self.size = max(size, 1)

@@ -182,11 +182,7 @@ class TransitionStore:
         return len(self.transitions)
 
     def insert(self, chunk: Chunk) -> range:
-        """Take a chunk's rows in, and derive the transitions of the steps it owns.
-
-        Returns:
-            Sequence numbers of the new transitions.
-        """
+        """Take a chunk's rows in, and derive the transitions of its steps; returns their sequence numbers."""
         first_row = self.observations.insert(chunk)
         own, columns = chunk.own, chunk.columns
         returns = n_step(chunk.obs_row, columns["reward"], chunk.terminated, own, n=self.n_step, gamma=self.gamma)

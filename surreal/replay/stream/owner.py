@@ -35,11 +35,7 @@ NO_BOUND = 1 << 62
 
 
 class StreamFollower:
-    """Reads the counts of one stream; used by one thread.
-
-    Args:
-        is_patient: whether calls wait until Redis answers. Otherwise, the next call repeats one that failed.
-    """
+    """Reads the counts of one stream; used by one thread. If not patient, the next call repeats one that failed."""
 
     def __init__(self, stream: Stream, *, stop: threading.Event, is_patient: bool = True) -> None:
         self.stream = stream

@@ -42,12 +42,7 @@ class AgentProxyConnectionError(AgentProxyException):
 
 
 class ProxyConnection:
-    """One connection; a background thread may use it as well.
-
-    Args:
-        timeout_s: longest wait for one answer, s.
-        connect_timeout_s: longest wait for one attempt to connect, s.
-    """
+    """One connection; a background thread may use it as well."""
 
     def __init__(
         self, address: Address, timeout_s: float, connect_timeout_s: float, ssl_context: ssl.SSLContext | None
@@ -65,12 +60,7 @@ class ProxyConnection:
         return self._transport is not None
 
     def _open(self) -> None:
-        """Connect, in one attempt.
-
-        Raises:
-            AgentProxyConnectionError: there is no server now.
-            AgentProxyException: the attempt failed for a reason that will not pass.
-        """
+        """Connect, in one attempt; raises `AgentProxyConnectionError` if that will pass, else `AgentProxyException`."""
         deadline = time.monotonic() + self.connect_timeout_s
         try:
             self._transport = open_transport(self.address, deadline, ssl_context=self._ssl_context)

@@ -97,12 +97,7 @@ class GymTraining(TrainingBase):
         self._on_episode = on_episode
 
     def episode(self, number: int) -> float:
-        """Play one episode; returns the sum of its rewards.
-
-        Raises:
-            StoppedError: `stop` was set in the middle of it.
-            AgentProxyException: see `surreal.rlx.client.connection`.
-        """
+        """Play one episode; returns the sum of its rewards. Raises `StoppedError`, or `AgentProxyException`."""
         obs, _ = self._env.reset(seed=self._seed)
         self._seed = None
         action = self.agent.update(reward=None, state=obs)

@@ -55,12 +55,7 @@ class Exchange(Protocol):
 
 
 class TimedUpdates:
-    """See the module.
-
-    Args:
-        rate_hz: updates per second, > 0.
-        safe_action: returned in place of an action that is late; "last": the one before; None: `update` raises.
-    """
+    """See the module; in place of a late action comes `safe_action`, "last" the one before, None an error."""
 
     def __init__(self, connection: Exchange, rate_hz: float, safe_action: Any) -> None:
         self.deadlines = Deadlines(rate_hz)  #: what was missed, and the latencies

@@ -132,13 +132,7 @@ class TcpTransport:
 
 
 class WebSocketTransport:
-    """Payloads as binary messages of a WebSocket (RFC 6455).
-
-    Args:
-        sock: a connected socket, which it owns from now on.
-        address: address in the opening request.
-        deadline_s: when to give up on the server's answer to it.
-    """
+    """Payloads as binary messages of a WebSocket (RFC 6455), over a socket that it owns from now on."""
 
     def __init__(self, sock: socket.socket, address: Address, deadline_s: float) -> None:
         self._sock = sock

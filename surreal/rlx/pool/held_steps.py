@@ -39,12 +39,7 @@ class _HeldRow:
 
 
 class HeldSteps:
-    """A `StepSender` around another.
-
-    Args:
-        sender: takes the rows in the end.
-        take_final: returns the rewards that have become final since the last call.
-    """
+    """A `StepSender` around another; `take_final` returns the rewards that became final since its last call."""
 
     def __init__(self, sender: StepSender, take_final: Callable[[], FinalRewards]) -> None:
         self._sender = sender

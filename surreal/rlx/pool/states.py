@@ -32,12 +32,7 @@ class RewardReader:
         self.largest = largest  #: the largest magnitude, as given
 
     def read(self, reward: Any) -> float:
-        """Return the reward as a number.
-
-        Raises:
-            RlxRequestError: it is neither, or has not as many numbers as there are weights.
-            RlxValueError: it is not finite, or too large.
-        """
+        """Return the reward as a number; raises `RlxRequestError` if it is none, `RlxValueError` if it is too large."""
         return self.check(reward if type(reward) is float else self._number(reward))
 
     def check(self, reward: float) -> float:

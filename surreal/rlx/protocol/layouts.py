@@ -33,11 +33,7 @@ _FIXED = {arrays.NULL: 0, arrays.INT4: 4, arrays.DOUBLE: 8, arrays.BOOLEAN: 1, a
 
 
 class Layouts:
-    """Layouts of the updates of one client, by the length of whole frames.
-
-    Args:
-        plain: format of observations that are the unchanged bytes of a state; None: they never are.
-    """
+    """Layouts of one client's updates, by the length of frames; `plain` states are observations unchanged."""
 
     __slots__ = ("_layouts", "_plain", "get")
 

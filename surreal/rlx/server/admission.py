@@ -58,12 +58,7 @@ class Admission:
         return self._need
 
     def admits(self, open_sessions: int, read_buffered: Callable[[], int] = lambda: 0) -> bool:
-        """Decide whether one more session may be opened; if so, it is counted as opened.
-
-        Args:
-            open_sessions: number of other sessions.
-            read_buffered: gives the bytes that connections hold of messages under way.
-        """
+        """Decide whether another session may be opened, which then counts; `read_buffered` gives connections' bytes."""
         if self.max_sessions is not None and open_sessions >= self.max_sessions:
             return False
         for interval_s in (_MEASURE_INTERVAL_S, _REFUSAL_INTERVAL_S):

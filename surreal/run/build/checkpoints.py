@@ -68,11 +68,7 @@ OWN_CHECKPOINTS = ("latest", "best")
 
 
 def earlier_checkpoint(config: Config, run_dir: Path) -> str | None:
-    """The run's checkpoint that `checkpoint.restore` names; raises `CheckpointError` if it does not exist.
-
-    Returns:
-        The file name; None if the setting names none, or a file elsewhere.
-    """
+    """The file that `checkpoint.restore` names of the run's own, else None; raises `CheckpointError` without it."""
     restore = config.checkpoint.restore
     if restore is None or restore == "latest":
         return None

@@ -65,12 +65,7 @@ class Launcher:
         self._tracker: RunTracker
 
     def execute(self) -> RunOutcome:
-        """Run until everything has ended.
-
-        Raises:
-            SurrealError: the run could not be started; nothing was written.
-            StoppedError: the run was told to end before it began.
-        """
+        """Run until everything has ended; raises `SurrealError` or `StoppedError` if it could not begin."""
         with ExitStack() as stack:
             options = self._options
             is_silent = options.is_quiet or not options.shows_progress

@@ -62,11 +62,7 @@ class RunServers:
         return any(each is not None and each.live_steps for each in counts)
 
     def clear(self, ended: Container[int]) -> None:
-        """Remove the run's keys from servers that continue, unless processes elsewhere still use them.
-
-        Args:
-            ended: ids of the launcher's processes, all of which have ended; a killed one still has a heartbeat.
-        """
+        """Remove the run's keys from servers that continue, unless processes that have not `ended` use them."""
         try:
             here = socket.gethostname()
             if all(beat.host == here and beat.pid in ended for beat in live_processes(self.client)):

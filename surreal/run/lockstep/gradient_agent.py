@@ -135,11 +135,7 @@ class GradientAgent:
 
 
 class GradientSession:
-    """The agents of one process, each on its own thread: one that waits for parameters holds up no other.
-
-    Args:
-        pool: pool of a server's sessions, which one agent plays; None: each agent has its own environments.
-    """
+    """The agents of one process, each on its own thread; with a `pool` of sessions, one agent that plays it."""
 
     def __init__(self, process: RoleProcess, stack: ExitStack, pool: EnvPool | None = None) -> None:
         config = gradients_config(process.config)

@@ -86,13 +86,7 @@ class LockstepLearner(LearnerSession):
         self._actors = [Actor(self.process, self.config, self._stack, i, self._on_episode) for i in range(count)]
 
     def run(self) -> None:
-        """Act and learn in turn.
-
-        Raises:
-            StoppedError: the process is to stop; nothing was written.
-            DivergedError: the learner diverged.
-            SurrealError: experience could not be stored.
-        """
+        """Act and learn in turn; raises `StoppedError`, `DivergedError`, or another `SurrealError`."""
         self.learn()  # reads back what the replay held
         scored, self.has_reached_goal = 0, self._score()
         while not (self.has_reached_goal or self._is_over()):

@@ -21,11 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 class LockstepSession:
-    """The checkpoint intervals of a run, one after another, each with a `LockstepLearner`.
-
-    Args:
-        score: evaluates the newest parameters; returns whether they reach the goal, and has told the run then.
-    """
+    """A run's checkpoint intervals, one after another; `score` evaluates, and returns whether the goal is reached."""
 
     def __init__(self, process: RoleProcess, stack: ExitStack, score: Callable[[], bool]) -> None:
         self.process = process

@@ -156,12 +156,7 @@ _OFFERED = ("run", "process", "run_dir", "seed")
 
 
 def check_observers(config: Config, why_fixed: str = "") -> None:
-    """Check the callbacks and sinks of a configuration, without making them.
-
-    Args:
-        config: the run's.
-        why_fixed: why callbacks can set no attributes of its environments; "" if they can.
-    """
+    """Check callbacks and sinks without making them; `why_fixed` refuses callbacks that set environments."""
     for place, settings in enumerate(config.callbacks):
         callback, _ = _find(config, f"callbacks.{place}", settings, Callback)
         if why_fixed and _sets_environments(callback):

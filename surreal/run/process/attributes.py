@@ -39,12 +39,7 @@ class EnvironmentAttributes:
         self._lock = threading.Lock()  # the telemetry thread follows, and a callback sets
 
     def set(self, values: Mapping[str, Any]) -> None:
-        """Set attributes of all agents' environments, from the next episode of each on.
-
-        Raises:
-            EnvError: no environment of this run can be set.
-            ValueError: a value is not JSON, is not finite, or takes more than 64 KiB.
-        """
+        """Set attributes of all agents' environments from the next episode on; raises as `set_environments`."""
         if why := why_fixed(self._config):
             raise EnvError(f"set_environments cannot be used: {why}")
         encoded: dict[Any, Any] = {name: _encode(name, value) for name, value in values.items()}

@@ -206,11 +206,7 @@ _CLOSED = frozenset({errno.EPIPE, errno.EIO, errno.EBADF})
 
 
 class Output:
-    """A stream that never raises: the first failure is reported, and later output is dropped; for any thread.
-
-    Args:
-        on_failure: called once with the reason, on the writing thread.
-    """
+    """A stream that never raises: `on_failure` gets the first reason, and later output is dropped; thread-safe."""
 
     def __init__(self, stream: TextIO, on_failure: Callable[[str], object]) -> None:
         self._stream = stream

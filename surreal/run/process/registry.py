@@ -96,12 +96,7 @@ def stored_config(client: RedisClient, overrides: Sequence[str] = ()) -> Config:
 
 
 def decode_config(client: RedisClient, value: bytes, overrides: Sequence[str] = ()) -> Config:
-    """Decode a configuration as Redis has it; see `stored_config`.
-
-    Raises:
-        ConfigError: nothing that makes sense is stored, or an override is wrong.
-        ContractError: a version of Surreal whose format differs has registered it.
-    """
+    """Decode a configuration as Redis has it; raises `ConfigError`, or `ContractError` for another format."""
     stored = _parse(value)
     if stored is None:
         raise ConfigError(f"Redis at {client.address} knows no run {client.run!r}; name its configuration", key="--run")

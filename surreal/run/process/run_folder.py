@@ -75,12 +75,7 @@ class RunFolder:
             )
 
     def claim(self) -> None:
-        """Claim the folder as its only writer, until `release` or the end of this process.
-
-        Raises:
-            BusyError: another process is the writer.
-            ConfigError: the folder cannot be made.
-        """
+        """Claim the folder until `release`; raises `BusyError`, or `ConfigError` if it cannot be made."""
         try:
             self._made = [path for path in (self.path, *self.path.parents) if not path.exists()]
             self.path.mkdir(parents=True, exist_ok=True)

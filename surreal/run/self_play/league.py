@@ -42,12 +42,7 @@ class PastVersion:
 
 
 class League:
-    """Past versions, oldest first, and the learner's own rating.
-
-    Args:
-        size: versions that are kept; more are a longer memory.
-        rating_step: see `rate`.
-    """
+    """At most `size` past versions, oldest first, and the learner's own rating, by `rating_step`; see `rate`."""
 
     @checked
     def __init__(self, *, size: Annotated[int, Ge(2)] = 10, rating_step: Positive = 4.0) -> None:

@@ -28,11 +28,7 @@ _SHARE = 0.01
 
 
 class PrioritiesSaver:
-    """Saves a replay's priorities every few seconds and reads them again; does nothing for a replay without any.
-
-    Args:
-        rank: rank of the learner; each has a replay, and a file.
-    """
+    """Saves a rank's priorities every few seconds, and reads them again; does nothing for a replay without any."""
 
     def __init__(self, replay: object, run_dir: Path, *, rank: int = 0) -> None:
         self._replay = replay if isinstance(replay, Prioritized) else None

@@ -120,11 +120,7 @@ WINDOW_S = 10.0
 
 
 class ExperienceWaits:
-    """Counts how long a learner waits for experience, from its first update on: a replay that fills is not a want.
-
-    Args:
-        is_starved: whether what is waited for has to come from the agents.
-    """
+    """Counts waits for experience that has to come from agents (`is_starved`), from the first update on."""
 
     def __init__(self, is_starved: Callable[[], bool], clock: Callable[[], float] = time.monotonic) -> None:
         self._is_starved = is_starved

@@ -27,12 +27,7 @@ logger = logging.getLogger(__name__)
 
 
 class OwnFolder:
-    """Claims the folder of a learner: `begin` after all checks, `finish` at the end, then `release`.
-
-    Raises:
-        BusyError: another process writes there.
-        CheckpointError: the run is to continue from one of its checkpoints that is not there.
-    """
+    """Claims a learner's folder: `begin` after all checks, `finish` at the end, `release`; raises `BusyError`."""
 
     def __init__(self, process: RoleProcess) -> None:
         self._process = process

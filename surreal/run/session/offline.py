@@ -81,12 +81,7 @@ def offline_overrides(config: Config, manifest: Manifest | DatasetSize) -> list[
 
 
 def fill_replay(process: RoleProcess, source: str) -> None:
-    """Import recorded experience into the run's stream: all of it, or the rest after an interrupted import.
-
-    Raises:
-        CodecError, ContractError: it is not whole, or not of the run's environment.
-        ReplayFullError: it does not fit.
-    """
+    """Import recorded experience into the run's stream, or the rest; raises as `import_replay`."""
     with open_archive(source, lookahead=process.config.lookahead) as archive:
         _check_spaces(process.config, archive, source)
         result = import_replay(process.replay, archive.path, stop=process.stop)

@@ -45,11 +45,7 @@ def claim_scores(folder: Path) -> FileLock:
 
 
 class ScoreSender:
-    """Sends the rounds of an evaluation; those that Redis does not accept are sent with the next one.
-
-    Args:
-        is_elsewhere: whether the learner's folder is another one, which gets the episodes, and the best policy.
-    """
+    """Sends an evaluation's rounds, later if Redis is away; to another folder (`is_elsewhere`), also the best."""
 
     def __init__(self, client: RedisClient, book: RoundFile, *, is_elsewhere: bool = True) -> None:
         self._client = client

@@ -154,12 +154,7 @@ def run_status(client: RedisClient) -> RunView:
 
 
 class RunTracker:
-    """Keeps the newest view of a run; a count does not go back when Redis was emptied or a process has ended.
-
-    Args:
-        read: takes a view.
-        run_dir: the run's folder, if it is on this machine.
-    """
+    """Keeps the newest view of a run; a count does not go back when Redis was emptied or a process has ended."""
 
     def __init__(self, read: Callable[[], RunView], run_dir: Path | None = None) -> None:
         self.view = RunView(())

@@ -97,12 +97,7 @@ def lead(process: RoleProcess, make: Callable[[ExitStack, Collector], LeadSessio
 
 
 def work(session: LeadSession) -> None:
-    """Improve the parameters until the run ends, and save them.
-
-    Raises:
-        DivergedError, FolderError: what ended it; the run was told.
-        SurrealError: as `LeadSession.run`.
-    """
+    """Improve the parameters until the run ends, and save them; raises as `LeadSession.run`, and tells the run."""
     try:
         with suppress(StoppedError):
             session.run()

@@ -29,11 +29,7 @@ _FAR = 0.5
 
 
 class Curve:
-    """Values in order; when there are too many, each two neighbors become their mean.
-
-    Args:
-        max_points: even; raising it keeps more detail of old values.
-    """
+    """Values in order; when there are `max_points`, an even number, each two neighbors become their mean."""
 
     def __init__(self, max_points: int = _MAX_POINTS) -> None:
         self._max_points = max_points

@@ -25,10 +25,7 @@ VALUE_GAIN = 1.0
 
 
 def initialise_orthogonally(module: nn.Module, gain: float, generator: torch.Generator | None) -> None:
-    """Draw all matrices and filters in a module again, with this gain, and set all biases to 0.
-
-    Other parameters (a free standard deviation) are unchanged.
-    """
+    """Draw all matrices and filters of a module again, with this gain, and set biases, but nothing else, to 0."""
     for layer in module.modules():
         for name, parameter in layer.named_parameters(recurse=False):
             if parameter.ndim > 1:

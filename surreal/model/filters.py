@@ -45,10 +45,7 @@ class RunningMoments(nn.Module):
         self._scale: tuple[tuple[Tensor, ...], list[int], tuple[Tensor, Tensor]] | None = None
 
     def scale(self) -> tuple[Tensor, Tensor]:
-        """Return mean and deviation, [*shape] float32; computed again only when a buffer has changed.
-
-        Torch counts the changes of each tensor.
-        """
+        """Return mean and deviation, [*shape] float32; computed again only when a buffer's counter has changed."""
         if is_recording() or torch.compiler.is_compiling() or self.mean.is_inference():
             return self.mean.to(torch.float32), self.deviation().to(torch.float32)
         buffers = self.count, self.mean, self.squares

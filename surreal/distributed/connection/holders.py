@@ -87,10 +87,7 @@ class HolderWatch:
         self.waited_s = 0.0  #: between the first and the last call
 
     def is_void(self, token: str, left_ms: int) -> bool:
-        """Whether the holder's process is gone, or was silent for the length of its lease.
-
-        Redis deletes the token in `left_ms`; negative: never.
-        """
+        """Whether the holder is gone, or was silent for its lease; Redis deletes the token in `left_ms`, < 0 never."""
         holder, now_s = holder_of(token, self._lease_s), self._clock()
         self._first_look_s = now_s if self._first_look_s is None else self._first_look_s
         self.waited_s = now_s - self._first_look_s

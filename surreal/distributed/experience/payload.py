@@ -115,10 +115,7 @@ def _from_lists(spec: ArraySpec, lists: pa.Array, kept: NDArray[np.bool_]) -> ND
 
 
 def to_numpy(spec: ArraySpec, column: pa.Array | None, num_rows: int, first_row: int = 0) -> NDArray[Any]:
-    """Convert one column to a view [num_rows, ...]; None: its rows are empty. Raises `CodecError` for bad values.
-
-    Messages count rows from `first_row`.
-    """
+    """Convert a column to a view [num_rows, ...]; None: rows are empty. Raises `CodecError` with the row's number."""
     if column is None:
         return np.empty((num_rows, *spec.shape), spec.dtype)
     if column.null_count:

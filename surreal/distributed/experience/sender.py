@@ -160,10 +160,7 @@ class ExpSender(SingleStepSender):
             self._push(waits_for_last=False)
 
     def flush(self) -> None:
-        """Send all complete steps, and wait; a running episode's last row stays, and so do steps that are held back.
-
-        A call that failed can be repeated.
-        """
+        """Send all complete steps, and wait; running episodes' last rows and held steps stay. May be repeated."""
         self._leave(waits_for_last=True)
 
     def _count_held(self, log: RowLog) -> int:

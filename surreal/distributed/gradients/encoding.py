@@ -60,10 +60,7 @@ def assign_parameters(groups: Groups, number: int, counts: Groups | None = None)
 
 
 def to_wire(tensors: Mapping[str, Tensor], dtype: str) -> dict[str, Tensor]:
-    """Convert gradients to contiguous CPU tensors of a dtype, without empty ones; raises `ValueError` for integers.
-
-    Tensors that already fit are not copied.
-    """
+    """Convert gradients to contiguous CPU tensors of a dtype, without empty ones; `ValueError` for integers."""
     wanted = DTYPES[dtype]
     for name, tensor in tensors.items():
         if not tensor.is_floating_point():

@@ -1,6 +1,4 @@
-"""Rows of a `StepBatch`, and the `RowJoiner` that builds batches: ends of episodes first, then rows that need an
-action.
-"""
+"""Rows of a `StepBatch`, and the `RowJoiner` of batches: ends of episodes, then rows that need an action."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Batches of trajectories, made larger and smaller.
-
-Minibatches are single steps in any order, or whole sequences where a memory needs their order.
-"""
+"""Batches of trajectories, made larger, or smaller: of single steps, or of sequences where a memory needs them."""
 
 from __future__ import annotations
 

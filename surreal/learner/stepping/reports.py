@@ -42,10 +42,7 @@ class Histograms:
             self._seen_groups.clear()
 
     def wants_gradients(self, group: str) -> bool:
-        """Whether none of this group were added since the last update that was due.
-
-        A group that moves more seldom than that is shown by its next step.
-        """
+        """Whether none of this group came since the last update that was due; one that moves seldom is shown then."""
         return self.interval is not None and group not in self._seen_groups
 
     def add_gradients(self, group: str, tensors: Mapping[str, Tensor]) -> None:

@@ -1,7 +1,4 @@
-"""Replays in files: exported from a stream, readable with any Arrow tool, imported into another stream.
-
-It imports no other subpackage.
-"""
+"""Replays in files: exported from a stream, readable with Arrow tools, imported again. It imports no sibling."""
 
 from surreal.replay.archive.exporting import export_replay
 from surreal.replay.archive.files import ArchiveWriter, ReplayArchive

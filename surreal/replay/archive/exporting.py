@@ -1,7 +1,4 @@
-"""`surreal replay export`: from a replay's streams into an archive.
-
-The export only reads: the run may continue meanwhile, and its owner may evict.
-"""
+"""`surreal replay export`: from streams into an archive. It only reads, while the run may continue and evict."""
 
 from __future__ import annotations
 

@@ -1,4 +1,1 @@
-"""A replay's side of its streams: leases, bounds, eviction, the samples-per-insert limiter, counts over all shards.
-
-It imports `store`.
-"""
+"""A replay's side of its streams: leases, bounds, eviction, the limiter, counts of shards. It imports `store`."""

@@ -1,4 +1,1 @@
-"""The order of steps across chunks: lanes, trajectories of fixed length, and the ledger of consumed steps.
-
-It imports `store`.
-"""
+"""The order of steps across chunks: lanes, trajectories, the ledger of consumed steps. It imports `store`."""

@@ -161,10 +161,7 @@ class Cutter:
         return len(self._pieces)
 
     def add(self, run: Run, version: NDArray[np.integer], *, now_s: float = 0.0) -> list[Cut]:
-        """Add a run that came at `now_s`; return the trajectories that are complete now.
-
-        `version` [n] is that which acted in each step, -1 if unknown.
-        """
+        """Add a run that came at `now_s`, whose steps `version` [n] acted in (-1: unknown); return what is complete."""
         piece = self._pieces.pop(run.lane, None)
         cuts = []
         if piece is not None and run.previous < 0:

@@ -1,7 +1,4 @@
-"""Events that wait for the next batch of a pool: `Intake` holds them, `Gathering` decides how long they wait.
-
-`RlxEnvPool` uses both.
-"""
+"""Events that wait for a batch of an `RlxEnvPool`: `Intake` holds them, `Gathering` decides how long they wait."""
 
 from __future__ import annotations
 

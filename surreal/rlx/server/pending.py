@@ -67,10 +67,7 @@ class PendingSteps:
         return float(within_s)
 
     def expect(self, slot: int, within_s: float | None, *, is_recorded: bool) -> int:
-        """Return the number of a step whose reward may change in this time; 0 for None: it is final.
-
-        One that is not recorded can never be amended.
-        """
+        """Return the number of a step whose reward may change in this time; 0: it is final, or is not recorded."""
         if within_s is None:
             return 0
         step_id = 1 + self._random.getrandbits(_ID_BITS)

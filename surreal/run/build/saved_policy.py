@@ -101,10 +101,7 @@ def load_policy(source: str | os.PathLike[str], *, trust: bool = False, policies
 
 
 def policy_file(source: str | os.PathLike[str]) -> str:
-    """Return the file to read: of a run (folder, name or id), the best policy, or else the newest checkpoint.
-
-    Any other path or URL is given back as it is.
-    """
+    """Return the file to read: of a run (folder, name or id) the best policy or newest checkpoint, else `source`."""
     path = os.fspath(source)
     if os.path.isfile(path):
         return path

@@ -1,4 +1,1 @@
-"""Parts next to a role's loop: the scores of evaluation, checkpoints and publications of a learner.
-
-It knows `process` and `build`.
-"""
+"""Parts next to a role's loop: scores, checkpoints, publications. It knows `process` and `build`."""

@@ -14,19 +14,6 @@ from surreal.agent.slots import SlotMemory
 from surreal.base.contracts import StepSender
 
 __all__ = [
-    "ActContext",
-    "Acted",
-    "Agent",
-    "AgentLoop",
-    "AgentSession",
-    "DeterministicAgent",
-    "EpsilonGreedy",
-    "NoisyQAgent",
-    "PolicyAgent",
-    "QAgent",
-    "Rounds",
-    "SamplingAgent",
-    "SessionAgent",
-    "SlotMemory",
-    "StepSender",
-]
+    "ActContext", "Acted", "Agent", "AgentLoop", "AgentSession", "DeterministicAgent", "EpsilonGreedy", "NoisyQAgent",
+    "PolicyAgent", "QAgent", "Rounds", "SamplingAgent", "SessionAgent", "SlotMemory", "StepSender",
+]  # fmt: skip

@@ -15,16 +15,6 @@ from surreal.config.preset_files import preset_names, preset_path
 from surreal.config.schema.root import Config
 
 __all__ = [
-    "Config",
-    "accepted_names",
-    "add_python_path",
-    "check_args",
-    "default_values",
-    "diff_shared",
-    "fingerprint",
-    "import_class",
-    "load_config",
-    "preset_names",
-    "preset_path",
-    "to_yaml",
-]
+    "Config", "accepted_names", "add_python_path", "check_args", "default_values", "diff_shared", "fingerprint",
+    "import_class", "load_config", "preset_names", "preset_path", "to_yaml",
+]  # fmt: skip

@@ -29,17 +29,9 @@ if TYPE_CHECKING:
     from surreal.distributed.server.owners import temporary_run
 
 __all__ = [
-    "CallServer",
-    "DurableReplay",
-    "EmbeddedRedis",
-    "ExpSender",
-    "RedisClient",
-    "RemoteServer",
-    "TorchBroadcaster",
-    "TorchListener",
-    "remote",
-    "temporary_run",
-]
+    "CallServer", "DurableReplay", "EmbeddedRedis", "ExpSender", "RedisClient", "RemoteServer", "TorchBroadcaster",
+    "TorchListener", "remote", "temporary_run",
+]  # fmt: skip
 
 _MODULES = {
     "DurableReplay": "durable",

@@ -20,25 +20,10 @@ from surreal.envs.window import ShownEnv
 from surreal.envs.wrappers.named import WrapperSpec
 
 __all__ = [
-    "Atari",
-    "Env",
-    "EnvPool",
-    "EpisodeMonitor",
-    "FrameStack",
-    "GymEnv",
-    "LocalEnvPool",
-    "ShownEnv",
-    "SubprocEnvPool",
-    "ThreadedEnvPool",
-    "Visualization",
-    "Wrapper",
-    "WrapperSpec",
-    "check_env_id",
-    "make_env",
-    "make_vector_env",
-    "record_video",
-    "render_modes",
-]
+    "Atari", "Env", "EnvPool", "EpisodeMonitor", "FrameStack", "GymEnv", "LocalEnvPool", "ShownEnv", "SubprocEnvPool",
+    "ThreadedEnvPool", "Visualization", "Wrapper", "WrapperSpec", "check_env_id", "make_env", "make_vector_env",
+    "record_video", "render_modes",
+]  # fmt: skip
 
 # gymnasium's registry is how ids become environments, so it is filled on import, as gymnasium's own packages do.
 if "surreal/Bandit-v0" not in gymnasium.registry:

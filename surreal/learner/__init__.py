@@ -30,28 +30,8 @@ from surreal.learner.on_policy.vtrace import VTraceLearner
 from surreal.learner.remote import RemoteLearner
 
 __all__ = [
-    "A2CLearner",
-    "APPOLearner",
-    "ActorCriticLearner",
-    "BCLearner",
-    "CQLLearner",
-    "DDPGLearner",
-    "DQNLearner",
-    "GradientLearner",
-    "Gradients",
-    "IPGLearner",
-    "IQLLearner",
-    "Learner",
-    "PPOLearner",
-    "PQNLearner",
-    "PolicyGradientLearner",
-    "QuantileDQNLearner",
-    "R2D2Learner",
-    "RemoteLearner",
-    "ReplayView",
-    "SACLearner",
-    "TD3BCLearner",
-    "TRPOLearner",
-    "VTraceLearner",
-    "one_graph",
-]
+    "A2CLearner", "APPOLearner", "ActorCriticLearner", "BCLearner", "CQLLearner", "DDPGLearner", "DQNLearner",
+    "GradientLearner", "Gradients", "IPGLearner", "IQLLearner", "Learner", "PPOLearner", "PQNLearner",
+    "PolicyGradientLearner", "QuantileDQNLearner", "R2D2Learner", "RemoteLearner", "ReplayView", "SACLearner",
+    "TD3BCLearner", "TRPOLearner", "VTraceLearner", "one_graph",
+]  # fmt: skip

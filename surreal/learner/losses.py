@@ -22,20 +22,9 @@ from surreal.base.ranges import NonNegativeInt, PositiveInt, PositiveShare, chec
 from surreal.learner.advantages import VTrace, bootstrapped_returns, generalised_advantages, vtrace
 
 __all__ = [
-    "TargetNetwork",
-    "UpdateNoise",
-    "VTrace",
-    "among_legal",
-    "bootstrapped_returns",
-    "check_rank",
-    "chosen_q",
-    "critic_loss",
-    "generalised_advantages",
-    "huber_loss",
-    "l2_penalty",
-    "q_target",
-    "vtrace",
-]
+    "TargetNetwork", "UpdateNoise", "VTrace", "among_legal", "bootstrapped_returns", "check_rank", "chosen_q",
+    "critic_loss", "generalised_advantages", "huber_loss", "l2_penalty", "q_target", "vtrace",
+]  # fmt: skip
 
 _MASK = (1 << 64) - 1
 

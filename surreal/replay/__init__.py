@@ -18,15 +18,6 @@ from surreal.replay.prioritized import PrioritizedReplay
 from surreal.replay.sequences import PrioritizedSequenceReplay, SequenceReplay, TrajectoryReplay
 
 __all__ = [
-    "DemonstrationReplay",
-    "FIFOReplay",
-    "HindsightReplay",
-    "MixedReplay",
-    "MixedTrajectoryReplay",
-    "PrioritizedReplay",
-    "PrioritizedSequenceReplay",
-    "Replay",
-    "SequenceReplay",
-    "TrajectoryReplay",
-    "UniformReplay",
-]
+    "DemonstrationReplay", "FIFOReplay", "HindsightReplay", "MixedReplay", "MixedTrajectoryReplay",
+    "PrioritizedReplay", "PrioritizedSequenceReplay", "Replay", "SequenceReplay", "TrajectoryReplay", "UniformReplay",
+]  # fmt: skip

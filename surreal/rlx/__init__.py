@@ -19,11 +19,6 @@ from surreal.rlx.client import (
 from surreal.rlx.protocol.errors import RlxError
 
 __all__ = [
-    "AgentProxy",
-    "AgentProxyConnectionError",
-    "AgentProxyException",
-    "AgentProxyReplyError",
-    "RandomAgent",
-    "RlxError",
-    "TrainingBase",
-]
+    "AgentProxy", "AgentProxyConnectionError", "AgentProxyException", "AgentProxyReplyError", "RandomAgent",
+    "RlxError", "TrainingBase",
+]  # fmt: skip

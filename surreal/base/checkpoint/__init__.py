@@ -14,14 +14,9 @@ if TYPE_CHECKING:
     from surreal.base.checkpoint.store import CheckpointStore, open_checkpoint
 
 __all__ = [
-    "Checkpoint",
-    "CheckpointStore",
-    "RunCheckpoints",
-    "check_tensors",
-    "load_checkpoint",
-    "open_checkpoint",
+    "Checkpoint", "CheckpointStore", "RunCheckpoints", "check_tensors", "load_checkpoint", "open_checkpoint",
     "save_checkpoint",
-]
+]  # fmt: skip
 
 _MODULES = {"CheckpointStore": "store", "RunCheckpoints": "run", "open_checkpoint": "store"}
 

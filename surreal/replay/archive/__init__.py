@@ -6,11 +6,5 @@ from surreal.replay.archive.importing import ImportResult, import_replay
 from surreal.replay.archive.manifest import ArchiveFile, Manifest
 
 __all__ = [
-    "ArchiveFile",
-    "ArchiveWriter",
-    "ImportResult",
-    "Manifest",
-    "ReplayArchive",
-    "export_replay",
-    "import_replay",
-]
+    "ArchiveFile", "ArchiveWriter", "ImportResult", "Manifest", "ReplayArchive", "export_replay", "import_replay",
+]  # fmt: skip

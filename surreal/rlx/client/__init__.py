@@ -5,10 +5,6 @@ from surreal.rlx.client.connection import AgentProxyConnectionError, AgentProxyE
 from surreal.rlx.client.training import RandomAgent, TrainingBase
 
 __all__ = [
-    "AgentProxy",
-    "AgentProxyConnectionError",
-    "AgentProxyException",
-    "AgentProxyReplyError",
-    "RandomAgent",
+    "AgentProxy", "AgentProxyConnectionError", "AgentProxyException", "AgentProxyReplyError", "RandomAgent",
     "TrainingBase",
-]
+]  # fmt: skip

@@ -206,19 +206,8 @@ class Reader:
 
     #: By type id.
     TABLE: tuple[Callable[[Reader], Any], ...] = (
-        _null,
-        _null,
-        _int4,
-        _text,
-        _double,
-        _bool,
-        _image,
-        _array,
-        _list,
-        _u32,
-        _int64,
-        _dict,
-    )
+        _null, _null, _int4, _text, _double, _bool, _image, _array, _list, _u32, _int64, _dict,
+    )  # fmt: skip
 
 
 _READERS = Reader.TABLE

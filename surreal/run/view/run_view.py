@@ -189,14 +189,8 @@ def _age_s(alive: Iterable[Heartbeat]) -> float | None:
 
 #: Files that are listed when a run ends.
 FILES = (
-    "result.json",
-    "eval/scores.jsonl",
-    "eval/best.safetensors",
-    "eval/videos",
-    "checkpoints",
-    "tensorboard",
-    "logs",
-)
+    "result.json", "eval/scores.jsonl", "eval/best.safetensors", "eval/videos", "checkpoints", "tensorboard", "logs",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -82,9 +82,7 @@ class Rounds:
 
     def resting(self, env_ids: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Report of each of these environments [N] whether its next action belongs to the next round."""
-        if self.is_shared:
-            return np.full(len(env_ids), self.is_over)
-        return self._counts[env_ids] >= self.steps
+        return np.full(len(env_ids), self.is_over) if self.is_shared else self._counts[env_ids] >= self.steps
 
     def wait(self, model: ModelView, sent_through: tuple[str, int]) -> bool:
         """Begin the next round when the parameters have learned from this one, or waiting longer is useless.

@@ -101,9 +101,7 @@ class ObsSpec:
 
     def unflatten(self, arrays: Sequence[Any]) -> Obs:
         """Nest leaves (arrays or tensors, with or without batch axes) as in the space."""
-        if self.structure is None:
-            return arrays[0]
-        return _unflatten(self.structure, iter(arrays))
+        return arrays[0] if self.structure is None else _unflatten(self.structure, iter(arrays))
 
     def to_json(self) -> dict[str, Any]:
         return {"leaves": [leaf.to_json() for leaf in self.leaves], "structure": self.structure}

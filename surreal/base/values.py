@@ -1,10 +1,11 @@
-"""Checks of numbers from other processes, wherever experience comes in.
+"""Checks of numbers and of JSON from other processes, wherever experience comes in.
 
 One NaN in one observation reaches every parameter, and so does a finite number whose square exceeds float32.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from math import hypot
 from typing import Any
@@ -30,6 +31,15 @@ def checked_count(value: Any, most: int = MAX_COUNT) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
         raise ValueError(f"{str(value)[:_SHOWN]} is not a whole number from 0 to {most}")
     return value
+
+
+def json_object(value: str | bytes) -> dict[str, Any]:
+    """Decode a JSON object; anything else counts as empty, because bytes from a network are hostile."""
+    try:
+        data = json.loads(value)
+    except (ValueError, RecursionError):
+        return {}
+    return data if isinstance(data, dict) else {}
 
 
 def is_sound(array: NDArray[Any]) -> bool:

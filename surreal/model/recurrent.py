@@ -58,9 +58,7 @@ class Core(nn.Module, ABC):
         return torch.stack(outputs), state
 
     def _clear(self, state: Tensor, is_first: Tensor | None) -> Tensor:
-        if is_first is None:
-            return state
-        return state * ~is_first.view(-1, *(1,) * len(self.state_shape))
+        return state if is_first is None else state * ~is_first.view(-1, *(1,) * len(self.state_shape))
 
 
 class LSTMCore(Core):

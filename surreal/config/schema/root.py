@@ -10,20 +10,11 @@ from pydantic import BeforeValidator, Field, PrivateAttr
 
 from surreal.base.errors import ConfigError
 from surreal.base.system.process import least_new_rows, memory_for_replay
+from surreal.config.schema import sections
 from surreal.config.schema.environment import EnvConfig, SelfPlayConfig
 from surreal.config.schema.fields import ClassSection, Device, Section, to_lower
 from surreal.config.schema.learning import CheckpointConfig, LearnerConfig, ParameterServerConfig
 from surreal.config.schema.rlx import RlxConfig, TrainingConfig, TrainingServerConfig
-from surreal.config.schema.sections import (
-    AgentConfig,
-    BroadcastConfig,
-    EvalConfig,
-    ModelConfig,
-    RedisConfig,
-    ReplayConfig,
-    RunConfig,
-    SenderConfig,
-)
 
 _SHARED_ENV = ("id", "kwargs", "wrappers", "frame_stack", "observation_space", "action_space")
 
@@ -59,19 +50,19 @@ class Config(Section):
     """Further folders to import classes from, relative to the file. The file's own folder is always searched."""
 
     env: EnvConfig
-    model: ModelConfig = ModelConfig()
-    agent: AgentConfig = AgentConfig()
+    model: sections.ModelConfig = sections.ModelConfig()
+    agent: sections.AgentConfig = sections.AgentConfig()
     learner: LearnerConfig = LearnerConfig()
     parameter_server: ParameterServerConfig = ParameterServerConfig()
-    replay: ReplayConfig = ReplayConfig()
-    sender: SenderConfig = SenderConfig()
-    broadcast: BroadcastConfig = BroadcastConfig()
+    replay: sections.ReplayConfig = sections.ReplayConfig()
+    sender: sections.SenderConfig = sections.SenderConfig()
+    broadcast: sections.BroadcastConfig = sections.BroadcastConfig()
     rlx: RlxConfig = RlxConfig()
-    redis: RedisConfig = RedisConfig()
-    eval: EvalConfig = EvalConfig()
+    redis: sections.RedisConfig = sections.RedisConfig()
+    eval: sections.EvalConfig = sections.EvalConfig()
     self_play: SelfPlayConfig = SelfPlayConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
-    run: RunConfig = RunConfig()
+    run: sections.RunConfig = sections.RunConfig()
     callbacks: list[ClassSection] = []
     """Told what happens: classes that extend `surreal.run.observers.Callback`, each with its `args`."""
 

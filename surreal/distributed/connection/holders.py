@@ -14,9 +14,10 @@ import secrets
 import socket
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from surreal.base.system.process import is_process_alive, machine_id, process_start
+from surreal.base.values import json_object
 
 #: Share of a lease by which a renewal moves its end at least; a smaller move is clock drift.
 _RENEWED_SHARE = 0.1
@@ -43,18 +44,9 @@ def make_token(lease_s: float, **more: str) -> str:
     return json.dumps(fields | {"lease_s": lease_s, "id": secrets.token_hex(8)} | more)
 
 
-def fields_of(token: str | bytes) -> dict[str, Any]:
-    """Return the fields of a token; {} if it is not one."""
-    try:
-        data = json.loads(token)
-    except (ValueError, RecursionError):
-        return {}
-    return data if isinstance(data, dict) else {}
-
-
 def holder_of(token: str, lease_s: float) -> Holder:
     """Parse a token; one without fields counts as another machine's, with a lease of `lease_s`."""
-    data, given_s = fields_of(token), lease_s
+    data, given_s = json_object(token), lease_s
     try:
         machine, host, pid = str(data["machine"]), str(data["host"])[:200], int(data["pid"])
         began, lease_s = data.get("began"), float(data.get("lease_s", lease_s))

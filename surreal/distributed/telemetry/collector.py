@@ -26,16 +26,8 @@ from surreal.base.ranges import Positive, checked
 from surreal.base.system.files import is_disk_full
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.retry import parse_entry_id
+from surreal.distributed.telemetry import render
 from surreal.distributed.telemetry.records import LogEntry, decode_entry
-from surreal.distributed.telemetry.render import (
-    METRICS_PATH,
-    event_path,
-    file_name,
-    log_path,
-    render_events,
-    render_log,
-    render_metrics,
-)
 from surreal.distributed.telemetry.run_files import CollectorProgress, RunFiles, Seen
 
 logger = logging.getLogger(__name__)
@@ -170,7 +162,7 @@ class Collector:
         self._next_check = time.monotonic() + CHECK_INTERVAL_S
 
     def _write(self, entries: Sequence[tuple[bytes, dict[bytes, bytes]]]) -> None:
-        self._files.rotate(lambda path: MAX_METRICS_BYTES if path == METRICS_PATH else MAX_FILE_BYTES)
+        self._files.rotate(lambda path: MAX_METRICS_BYTES if path == render.METRICS_PATH else MAX_FILE_BYTES)
         seen = dict(self._files.progress.seen)
         contents: dict[str, bytearray] = {}
         written = skipped = lost = 0
@@ -201,14 +193,15 @@ class Collector:
         self._lost_count = max(0, self._lost_count + lost)
 
     def _render(self, entry: LogEntry, contents: dict[str, bytearray], *, is_new: bool) -> None:
-        name = file_name(entry.name)
-        if log_path(name) not in self._files and len(self._files) >= MAX_FILES:
+        name = render.file_name(entry.name)
+        if render.log_path(name) not in self._files and len(self._files) >= MAX_FILES:
             name = "others"
-        path = event_path(name)
-        parts = [(log_path(name), render_log(entry, is_new=is_new)), (METRICS_PATH, render_metrics(entry, name))]
+        path = render.event_path(name)
+        metrics = render.render_metrics(entry, name)
+        parts = [(render.log_path(name), render.render_log(entry, is_new=is_new)), (render.METRICS_PATH, metrics)]
         if self._tensorboard:
             has_header = path in self._files or path in contents
-            parts.append((path, render_events(entry, is_new=not has_header)))
+            parts.append((path, render.render_events(entry, is_new=not has_header)))
         for path, content in parts:
             if content:
                 contents.setdefault(path, bytearray()).extend(content)

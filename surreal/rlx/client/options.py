@@ -19,9 +19,7 @@ TOKEN_VARIABLE = "SURREAL_RLX_TOKEN"  # noqa: S105 - the name of a variable
 def find_token(path: str | None, setting: str, *, source: str = "") -> str | None:
     """Read the token; a file that is named must have one, so that no server is open by mistake."""
     try:
-        if path is None:
-            return secret_of(os.environ, TOKEN_VARIABLE)
-        return read_secret(Path(path), setting)
+        return secret_of(os.environ, TOKEN_VARIABLE) if path is None else read_secret(Path(path), setting)
     except ValueError as error:
         raise ConfigError(str(error), key=setting, source=source) from error
 

@@ -103,9 +103,7 @@ def open_transport(address: Address, deadline_s: float, *, ssl_context: ssl.SSLC
         if address.is_tls or ssl_context is not None:
             context = ssl_context or ssl.create_default_context()
             sock = context.wrap_socket(sock, server_hostname=address.host)
-        if address.is_websocket:
-            return WebSocketTransport(sock, address, deadline_s)
-        return TcpTransport(sock)
+        return WebSocketTransport(sock, address, deadline_s) if address.is_websocket else TcpTransport(sock)
     except BaseException:
         sock.close()
         raise

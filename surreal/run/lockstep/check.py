@@ -25,18 +25,11 @@ from surreal.distributed.experience.local import LocalShards
 from surreal.distributed.gradients.encoding import assign_parameters
 from surreal.envs import LocalEnvPool
 from surreal.learner import GradientLearner, Learner
+from surreal.run.build import environments
 from surreal.run.build.acting import build_model
 from surreal.run.build.check import check_machine, check_names, naming_setting
 from surreal.run.build.checkpoints import OWN_CHECKPOINTS, earlier_checkpoint
 from surreal.run.build.construct import check, refused
-from surreal.run.build.environments import (
-    EnvSpaces,
-    agent_spaces,
-    build_env,
-    build_spaces,
-    check_safe_action,
-    find_spaces,
-)
 from surreal.run.build.learning import LEARNER, build_checkpoints, build_learner, build_replay
 from surreal.run.build.saved_policy import policy_file, policy_header, policy_tensors
 from surreal.run.lockstep.rehearsal import RandomEnv, Rehearsal, smallest_config
@@ -58,20 +51,20 @@ def check_run(config: Config, *, resumed: Path | None = None, is_here: bool = Tr
     try_update(config, check_parts(config, resumed=resumed, is_here=is_here))
 
 
-def check_parts(config: Config, *, resumed: Path | None = None, is_here: bool = True) -> EnvSpaces:
+def check_parts(config: Config, *, resumed: Path | None = None, is_here: bool = True) -> environments.EnvSpaces:
     """Make environment, model, replay and learner with all of their settings and their initial state."""
     check_names(config)
     if is_here:
         check_machine(config)
     config = _on_cpu(config)
     with naming_setting(config, "env.kwargs" if config.env.kwargs else "env.id"):
-        spaces = find_spaces(config)
-    check_safe_action(config, agent_spaces(spaces).action_space)
+        spaces = environments.find_spaces(config)
+    environments.check_safe_action(config, environments.agent_spaces(spaces).action_space)
     if config.eval.enabled:
         with naming_setting(config, "eval.env_kwargs" if config.eval.env_kwargs else "eval.env_id"):
-            build_env(config, training=False).close()
+            environments.build_env(config, training=False).close()
     with ExitStack() as stack:
-        model = build_model(config, agent_spaces(spaces))
+        model = build_model(config, environments.agent_spaces(spaces))
         replay = None
         if config.learner.ranks == 1:
             shards = LocalShards("check")
@@ -86,10 +79,10 @@ def check_parts(config: Config, *, resumed: Path | None = None, is_here: bool = 
     return spaces
 
 
-def try_update(config: Config, spaces: EnvSpaces | None = None) -> None:
+def try_update(config: Config, spaces: environments.EnvSpaces | None = None) -> None:
     """Act on random rows, if there is an observation space, and learn from them once; torch's generator stays."""
     config = _on_cpu(config)
-    spaces = find_spaces(config) if spaces is None else spaces
+    spaces = environments.find_spaces(config) if spaces is None else spaces
     if spaces.observation is not None:
         with torch.random.fork_rng(devices=()):
             _try_rows(smallest_config(config), RandomEnv(spaces.observation, spaces.action))
@@ -178,7 +171,7 @@ def _check_restore(config: Config, restore: str) -> None:
 
 def _check_fits(config: Config, found: Checkpoint) -> None:
     config = _on_cpu(config)
-    model = build_model(config, build_spaces(config))
+    model = build_model(config, environments.build_spaces(config))
     if found.metadata.get("kind") != "learner":
         model.load_tensors(policy_tensors(found), header=policy_header(found))
         return

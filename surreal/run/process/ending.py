@@ -11,16 +11,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from surreal.base.errors import (
-    OS_REMEDIES,
-    BusyError,
-    ConfigError,
-    NameLostError,
-    RankError,
-    SurrealError,
-    ThreadFailedError,
-    describe_os_error,
-)
+from surreal.base import errors
 from surreal.base.system.health import own_frames
 
 if TYPE_CHECKING:  # it would double the time before `surreal run` begins
@@ -72,13 +63,13 @@ def exit_code_of(error: BaseException) -> ExitCode:
     """Return the exit code of a command that an exception ends."""
     if isinstance(error, KeyboardInterrupt):
         return ExitCode.INTERRUPTED
-    if isinstance(error, BusyError):
+    if isinstance(error, errors.BusyError):
         return ExitCode.BUSY
-    if isinstance(error, RankError) and error.is_killed:
+    if isinstance(error, errors.RankError) and error.is_killed:
         return ExitCode.RANK_KILLED
-    if isinstance(error, NameLostError):
+    if isinstance(error, errors.NameLostError):
         return ExitCode.NAME_LOST
-    return ExitCode.USAGE if isinstance(error, ConfigError) else ExitCode.FAILED
+    return ExitCode.USAGE if isinstance(error, errors.ConfigError) else ExitCode.FAILED
 
 
 def result_of(
@@ -126,16 +117,16 @@ def _compile_mode(config: Config) -> str:
 def error_line(error: BaseException) -> str:
     """Describe an error in one line: its message; if it is not Surreal's, also its type, line of code and notes."""
     notes = getattr(error, "__notes__", ())
-    while isinstance(error, ThreadFailedError) and error.__cause__ is not None:
+    while isinstance(error, errors.ThreadFailedError) and error.__cause__ is not None:
         error = error.__cause__
     message = " ".join(str(error).split())
-    if isinstance(error, SurrealError):
+    if isinstance(error, errors.SurrealError):
         return message
     frame = _frame_to_show(error)
     place = "" if frame is None else f" ({Path(frame.filename).name} line {frame.lineno}{_code_of(frame)})"
-    if isinstance(error, OSError) and (error.errno in OS_REMEDIES or error.filename):
+    if isinstance(error, OSError) and (error.errno in errors.OS_REMEDIES or error.filename):
         is_ours = frame is None or Path(frame.filename).is_relative_to(_PACKAGE)
-        return "; ".join([describe_os_error(error) + ("" if is_ours else place), *notes])
+        return "; ".join([errors.describe_os_error(error) + ("" if is_ours else place), *notes])
     sentence = f"{type(error).__name__}: {message}{place}" if message else f"{type(error).__name__}{place}"
     return "; ".join([sentence, *notes])
 
@@ -159,9 +150,9 @@ def _is_users(frame: traceback.FrameSummary) -> bool:
 
 def is_expected(error: BaseException) -> bool:
     """Whether Surreal explains the error, so that its traceback adds nothing."""
-    while isinstance(error, ThreadFailedError) and error.__cause__ is not None:
+    while isinstance(error, errors.ThreadFailedError) and error.__cause__ is not None:
         error = error.__cause__
-    return isinstance(error, SurrealError)
+    return isinstance(error, errors.SurrealError)
 
 
 def print_error(error: BaseException) -> None:

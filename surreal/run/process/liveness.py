@@ -28,9 +28,10 @@ from surreal.base.errors import StoppedError, SurrealError
 from surreal.base.system.health import HealthFile, Pulse, Vitals, innermost_call, pulses, stack_of
 from surreal.base.system.logs import WAITS, WaitNotice, Waits
 from surreal.base.system.probe import OVER
+from surreal.base.values import json_object
 from surreal.config import Config
 from surreal.distributed.connection.client import RedisClient
-from surreal.distributed.connection.holders import HolderWatch, fields_of, holder_of, make_token
+from surreal.distributed.connection.holders import HolderWatch, holder_of, make_token
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.distributed.telemetry.heartbeats import ALIVE_S, live_processes
 from surreal.distributed.telemetry.telemetry import Telemetry
@@ -65,7 +66,7 @@ class Claim:
         found, left_ms = self._call(self._ttl_ms)
         holder = found.decode(errors="replace")
         # No process of the run writes text without an id, or this process's id in another token.
-        is_foreign = fields_of(holder).get("id") in (None, fields_of(self._token)["id"])
+        is_foreign = json_object(holder).get("id") in (None, json_object(self._token)["id"])
         if holder and (is_foreign or self._watch.is_void(holder, left_ms)):
             found, _ = self._call(self._ttl_ms, void=found)
             holder = found.decode(errors="replace")
@@ -99,7 +100,7 @@ class Claim:
         return [
             name
             for name, token in zip(names, tokens, strict=True)
-            if token is not None and fields_of(bytes(token)).get("fingerprint", "") != self._fingerprint  # type: ignore[arg-type]
+            if token is not None and json_object(bytes(token)).get("fingerprint", "") != self._fingerprint  # type: ignore[arg-type]
         ]
 
     def release(self) -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
 
-from surreal.base.values import checked_count
+from surreal.base.values import checked_count, json_object
 
 
 def write_progress(
@@ -67,12 +66,3 @@ def has_learned(message: str) -> bool:
         return checked_count(data["updates"]) > checked_count(data.get("skipped", 0))
     except (KeyError, ValueError):
         return True
-
-
-def json_object(value: bytes) -> dict[str, Any]:
-    """Decode a JSON object; anything else counts as empty, because bytes from a network are hostile."""
-    try:
-        data = json.loads(value)
-    except (ValueError, RecursionError):
-        return {}
-    return data if isinstance(data, dict) else {}

@@ -20,12 +20,12 @@ from redis.exceptions import NoPermissionError
 from surreal import __version__
 from surreal.base.errors import ConfigError, ContractError, StoppedError
 from surreal.base.system.logs import WaitNotice
+from surreal.base.values import json_object
 from surreal.config import Config, diff_shared
 from surreal.config.loading import from_plain
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.keys import FORMAT, RUNS
 from surreal.distributed.telemetry.heartbeats import live_processes
-from surreal.run.process.progress import json_object
 
 logger = logging.getLogger(__name__)
 

@@ -27,12 +27,7 @@ from surreal.distributed.telemetry.collector import Collector
 from surreal.learner import Learner
 from surreal.learner.parameter_server.server import ParameterServer
 from surreal.model.filters import FilterCounts
-from surreal.run.build.learning import (
-    build_gradient_learner,
-    build_gradient_queue,
-    build_parameter_server,
-    build_server_group,
-)
+from surreal.run.build import learning
 from surreal.run.build.lockstep import server_config
 from surreal.run.lockstep.check import try_update
 from surreal.run.process.arguments import parse
@@ -109,12 +104,12 @@ class ServerSession(LearnerSession):
 
     def make(self, model: Module, stack: ExitStack) -> tuple[Learner, BatchSource, BatchIntake]:
         config, index, shards = self.config, self.process.index, self.process.replay
-        learner = build_gradient_learner(config, model, None)
+        learner = learning.build_gradient_learner(config, model, None)
         learner.become_ready()
-        self._servers = group = build_server_group(config, shards, index=index)
-        queue = build_gradient_queue(config, shards, index=index, group=group, stop=self.process.stop)
+        self._servers = group = learning.build_server_group(config, shards, index=index)
+        queue = learning.build_gradient_queue(config, shards, index=index, group=group, stop=self.process.stop)
         queue.expect(learner.parameter_groups(), FilterCounts(model).groups())
-        self._server = build_parameter_server(config, learner, index=index, group=group)
+        self._server = learning.build_parameter_server(config, learner, index=index, group=group)
         if group is not None:
             self.part = PolicyPart(index, config.num_servers, self._server.published_names())
         intake = GradientIntake(queue, self._server, self.process.rng())

@@ -21,16 +21,7 @@ from surreal.config import Config
 from surreal.distributed.experience.sender import ExpSender
 from surreal.distributed.parameters.listener import TorchListener
 from surreal.envs import EnvPool
-from surreal.run.build.acting import (
-    build_acting_model,
-    build_agent,
-    build_greedy_agent,
-    build_listener,
-    build_model,
-    build_remote_server,
-    build_sender,
-    restore_model,
-)
+from surreal.run.build import acting
 from surreal.run.build.environments import Spaces
 from surreal.run.build.saved_policy import SavedPolicy
 from surreal.run.process.progress import read_learned, read_progress
@@ -71,17 +62,17 @@ class ActingSession:
         config, telemetry = process.config, process.telemetry
         self._process = process
         self._pool = pool
-        model = build_acting_model(config, spaces)
-        restore_model(config, model)
+        model = acting.build_acting_model(config, spaces)
+        acting.restore_model(config, model)
         agent: Agent
         if is_greedy:
-            agent = build_greedy_agent(config, model, spaces, rng=process.rng())
+            agent = acting.build_greedy_agent(config, model, spaces, rng=process.rng())
         else:
-            server = build_remote_server(config, process.parameter_client, process.stop)
-            agent = build_agent(config, model, spaces, index=process.index, rng=process.rng(), server=server)
+            server = acting.build_remote_server(config, process.parameter_client, process.stop)
+            agent = acting.build_agent(config, model, spaces, index=process.index, rng=process.rng(), server=server)
         stack.callback(agent.close)
         self._agent = agent
-        self._listener = listener = build_listener(config, process.parameter_client, model)
+        self._listener = listener = acting.build_listener(config, process.parameter_client, model)
         stack.callback(listener.close)
         listener.run_listener_thread()
         while not listener.wait_for_first(_FIRST_PARAMETERS_S, process.stop):
@@ -92,7 +83,9 @@ class ActingSession:
         if spaces.obs_spec is None:
             logger.warning("env.observation_space is raw: states go to the agent as they come, nothing is recorded")
         elif not is_greedy:
-            sender = build_sender(config, process.replay, pool, process.stop, index=process.index, on_full=on_full)
+            sender = acting.build_sender(
+                config, process.replay, pool, process.stop, index=process.index, on_full=on_full
+            )
             stack.push(partial(self._end_sender, sender))
             telemetry.add_source(sender.metrics)
             telemetry.watch(global_step=lambda: sender.global_step)
@@ -219,9 +212,9 @@ def saved_agent(policy: SavedPolicy, config: Config, spaces: Spaces, *, rng: np.
         agent.expect_actions(spaces.action_space)
         agent.set_mode("eval")
         return agent
-    model = build_model(config, spaces)
+    model = acting.build_model(config, spaces)
     try:
         model.load_tensors(policy.tensors, header=policy.header)
     except ContractError as error:
         raise CheckpointError(f"the file's parameters do not fit its configuration: {error}") from error
-    return build_greedy_agent(config, model, spaces, rng=rng)
+    return acting.build_greedy_agent(config, model, spaces, rng=rng)

@@ -14,10 +14,10 @@ from redis.exceptions import RedisError
 from surreal.base.checkpoint import load_checkpoint
 from surreal.base.errors import BusyError, CheckpointError
 from surreal.base.system.files import FileLock, write_whole
+from surreal.base.values import json_object
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.retry import parse_entry_id
 from surreal.run.build.checkpoints import BEST_NAME, is_finite, read_best, round_lines
-from surreal.run.process.progress import json_object
 from surreal.run.session.scores import RoundFile, append_lines
 
 logger = logging.getLogger(__name__)

@@ -98,10 +98,8 @@ class Sampler:
         elif isinstance(policy, StateDependentNormal):
             action = policy.at(policy.noise(self._matrices(policy, slots, is_first)))
         elif self._matrix_steps is not None:
-            raise ValueError(
-                f"noise_matrix_steps is {self._matrix_steps}, but the policy is a {type(policy).__name__}, whose noise "
-                "has no matrix; set state_dependent_sigma of a SoftActorCritic"
-            )
+            problem = f"noise_matrix_steps is {self._matrix_steps}, but the policy is a {type(policy).__name__}"
+            raise ValueError(f"{problem}, whose noise has no matrix; set state_dependent_sigma of a SoftActorCritic")
         else:
             action = policy.sample(self._generator)
         if count < len(explore):

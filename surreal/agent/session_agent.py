@@ -130,10 +130,8 @@ class ParameterServerView:
 
     def _call(self, method: str, *args: Any, **options: Any) -> Any:
         if self._server is None:
-            raise ValueError(
-                f"{method} needs a learner to call: a SessionAgent acts in the agents of a run alone; set "
-                "eval.enabled: false and run.deterministic: false"
-            )
+            problem = f"{method} needs a learner to call: a SessionAgent acts in the agents of a run alone"
+            raise ValueError(f"{problem}; set eval.enabled: false and run.deterministic: false")
         return self._server.call(method, *args, **options)
 
 

@@ -161,10 +161,8 @@ class Module(nn.Module):
 
     def _require_materialized(self) -> None:
         if not self.is_materialized:
-            raise ValueError(
-                f"{type(self).__name__} has no parameters yet, because it does not know the observation's shape; "
-                "give it obs_spec, call materialize(obs_spec), or compute a batch first"
-            )
+            problem = f"{type(self).__name__} has no parameters yet, because it does not know the observation's shape"
+            raise ValueError(f"{problem}; give it obs_spec, call materialize(obs_spec), or compute a batch first")
 
     def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> Self:
         # Every move of a module ends here. Reading the probe in every step of an agent would cost a microsecond.

@@ -102,11 +102,8 @@ def _find(source: str | Path) -> Path:
         return path
     if path.is_dir():
         inside = ", ".join(str(found) for found in sorted(path.glob("*.yaml"))[:3]) or "there is none in it"
-        raise ConfigError(
-            f"{source} is a folder; name a YAML file ({inside}), or resume the run of this folder: "
-            f"--resume --run-dir {source}",
-            source=str(source),
-        )
+        problem = f"{source} is a folder; name a YAML file ({inside}), or resume the run of this folder"
+        raise ConfigError(f"{problem}: --resume --run-dir {source}", source=str(source))
     if isinstance(source, Path) or path.suffix in (".yaml", ".yml") or len(path.parts) != 1:
         raise ConfigError(f"{source} does not exist; name a YAML file or a preset", source=str(source))
     return preset_path(source)

@@ -43,10 +43,8 @@ def make_kept(code: str, **kwargs: Any) -> Any:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise EnvError(
-            f"the environment was given as a class or function of a program, whose code is not in {path.parent}; train "
-            "with it again, or put it into a module"
-        ) from error
+        problem = f"the environment was given as a class or function of a program, whose code is not in {path.parent}"
+        raise EnvError(f"{problem}; train with it again, or put it into a module") from error
     if hashlib.sha256(data).hexdigest() != code or path.stat().st_uid != os.getuid():
         raise EnvError(f"{path} is not what was kept there; delete it, and train again")
     make = cloudpickle.loads(data)

@@ -23,8 +23,6 @@ def check_schedule(option: str, max_global_step: int | None, schedule_step: str)
     """Return `max_global_step`, the length of a schedule; refuses one without end that `option` asks for."""
     if max_global_step is None or max_global_step < 1:
         limit = "learner.max_updates" if schedule_step == "update" else "run.max_env_steps"
-        raise ValueError(
-            f"max_global_step is {max_global_step}; {option} needs it to be >= 1. Set it, or {limit},"
-            " which it defaults to"
-        )
+        problem = f"max_global_step is {max_global_step}"
+        raise ValueError(f"{problem}; {option} needs it to be >= 1. Set it, or {limit}, which it defaults to")
     return max_global_step

@@ -213,10 +213,8 @@ def _read_stage(entry: object) -> ConvStage:
             raise ValueError(f"a residual stage is {entry!r}; it has n_filters, and may have n_blocks and activation")
         if {"n_filters", "filter_size"} <= entry.keys() <= {field.name for field in fields(Convolution)}:
             return Convolution(**entry)
-    raise ValueError(
-        f"a convolution is {entry!r}; it has n_filters and filter_size, and may have "
-        "stride, border, activation and type"
-    )
+    problem = f"a convolution is {entry!r}"
+    raise ValueError(f"{problem}; it has n_filters and filter_size, and may have stride, border, activation and type")
 
 
 class ConvTorso(nn.Module):

@@ -96,10 +96,8 @@ class DemonstrationReplay(UniformReplay):
         if missing := set(contract.extras) - set(theirs.extras):
             raise ContractError(f"{self._archive.path} lacks the columns {sorted(each.name for each in missing)}")
         if theirs.lookahead < self.n_step - 1:
-            raise ContractError(
-                f"n_step is {self.n_step}, but {self._archive.path} has a lookahead of {theirs.lookahead} steps; "
-                f"it needs {self.n_step - 1}"
-            )
+            problem = f"n_step is {self.n_step}, but {self._archive.path} has a lookahead of {theirs.lookahead} steps"
+            raise ContractError(f"{problem}; it needs {self.n_step - 1}")
         store = TransitionStore(
             replace(contract, lookahead=theirs.lookahead),
             capacity=self._archive.manifest.steps,

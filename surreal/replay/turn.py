@@ -124,10 +124,8 @@ def _open_store(replay: ReplayHooks[B], state: ReplayState[B], contract: Contrac
             raise ContractError(f"the stream of run {run} changed its contract while it was read")
         return store
     if replay.n_step > contract.lookahead + 1:
-        raise ContractError(
-            f"n_step is {replay.n_step}, but the stream of run {run} has a lookahead of {contract.lookahead}; "
-            f"send with lookahead >= {replay.n_step - 1}"
-        )
+        problem = f"n_step is {replay.n_step}, but the stream of run {run} has a lookahead of {contract.lookahead}"
+        raise ContractError(f"{problem}; send with lookahead >= {replay.n_step - 1}")
     state.store = store = replay._make_store(contract, state.place.open(contract, state.streams, state.stop))
     if replay.samples_single_rows and not store.observations.asks_ahead:
         state.at_once = max(1, _BYTES_AT_ONCE // (2 * contract.stacked_obs.row_bytes * replay.batch_size + 1))

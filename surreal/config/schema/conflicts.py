@@ -38,17 +38,11 @@ def conflicts(config: Config) -> Iterator[tuple[str, str]]:
 def _experience_conflicts(config: Config) -> Iterator[tuple[str, str]]:
     learner = config.learner
     if config.num_shards < len(config.replay_addresses):
-        yield (
-            "replay.shards",
-            f"is {config.num_shards}, but redis.replay_address names {len(config.replay_addresses)} servers; "
-            "raise shards to at least one a server",
-        )
+        problem = f"is {config.num_shards}, but redis.replay_address names {len(config.replay_addresses)} servers"
+        yield "replay.shards", f"{problem}; raise shards to at least one a server"
     if config.lookahead < learner.n_step - 1:
-        yield (
-            "sender.lookahead",
-            f"is {config.lookahead}, but learner.n_step is {learner.n_step} and needs {learner.n_step - 1}; "
-            "leave lookahead out or raise it",
-        )
+        problem = f"is {config.lookahead}, but learner.n_step is {learner.n_step} and needs {learner.n_step - 1}"
+        yield "sender.lookahead", f"{problem}; leave lookahead out or raise it"
 
 
 def _memory_conflicts(config: Config) -> Iterator[tuple[str, str]]:
@@ -56,19 +50,14 @@ def _memory_conflicts(config: Config) -> Iterator[tuple[str, str]]:
     bound = largest_replay_bytes(config.own_redis_bytes)
     is_kept_there = redis.replay_address is None and not config.has_parameter_servers
     if redis.maxmemory is not None and is_kept_there and replay.max_bytes > bound:
-        yield (
-            "replay.max_bytes",
-            f"is {replay.max_bytes}; it must be <= {bound}, what redis.maxmemory, {redis.maxmemory}, leaves next to "
-            "parameters and room for new experience; lower it or raise redis.maxmemory",
-        )
+        rest = f"what redis.maxmemory, {redis.maxmemory}, leaves next to parameters and room for new experience"
+        problem = f"is {replay.max_bytes}; it must be <= {bound}, {rest}; lower it or raise redis.maxmemory"
+        yield "replay.max_bytes", problem
     largest_chunk = replay.max_bytes // config.num_shards // 8
     if sender.chunk_max_bytes > largest_chunk:
         of_shard = f" and of {config.num_shards} shards" if config.num_shards > 1 else ""
-        yield (
-            "sender.chunk_max_bytes",
-            f"is {sender.chunk_max_bytes}; it must be <= {largest_chunk}, an eighth of replay.max_bytes{of_shard}; "
-            "lower it or raise replay.max_bytes",
-        )
+        problem = f"is {sender.chunk_max_bytes}; it must be <= {largest_chunk}, an eighth of replay.max_bytes{of_shard}"
+        yield "sender.chunk_max_bytes", f"{problem}; lower it or raise replay.max_bytes"
 
 
 def _process_conflicts(config: Config) -> Iterator[tuple[str, str]]:
@@ -103,23 +92,14 @@ def _rank_conflicts(config: Config) -> Iterator[tuple[str, str]]:
     if ranks == 1:
         return
     if config.num_shards < ranks:
-        yield (
-            "learner.ranks",
-            f"is {ranks}, but there are {config.num_shards} shards, and each rank learns from its own shards; set "
-            f"replay.shards to {ranks} or more",
-        )
+        problem = f"is {ranks}, but there are {config.num_shards} shards, and each rank learns from its own shards"
+        yield "learner.ranks", f"{problem}; set replay.shards to {ranks} or more"
     if 0 < config.agent.count + config.rlx.servers < ranks:
-        yield (
-            "learner.ranks",
-            f"is {ranks}, but {config.num_senders} agents and RLX servers send to as many shards at most; set "
-            f"agent.count to {ranks} or more",
-        )
+        problem = f"is {ranks}, but {config.num_senders} agents and RLX servers send to as many shards at most"
+        yield "learner.ranks", f"{problem}; set agent.count to {ranks} or more"
     if config.device not in ("auto", "cpu", "cuda"):
-        yield (
-            "device",
-            f"is {config.device}, but learner.ranks is {ranks}, and each rank of a machine takes its own GPU; set "
-            "device to cuda or cpu",
-        )
+        problem = f"is {config.device}, but learner.ranks is {ranks}, and each rank of a machine takes its own GPU"
+        yield "device", f"{problem}; set device to cuda or cpu"
     if "shards" in config.replay.args:
         yield "replay.args", "has shards, but learner.ranks divides the shards; leave one of them out"
 
@@ -133,24 +113,16 @@ def _round_conflicts(config: Config) -> Iterator[tuple[str, str]]:
     if steps is None:
         return
     if config.broadcast.interval_updates > 1:
-        yield (
-            "broadcast.interval_updates",
-            f"is {config.broadcast.interval_updates}, but agents with agent.round_steps wait for a version after each "
-            "round; set it to 1, or leave round_steps out",
-        )
+        problem = "but agents with agent.round_steps wait for a version after each round"
+        advice = "set it to 1, or leave round_steps out"
+        yield "broadcast.interval_updates", f"is {config.broadcast.interval_updates}, {problem}; {advice}"
     if config.agent.count and config.learner.batch_size > trajectories:
-        yield (
-            "learner.batch_size",
-            f"is {config.learner.batch_size}, but agents with agent.round_steps wait when they have sent "
-            f"{trajectories} trajectories to a rank, one for each environment; lower it to that, or leave round_steps "
-            "out",
-        )
+        sent = f"{trajectories} trajectories to a rank, one for each environment"
+        problem = f"is {config.learner.batch_size}, but agents with agent.round_steps wait when they have sent {sent}"
+        yield "learner.batch_size", f"{problem}; lower it to that, or leave round_steps out"
     if config.replay.args.get("trajectory_steps", steps) != steps:
-        yield (
-            "agent.round_steps",
-            f"is {steps}, but replay.args.trajectory_steps is {config.replay.args['trajectory_steps']}; make them the "
-            "same, or leave round_steps out",
-        )
+        problem = f"is {steps}, but replay.args.trajectory_steps is {config.replay.args['trajectory_steps']}"
+        yield "agent.round_steps", f"{problem}; make them the same, or leave round_steps out"
 
 
 def _rate_conflicts(config: Config) -> Iterator[tuple[str, str]]:
@@ -182,16 +154,11 @@ def _order_conflicts(config: Config) -> Iterator[tuple[str, str]]:
     if config.replay.follow:
         yield "replay.follow", f"is true, but {rule}: no owner could be followed; leave it out"
     if RUN_STORE not in config.checkpoint.stores:
-        yield (
-            "checkpoint.stores",
-            f"has no {RUN_STORE!r}, but {rule}: what it starts again from must be at hand; add it",
-        )
+        problem = f"has no {RUN_STORE!r}, but {rule}: what it starts again from must be at hand"
+        yield "checkpoint.stores", f"{problem}; add it"
     if config.checkpoint.interval_updates is None and config.run.max_env_steps is None:
-        yield (
-            "checkpoint.interval_updates",
-            f"is not set, and run.max_env_steps neither, but {rule}: no setting tells when to write checkpoints; "
-            "set one",
-        )
+        problem = f"is not set, and run.max_env_steps neither, but {rule}: no setting tells when to write checkpoints"
+        yield "checkpoint.interval_updates", f"{problem}; set one"
 
 
 def _game_conflicts(config: Config) -> Iterator[tuple[str, str]]:
@@ -212,10 +179,8 @@ def _gradient_conflicts(config: Config) -> Iterator[tuple[str, str]]:
     """Yield settings that do not fit agents that keep their experience, to compute gradients from it."""
     rule = "learner.gradients is agents: each agent keeps its experience, and computes from it"
     if config.run.deterministic:
-        yield (
-            "learner.gradients",
-            "is agents, but with run.deterministic one process acts and learns; set it to learner",
-        )
+        problem = "is agents, but with run.deterministic one process acts and learns"
+        yield "learner.gradients", f"{problem}; set it to learner"
     if config.rlx.servers and config.rlx.on_full == "drop":
         yield "rlx.on_full", f"is drop, but {rule}, while sessions wait; set it to wait"
     if config.env.observation_space == "raw":
@@ -237,20 +202,14 @@ def _gradient_conflicts(config: Config) -> Iterator[tuple[str, str]]:
 def _self_play_conflicts(config: Config) -> Iterator[tuple[str, str]]:
     learner = config.learner
     if not config.env.is_game:
-        yield (
-            "self_play.enabled",
-            f"is true, but env.id, {config.env.id}, is not a game; name one, such as game:tictactoe",
-        )
+        problem = f"is true, but env.id, {config.env.id}, is not a game"
+        yield "self_play.enabled", f"{problem}; name one, such as game:tictactoe"
     if config.run.deterministic:
-        yield (
-            "self_play.enabled",
-            "is true, but with run.deterministic one process acts and learns, by counts alone, and when the results of "
-            "games arrive is up to the clock; set one of them to false",
-        )
+        problem = "is true, but with run.deterministic one process acts and learns, by counts alone"
+        arrival = "and when the results of games arrive is up to the clock"
+        yield "self_play.enabled", f"{problem}, {arrival}; set one of them to false"
     if config.has_parameter_servers:
         yield "self_play.enabled", f"is true, but learner.gradients is {learner.gradients}; set that to learner"
     if config.replay.follow:
-        yield (
-            "self_play.enabled",
-            "is true, and so is replay.follow; the run's first learner keeps the versions, set it to false",
-        )
+        problem = "is true, and so is replay.follow; the run's first learner keeps the versions, set it to false"
+        yield "self_play.enabled", problem

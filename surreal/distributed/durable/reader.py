@@ -192,10 +192,8 @@ class DurableReader:
         if answer != b"ok":
             self._open.clear()
             self._read_again()
-            raise LeaseError(
-                f"reader {self.name} kept rows for longer than another reader's lease_s, which took them; "
-                "nothing was committed. Raise lease_s in all readers, or commit more often"
-            )
+            problem = f"reader {self.name} kept rows for longer than another reader's lease_s, which took them"
+            raise LeaseError(f"{problem}; nothing was committed. Raise lease_s in all readers, or commit more often")
         self._batches += 1
         self._open.popleft()
 

@@ -110,10 +110,8 @@ class UniformGame:
         if self._has_unlike_actions:
             for player, action in actions.items():
                 if action >= self._num_actions[player]:
-                    raise EnvError(
-                        f"{self.name}: player {player} has {self._num_actions[player]} actions, but got {action}; the "
-                        "agent must respect action masks"
-                    )
+                    problem = f"{self.name}: player {player} has {self._num_actions[player]} actions, but got {action}"
+                    raise EnvError(f"{problem}; the agent must respect action masks")
         return self._padded(self.game.step(actions))
 
     def close(self) -> None:

@@ -184,10 +184,8 @@ class ThreadedEnvPool(EnvPool):
             leaves = [leaf[:, 0] for leaf in leaves]
         for index, (leaf, spec) in enumerate(zip(leaves, self.obs_spec.leaves, strict=True)):
             if leaf.shape[1:] != spec.shape:
-                raise EnvError(
-                    f"EnvPool gives {describe_leaf(spec)} of shape {leaf.shape[1:]} in {self._name}, but gymnasium's "
-                    f"have {spec.shape}; use env.pool: local"
-                )
+                problem = f"EnvPool gives {describe_leaf(spec)} of shape {leaf.shape[1:]} in {self._name}"
+                raise EnvError(f"{problem}, but gymnasium's have {spec.shape}; use env.pool: local")
             leaves[index] = leaf.astype(spec.dtype, copy=False)
         return leaves
 

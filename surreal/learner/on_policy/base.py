@@ -92,10 +92,8 @@ class ActorCriticLearner(GradientLearner[ModelT, TrajectoryBatch]):
             model, replay, gradients_norm_clipping=gradients_norm_clipping, metrics_interval=metrics_interval, **options
         )
         if critic_learning_rate is not None and model.value_hiddens is None:
-            raise ValueError(
-                f"critic_learning_rate is {critic_learning_rate}, but the model has no separate network for the value"
-                " (value_hidden_sizes)"
-            )
+            problem = f"critic_learning_rate is {critic_learning_rate}"
+            raise ValueError(f"{problem}, but the model has no separate network for the value (value_hidden_sizes)")
         self._icm = read_curiosity(icm)
         if self._icm is not None and not isinstance(model, ActorCritic):
             raise ValueError(f"the model is a {type(model).__name__}; icm needs an ActorCritic")

@@ -108,10 +108,8 @@ class PPOLearner(ActorCriticLearner):
             raise ValueError("clip_range is null; clip_range_end and vf_clipped_loss need it")
         self._has_own_value = model.value_hiddens is not None
         if value_func_iterations not in (None, policy_iterations) and not self._has_own_value:
-            raise ValueError(
-                f"value_func_iterations is {value_func_iterations} and policy_iterations {policy_iterations}, but the"
-                " model has no separate network for the value (value_hidden_sizes)"
-            )
+            problem = f"value_func_iterations is {value_func_iterations} and policy_iterations {policy_iterations}"
+            raise ValueError(f"{problem}, but the model has no separate network for the value (value_hidden_sizes)")
         self.policy_iterations = policy_iterations
         self.value_iterations = policy_iterations if value_func_iterations is None else value_func_iterations
         self.mini_batch = mini_batch

@@ -33,11 +33,9 @@ def conflicts(plan: ReplayPlan, *, steps_per_sample: int) -> Iterator[tuple[str,
     yield from _size_conflicts(plan)
     yield from _limiter_conflicts(plan, steps_per_sample)
     if plan.compression is not None and plan.arguments.get("observations") == "remote":
-        yield (
-            "sender.compression",
-            f"is {plan.compression}, but replay.observations is remote, which fetches single rows; "
-            "leave compression out, or set observations to mirrored, compressed or auto",
-        )
+        problem = f"is {plan.compression}, but replay.observations is remote, which fetches single rows"
+        advice = "leave compression out, or set observations to mirrored, compressed or auto"
+        yield "sender.compression", f"{problem}; {advice}"
 
 
 def single_step_conflicts(plan: ReplayPlan, reason: str) -> Iterator[tuple[str, str]]:
@@ -51,28 +49,20 @@ def _size_conflicts(plan: ReplayPlan) -> Iterator[tuple[str, str]]:
     start_size, capacity, batch_size = (plan.arguments.get(name) for name in ("start_size", "capacity", "batch_size"))
     senders, limit = plan.senders, plan.max_env_steps
     if start_size is not None and capacity is not None and start_size > capacity:
-        yield (
-            "replay.start_size",
-            f"is {start_size}, but replay.capacity is {capacity}: learning would never start; "
-            "lower start_size or raise capacity",
-        )
+        problem = f"is {start_size}, but replay.capacity is {capacity}: learning would never start"
+        yield "replay.start_size", f"{problem}; lower start_size or raise capacity"
     if batch_size is not None and capacity is not None and batch_size > capacity:
         yield (
             "learner.batch_size",
             f"is {batch_size}, more than replay.capacity, {capacity}; lower it or raise capacity",
         )
     if capacity is not None and senders.steps_in_flight > capacity:
-        yield (
-            "sender.chunk_steps",
-            f"is {senders.chunk_steps}: one chunk of each of {senders.number} agents is {senders.steps_in_flight} "
-            f"steps, more than replay.capacity, {capacity}; lower chunk_steps or raise capacity",
-        )
+        chunks = f"one chunk of each of {senders.number} agents is {senders.steps_in_flight} steps"
+        problem = f"is {senders.chunk_steps}: {chunks}, more than replay.capacity, {capacity}"
+        yield "sender.chunk_steps", f"{problem}; lower chunk_steps or raise capacity"
     if limit is not None and start_size is not None and limit <= start_size:
-        yield (
-            "run.max_env_steps",
-            f"is {limit}, not more than replay.start_size, {start_size}: the run would end before it learns; "
-            "raise max_env_steps or lower start_size",
-        )
+        problem = f"is {limit}, not more than replay.start_size, {start_size}: the run would end before it learns"
+        yield "run.max_env_steps", f"{problem}; raise max_env_steps or lower start_size"
 
 
 def _limiter_conflicts(plan: ReplayPlan, steps_per_sample: int) -> Iterator[tuple[str, str]]:

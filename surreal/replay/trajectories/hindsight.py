@@ -62,10 +62,8 @@ class HindsightStore(TransitionStore):
     ) -> None:
         names = [leaf.name for leaf in contract.obs.leaves]
         if ACHIEVED not in names or DESIRED not in names:
-            raise ContractError(
-                f"observations have {', '.join(name or 'one array' for name in names)}; hindsight needs a Dict with "
-                f"{ACHIEVED} and {DESIRED}, an array each"
-            )
+            problem = f"observations have {', '.join(name or 'one array' for name in names)}"
+            raise ContractError(f"{problem}; hindsight needs a Dict with {ACHIEVED} and {DESIRED}, an array each")
         if contract.stack > 1:
             raise ContractError(f"observations are stacks of {contract.stack} frames; hindsight needs frame_stack 1")
         super().__init__(contract, capacity=capacity, n_step=1, gamma=gamma, observations=observations)

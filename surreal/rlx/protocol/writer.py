@@ -122,10 +122,8 @@ class Writer:
         self._parts += (_IMAGE, _encode_text(mode), struct.pack("<III", width, height, len(raw)), raw)
 
     def _refuse(self, value: Any) -> None:
-        raise RlxEncodeError(
-            f"a {type(value).__module__}.{type(value).__qualname__} has no form in the protocol; "
-            "send None, bool, int, float, str, an array, an image, a list, or a dict"
-        )
+        problem = f"a {type(value).__module__}.{type(value).__qualname__} has no form in the protocol"
+        raise RlxEncodeError(f"{problem}; send None, bool, int, float, str, an array, an image, a list, or a dict")
 
     #: Looked up by exact type.
     EXACT: dict[type, Callable[[Writer, Any], None]] = {  # noqa: RUF012 - a table, not a default

@@ -143,11 +143,8 @@ def trusted_config(config: Config, what: str, *, trust: bool) -> Config:
     if trust:
         return config
     if named := [f"{value} ({key})" for key, value in imports_of(config)]:
-        raise ConfigError(
-            f"{what} would import {', '.join(named)}: this runs code that its author chose; if you trust it, "
-            "add --trust (in Python: trust=True)",
-            key="--trust",
-        )
+        problem = f"{what} would import {', '.join(named)}: this runs code that its author chose"
+        raise ConfigError(f"{problem}; if you trust it, add --trust (in Python: trust=True)", key="--trust")
     return config.model_copy(update={"python_path": []})
 
 

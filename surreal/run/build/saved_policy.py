@@ -201,10 +201,8 @@ def read_pretrained(name: str, place: str | None = None) -> Checkpoint:
     path = f"{place.rstrip('/')}/{file_name}"
     digest = hashlib.sha256(data).hexdigest()
     if digest != known[name].sha256:
-        raise CheckpointError(
-            f"{path} is damaged, or is not the file of the index: its SHA-256 digest is {digest}, and {INDEX_NAME} "
-            f"has {known[name].sha256}"
-        )
+        problem = f"{path} is damaged, or is not the file of the index"
+        raise CheckpointError(f"{problem}: its SHA-256 digest is {digest}, and {INDEX_NAME} has {known[name].sha256}")
     return replace(decode_checkpoint(data, path), path=name)
 
 

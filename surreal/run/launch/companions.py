@@ -156,8 +156,5 @@ def server_of(config: Config) -> str:
 def _check_program(config: Config) -> None:
     if not config.environment.count:
         key = "run" if config.environment.run is None else "n_environments"
-        raise ConfigError(
-            f"environment.{key} is {'not set' if key == 'run' else 0}: there is no environment program to start; "
-            "set it, as in run: python environment/training.py",
-            key=f"environment.{key}",
-        )
+        problem = f"environment.{key} is {'not set' if key == 'run' else 0}: there is no environment program to start"
+        raise ConfigError(f"{problem}; set it, as in run: python environment/training.py", key=f"environment.{key}")

@@ -157,10 +157,8 @@ class Launcher:
 
     def _register(self, servers: RunServers, claim: Claim) -> None:
         if holder := claim.try_take():
-            raise BusyError(
-                f"run {self.run!r} is alive: its launcher is {holder}; "
-                "`surreal agent` joins it, --run NAME begins another"
-            )
+            problem = f"run {self.run!r} is alive: its launcher is {holder}"
+            raise BusyError(f"{problem}; `surreal agent` joins it, --run NAME begins another")
         if not self._options.resume:
             registry.require_fresh(servers.client, self.config.published_policy, servers.parameter_client)
         leader = registry.Registrant("launcher", leads=True)

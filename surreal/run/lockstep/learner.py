@@ -72,10 +72,8 @@ class LockstepLearner(LearnerSession):
     def begin(self) -> None:
         self.checkpoints.restore(is_resumed=self._is_resumed)
         if self._begun_updates and self.learner.updates != self._begun_updates:
-            raise CheckpointError(
-                f"the newest checkpoint in {self._store.folder} cannot be used; "
-                "`--set checkpoint.restore=NAME` continues from an earlier one"
-            )
+            problem = f"the newest checkpoint in {self._store.folder} cannot be used"
+            raise CheckpointError(f"{problem}; `--set checkpoint.restore=NAME` continues from an earlier one")
         self._clear()
         if self._begun_updates:
             self._load_replay()

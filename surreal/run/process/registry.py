@@ -199,11 +199,8 @@ def require_fresh(client: RedisClient, policy: str, parameter_client: RedisClien
     """Refuse to continue a finished run by accident."""
     parameters = parameter_client or client
     if parameters.redis.hexists(parameters.policy_keys(policy).params, "version") and not live_processes(client):
-        raise ConfigError(
-            f"run {client.run!r} exists already in Redis at {client.address}, and none of its processes is alive; "
-            "--resume continues it, --run NAME begins another",
-            key="--run",
-        )
+        problem = f"run {client.run!r} exists already in Redis at {client.address}, and none of its processes is alive"
+        raise ConfigError(f"{problem}; --resume continues it, --run NAME begins another", key="--run")
 
 
 def request_stop(client: RedisClient, reason: str) -> bool:
@@ -270,11 +267,8 @@ def _is_defended(client: RedisClient, stored: Mapping[str, Any], registrant: Reg
 
 
 def _differs(client: RedisClient, differences: Sequence[str]) -> ContractError:
-    return ContractError(
-        f"this process differs from run {client.run!r}: {'; '.join(differences)}; "
-        "use the run's configuration, or another --run",
-        diff=tuple(differences),
-    )
+    problem = f"this process differs from run {client.run!r}: {'; '.join(differences)}"
+    return ContractError(f"{problem}; use the run's configuration, or another --run", diff=tuple(differences))
 
 
 def _list_run(client: RedisClient, config: Config) -> None:

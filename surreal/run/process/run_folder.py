@@ -84,10 +84,8 @@ class RunFolder:
             problem = (error.strerror or str(error)).lower()
             raise ConfigError(f"{self.path} cannot be a run's folder: {problem}", key="--run-dir") from error
         if not is_ours:
-            raise BusyError(
-                f"{self.path} belongs to a run that is alive: {self._lock.holder()} writes there; "
-                "`surreal stop` ends it, --run NAME or --run-dir DIR begins another"
-            )
+            what = f"{self.path} belongs to a run that is alive: {self._lock.holder()} writes there"
+            raise BusyError(f"{what}; `surreal stop` ends it, --run NAME or --run-dir DIR begins another")
 
     def release(self) -> None:
         """Release the folder for another writer; if no run began, restore its earlier state."""

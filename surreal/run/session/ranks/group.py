@@ -182,9 +182,6 @@ def _choose_gpu(process: RoleProcess) -> None:
     local_rank = 0 if process.arguments.place is None else process.arguments.place.local_rank
     count = torch.cuda.device_count()
     if local_rank >= count:
-        raise ConfigError(
-            f"rank {process.rank} of the learner needs its own GPU, and there are {count} here; lower"
-            " learner.ranks, or set device to cpu",
-            key="learner.ranks",
-        )
+        problem = f"rank {process.rank} of the learner needs its own GPU, and there are {count} here"
+        raise ConfigError(f"{problem}; lower learner.ranks, or set device to cpu", key="learner.ranks")
     torch.cuda.set_device(local_rank)

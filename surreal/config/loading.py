@@ -122,12 +122,9 @@ def _check_version(data: dict[str, Any], places: dict[str, str], label: str) -> 
     version = data.get("version", _VERSION)
     if version is True or version != _VERSION:
         place = place_of("version", places, label)
-        raise ConfigError(
-            f"version is {version!r}; this Surreal reads version {_VERSION} ({place}); "
-            "`surreal config import FILE` brings in one of RELAAX",
-            key="version",
-            source=place,
-        )
+        problem = f"version is {version!r}; this Surreal reads version {_VERSION} ({place})"
+        advice = "`surreal config import FILE` brings in one of RELAAX"
+        raise ConfigError(f"{problem}; {advice}", key="version", source=place)
 
 
 def _resolve_hyphens(data: dict[str, Any], places: dict[str, str]) -> None:
@@ -244,11 +241,8 @@ def _descend(target: Any, name: str, path: str, key: str) -> Any:
 
 def _index(target: list[Any], name: str, path: str, key: str) -> int:
     if not name.isdecimal() or int(name) >= len(target):
-        raise ConfigError(
-            f"{path} is a list of {len(target)}; {name} is not one of its numbers ({SOURCE} {key})",
-            key=key,
-            source=SOURCE,
-        )
+        problem = f"{path} is a list of {len(target)}"
+        raise ConfigError(f"{problem}; {name} is not one of its numbers ({SOURCE} {key})", key=key, source=SOURCE)
     return int(name)
 
 

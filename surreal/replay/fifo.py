@@ -282,9 +282,8 @@ class FIFOReplay(TrajectoryReplay):
         if not self._fullness.lasts(is_full, uncommitted=len(self._used)):
             return
         if not len(self._cutter):
-            raise ValueError(
-                f"the replay's max_bytes is {self.owner.max_bytes}, which {len(self)} steps fill, but a batch takes"
-                f" {self.batch_size} trajectories of {self.trajectory_steps} steps: raise max_bytes (and Redis'"
-                " maxmemory), or lower batch_size or trajectory_steps"
-            )
+            problem = f"the replay's max_bytes is {self.owner.max_bytes}, which {len(self)} steps fill"
+            need = f"a batch takes {self.batch_size} trajectories of {self.trajectory_steps} steps"
+            advice = "raise max_bytes (and Redis' maxmemory), or lower batch_size or trajectory_steps"
+            raise ValueError(f"{problem}, but {need}: {advice}")
         self._break_off(np.inf)

@@ -264,8 +264,5 @@ def _refused(arguments: Mapping[str, Any]) -> Iterator[tuple[str, Any, str]]:
     if arguments.get("n_step", 1) != 1:
         yield "n_step", arguments["n_step"], "trajectories hold single steps"
     if arguments.get("samples_per_insert") is not None:
-        yield (
-            "samples_per_insert",
-            arguments["samples_per_insert"],
-            "a batch waits for fresh trajectories: it and a limiter would wait for each other",
-        )
+        why = "a batch waits for fresh trajectories: it and a limiter would wait for each other"
+        yield "samples_per_insert", arguments["samples_per_insert"], why

@@ -74,11 +74,9 @@ def import_replay(
     importers = [_Importer(stream, archive, len(shards), timeout_s, stop) for stream in shards.streams()]
     foreign = importers[0].retry(shards.foreign_streams, "look for other streams of the run")
     if foreign:
-        raise ConfigError(
-            f"run {shards.run} has experience in {len(foreign)} streams that are none of {len(shards)} shards "
-            f"({', '.join(foreign[:2])}); import it with as many shards as the run has, or into another run",
-            key="--shards",
-        )
+        streams = f"{len(foreign)} streams that are none of {len(shards)} shards ({', '.join(foreign[:2])})"
+        advice = "import it with as many shards as the run has, or into another run"
+        raise ConfigError(f"run {shards.run} has experience in {streams}; {advice}", key="--shards")
     for importer in importers:
         importer.retry(importer.prepare, "look at the stream")
     steps = chunks = known = 0
@@ -172,12 +170,11 @@ class _Importer:
                 break
             else:
                 if time.monotonic() > deadline_s:
-                    raise ReplayFullError(
-                        f"the replay of run {self._run} was full for {self._timeout_s:.0f} s at chunk {chunk.number} "
-                        f"of {self._archive.manifest.chunks}: raise Redis' maxmemory, or start a learner, which "
-                        "evicts; then repeat the import to continue",
-                        waited_s=self._timeout_s,
-                    )
+                    place = f"at chunk {chunk.number} of {self._archive.manifest.chunks}"
+                    problem = f"the replay of run {self._run} was full for {self._timeout_s:.0f} s {place}"
+                    advice = "raise Redis' maxmemory, or start a learner, which evicts"
+                    text = f"{problem}: {advice}; then repeat the import to continue"
+                    raise ReplayFullError(text, waited_s=self._timeout_s)
                 self._stop.wait(pause_s)
                 pause_s = min(2 * pause_s, _MAX_WAIT_S)
         self._sends_contract = False
@@ -209,8 +206,5 @@ class _Importer:
         theirs = Contract.from_bytes(stored)
         if theirs.id != ours.id:
             diff = describe_difference(theirs.to_json(), ours.to_json())
-            raise ContractError(
-                f"the replay of run {self._run} holds experience of another kind than {self._archive.path} "
-                f"({'; '.join(diff[:3])}); import it into another run",
-                diff=diff,
-            )
+            problem = f"the replay of run {self._run} holds experience of another kind than {self._archive.path}"
+            raise ContractError(f"{problem} ({'; '.join(diff[:3])}); import it into another run", diff=diff)

@@ -52,10 +52,8 @@ def _size_conflicts(plan: ReplayPlan) -> Iterator[tuple[str, str]]:
         problem = f"is {start_size}, but replay.capacity is {capacity}: learning would never start"
         yield "replay.start_size", f"{problem}; lower start_size or raise capacity"
     if batch_size is not None and capacity is not None and batch_size > capacity:
-        yield (
-            "learner.batch_size",
-            f"is {batch_size}, more than replay.capacity, {capacity}; lower it or raise capacity",
-        )
+        problem = f"is {batch_size}, more than replay.capacity, {capacity}"
+        yield "learner.batch_size", f"{problem}; lower it or raise capacity"
     if capacity is not None and senders.steps_in_flight > capacity:
         chunks = f"one chunk of each of {senders.number} agents is {senders.steps_in_flight} steps"
         problem = f"is {senders.chunk_steps}: {chunks}, more than replay.capacity, {capacity}"

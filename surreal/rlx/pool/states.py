@@ -175,11 +175,8 @@ def _cast(array: NDArray[Any], leaf: ArraySpec, state: Any) -> NDArray[Any]:
         return cast
     if not np.can_cast(array.dtype, leaf.dtype) and not np.array_equal(cast, array):
         value = array.flat[int(np.argmax(cast != array))]
-        raise RlxValueError(
-            f"{_expected(leaf)}, got {_describe(state, array)} with values that it cannot hold, such as {value}",
-            leaf=leaf.name or "the state",
-            value=float(value),
-        )
+        problem = f"{_expected(leaf)}, got {_describe(state, array)} with values that it cannot hold"
+        raise RlxValueError(f"{problem}, such as {value}", leaf=leaf.name or "the state", value=float(value))
     return cast
 
 

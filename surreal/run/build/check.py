@@ -46,11 +46,9 @@ def has_display() -> bool:
 def require_display(what: str) -> None:
     """Check that a window can be opened."""
     if not has_display():
-        raise ConfigError(
-            f"{what} opens a window, but there is no display here: $DISPLAY and $WAYLAND_DISPLAY are not set; videos "
-            "need none, nor does a terminal: `surreal play --record DIR` or `--terminal`, eval.record_video_every",
-            key=what,
-        )
+        problem = f"{what} opens a window, but there is no display here: $DISPLAY and $WAYLAND_DISPLAY are not set"
+        others = "`surreal play --record DIR` or `--terminal`, eval.record_video_every"
+        raise ConfigError(f"{problem}; videos need none, nor does a terminal: {others}", key=what)
 
 
 @contextmanager
@@ -92,8 +90,6 @@ def check_names(config: Config) -> None:
 
 def _check_units(config: Config, learner: type[Learner], replay: type[Replay[Any]]) -> None:
     if replay.hands_out not in learner.takes:
-        problem = (
-            f"is {config.replay.class_path!r}, which hands out {replay.hands_out}, but learner.class, "
-            f"{config.learner.class_path!r}, takes {' or '.join(sorted(learner.takes))}; choose two that fit"
-        )
-        raise refused(config, "replay.class", problem)
+        given = f"is {config.replay.class_path!r}, which hands out {replay.hands_out}"
+        taken = f"{config.learner.class_path!r}, takes {' or '.join(sorted(learner.takes))}"
+        raise refused(config, "replay.class", f"{given}, but learner.class, {taken}; choose two that fit")

@@ -30,21 +30,17 @@ def goal_functions(config: Config) -> dict[str, Callable[..., Any]]:
     try:
         env = build_env(config, training=True)
     except EnvError as error:
-        problem = (
-            f"is {config.replay.class_path!r}, which needs compute_reward of {config.env.id} in the learner's "
-            f"process: {error}; install the environment there, or choose another replay"
-        )
-        raise refused(config, "replay.class", problem) from error
+        problem = f"which needs compute_reward of {config.env.id} in the learner's process: {error}"
+        advice = "install the environment there, or choose another replay"
+        raise refused(config, "replay.class", f"is {config.replay.class_path!r}, {problem}; {advice}") from error
     space = env.observation_space
     keys = list(space.spaces) if isinstance(space, spaces.Dict) else []
     missing = [key for key in _KEYS if key not in keys]
     if missing or not env.has_wrapper_attr("compute_reward"):
         what = f"observations have no {' and no '.join(missing)}" if missing else "environment has no compute_reward"
-        problem = (
-            f"is {config.replay.class_path!r}, but {config.env.id} has no goals: its {what}; choose an environment "
-            "with goals, such as FetchReach-v4 or surreal/BitFlip-v0, or another replay"
-        )
-        raise refused(config, "replay.class", problem)
+        problem = f"is {config.replay.class_path!r}, but {config.env.id} has no goals: its {what}"
+        advice = "choose an environment with goals, such as FetchReach-v4 or surreal/BitFlip-v0, or another replay"
+        raise refused(config, "replay.class", f"{problem}; {advice}")
     functions = {name: env.get_wrapper_attr(name) for name in GOAL_FUNCTIONS if env.has_wrapper_attr(name)}
     _check_rewards(config, env, functions["compute_reward"])
     return functions
@@ -63,15 +59,10 @@ def _check_rewards(config: Config, env: gymnasium.Env[Any, Any], compute_reward:
     achieved, desired, paid = (np.array(column) for column in zip(*rows, strict=True))
     expected = np.asarray(compute_reward(achieved, desired, {}))
     if expected.shape != paid.shape:
-        problem = (
-            f"is {config.env.id}, whose compute_reward gives shape {list(expected.shape)} for {len(paid)} goals; "
-            f"it must give one reward for each, [{len(paid)}]"
-        )
-        raise refused(config, "env.id", problem)
+        problem = f"is {config.env.id}, whose compute_reward gives shape {list(expected.shape)} for {len(paid)} goals"
+        raise refused(config, "env.id", f"{problem}; it must give one reward for each, [{len(paid)}]")
     if not np.allclose(paid, expected, rtol=1e-3, atol=1e-5):
         place = int(np.abs(paid - expected).argmax())
-        problem = (
-            f"is {config.env.id}, which paid {paid[place]:g} where its compute_reward gives {expected[place]:g}; "
-            "HindsightReplay needs rewards that follow from goals: leave out wrappers that change rewards or goals"
-        )
-        raise refused(config, "env.id", problem)
+        problem = f"is {config.env.id}, which paid {paid[place]:g} where its compute_reward gives {expected[place]:g}"
+        need = "HindsightReplay needs rewards that follow from goals"
+        raise refused(config, "env.id", f"{problem}; {need}: leave out wrappers that change rewards or goals")

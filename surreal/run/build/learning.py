@@ -90,10 +90,8 @@ def check_ranks(config: Config) -> None:
         problem = f"is {config.learner.ranks}, but {replay.__qualname__} has no argument shards; set it to 1"
         raise refused(config, "learner.ranks", problem)
     if not (issubclass(cls, GradientLearner) and cls.only_steps_down_gradients):
-        problem = (
-            f"is {config.learner.ranks}, but {cls.__qualname__} changes its model by more than steps down gradients,"
-            " whose mean ranks could agree on; set it to 1"
-        )
+        why = "changes its model by more than steps down gradients, whose mean ranks could agree on"
+        problem = f"is {config.learner.ranks}, but {cls.__qualname__} {why}; set it to 1"
         raise refused(config, "learner.ranks", problem)
 
 
@@ -160,27 +158,23 @@ def check_gradients(config: Config) -> None:
     """Check that agents can compute the learner's gradients, by its steps and by what the model counts."""
     cls, _ = check(config, LEARNER)
     if not (issubclass(cls, GradientLearner) and cls.only_steps_down_gradients):
-        problem = (
-            f"is agents, but learner.class, {config.learner.class_path!r}, does more to the model than step down "
-            "gradients, so a parameter server cannot do it; set gradients to learner, or choose another learner"
-        )
-        raise refused(config, "learner.gradients", problem)
+        harm = "does more to the model than step down gradients, so a parameter server cannot do it"
+        problem = f"is agents, but learner.class, {config.learner.class_path!r}, {harm}"
+        advice = "set gradients to learner, or choose another learner"
+        raise refused(config, "learner.gradients", f"{problem}; {advice}")
     wanted, agents = config.learner.num_gradients, config.num_agents
     is_mean = config.learner.combine_gradients == "avg" and config.agent.count + config.rlx.servers > 0
     several = cls.takes_several_steps or config.learner.args.get("updates_per_batch", 1) > 1
     if is_mean and several and wanted > agents:
-        problem = (
-            f"is {wanted}, but {cls.__name__} waits after each gradient, and agent.count, agent.per_process and "
-            f"rlx.servers make {agents} agents; lower it to {agents}, or start more"
-        )
-        raise refused(config, "learner.num_gradients", problem)
+        number = f"agent.count, agent.per_process and rlx.servers make {agents} agents"
+        problem = f"is {wanted}, but {cls.__name__} waits after each gradient, and {number}"
+        raise refused(config, "learner.num_gradients", f"{problem}; lower it to {agents}, or start more")
     for name in ("normalize_obs", "normalize_rewards"):
         if config.model.args.get(name) and config.learner.gradients_dtype != "float32":
-            problem = (
-                f"is {config.learner.gradients_dtype}, in which the counts of model.args.{name}, which travel with "
-                "gradients, are too coarse; set gradients_dtype to float32, or leave the filter out"
-            )
-            raise refused(config, "learner.gradients_dtype", problem)
+            counts = f"the counts of model.args.{name}, which travel with gradients"
+            problem = f"is {config.learner.gradients_dtype}, in which {counts}, are too coarse"
+            advice = "set gradients_dtype to float32, or leave the filter out"
+            raise refused(config, "learner.gradients_dtype", f"{problem}; {advice}")
 
 
 def build_gradient_sender(config: Config, shards: ReplayShards, made: GradientLearner) -> GradientSender:

@@ -227,10 +227,8 @@ def installed_folder() -> Path:
 def _read(place: str, name: str) -> bytes:
     path = f"{place.rstrip('/')}/{name}"
     if "://" in place and not place.startswith("https://"):
-        raise ConfigError(
-            f"pretrained policies are read from a folder or an https address, but {VARIABLE} or `policies` is {place}",
-            key=VARIABLE,
-        )
+        problem = "pretrained policies are read from a folder or an https address"
+        raise ConfigError(f"{problem}, but {VARIABLE} or `policies` is {place}", key=VARIABLE)
     try:
         with _open(path) as file:
             data = file.read(MAX_BYTES + 1)

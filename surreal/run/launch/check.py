@@ -78,23 +78,17 @@ def prepare(options: RunOptions) -> PreparedRun:
         load_config(source, (*overrides, f"redis.address={json.dumps(options.redis)}"))
     if config.replay.follow:
         key = "replay.follow"
-        raise ConfigError(
-            f"replay.follow is true{config.place_of(key)}, but a run needs a learner that owns its replay; "
-            "`surreal learner` starts one that follows, next to another run",
-            key=key,
-            source=config.source_of(key),
-        )
+        problem = f"replay.follow is true{config.place_of(key)}, but a run needs a learner that owns its replay"
+        advice = "`surreal learner` starts one that follows, next to another run"
+        raise ConfigError(f"{problem}; {advice}", key=key, source=config.source_of(key))
     is_own_redis = options.redis is None and config.redis.address is None
     has_others = options.offline is not None or options.has_companions
     if is_own_redis and not has_others and not config.agent.count + config.rlx.servers:
         key = "agent.count"
-        raise ConfigError(
-            f"agent.count is 0{config.place_of(key)}, and so is rlx.servers: nothing would act, because no "
-            "agent elsewhere reaches the Redis that a run starts for itself; raise one of them, or name a Redis that "
-            "others reach, with --redis",
-            key=key,
-            source=config.source_of(key),
-        )
+        why = "nothing would act, because no agent elsewhere reaches the Redis that a run starts for itself"
+        problem = f"agent.count is 0{config.place_of(key)}, and so is rlx.servers: {why}"
+        advice = "raise one of them, or name a Redis that others reach, with --redis"
+        raise ConfigError(f"{problem}; {advice}", key=key, source=config.source_of(key))
     run = options.run
     if options.resume and run_dir is not None and (run is None or options.run_dir is None):
         run = RunFolder(run_dir).read_run() or run_dir.absolute().name

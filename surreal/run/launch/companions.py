@@ -145,11 +145,9 @@ def server_of(config: Config) -> str:
     if config.relaax_rlx_server.bind is not None:
         return config.relaax_rlx_server.bind
     if not config.rlx.port:
-        raise ConfigError(
-            "rlx.port is 0, a port that only `surreal run` knows; set it, or relaax_rlx_server.bind to HOST:PORT",
-            key="rlx.port",
-            source=config.source_of("rlx.port"),
-        )
+        problem, key = "rlx.port is 0, a port that only `surreal run` knows", "rlx.port"
+        advice = "set it, or relaax_rlx_server.bind to HOST:PORT"
+        raise ConfigError(f"{problem}; {advice}", key=key, source=config.source_of(key))
     return server_url(config, config.rlx.port)
 
 

@@ -49,11 +49,9 @@ class RunOverError(ConfigError):
 
     def __init__(self, folder: RunFolder) -> None:
         name = folder.path.name
-        super().__init__(
-            f"run {folder.read_run() or name} is over ({_ending(folder.path)}); `surreal status {name}` shows what it "
-            f"left, and `surreal play {name}` plays its policy",
-            key="RUN",
-        )
+        problem = f"run {folder.read_run() or name} is over ({_ending(folder.path)})"
+        advice = f"`surreal status {name}` shows what it left, and `surreal play {name}` plays its policy"
+        super().__init__(f"{problem}; {advice}", key="RUN")
         self.folder = folder
 
 

@@ -37,12 +37,11 @@ def _require_same_format(client: RedisClient, stored: Mapping[str, Any]) -> None
     """Refuse a run whose keys this version would misread."""
     if (theirs := stored.get("format", 0)) == FORMAT:
         return
-    raise ContractError(
-        f"run {client.run!r} in Redis at {client.address} has format {str(theirs)[:_MAX_CHARACTERS]}, of Surreal "
-        f"{_version_of(stored)}, but this process has format {FORMAT}, of Surreal {__version__}; use one version for "
-        f"the whole run, or delete its keys (surreal stop {client.run} --delete) and resume from its checkpoints",
-        diff=("format",),
-    )
+    there = f"format {str(theirs)[:_MAX_CHARACTERS]}, of Surreal {_version_of(stored)}"
+    here = f"this process has format {FORMAT}, of Surreal {__version__}"
+    deletion = f"delete its keys (surreal stop {client.run} --delete) and resume from its checkpoints"
+    problem = f"run {client.run!r} in Redis at {client.address} has {there}, but {here}"
+    raise ContractError(f"{problem}; use one version for the whole run, or {deletion}", diff=("format",))
 
 
 def _is_of_this_version(client: RedisClient, stored: Mapping[str, Any]) -> bool:

@@ -69,10 +69,8 @@ class RunFolder:
 
     def require_new(self) -> None:
         if self.config_path.exists():
-            raise ConfigError(
-                f"{self.path} holds a run already; --resume continues it, --run NAME or --run-dir DIR begins another",
-                key="--run-dir",
-            )
+            problem = f"{self.path} holds a run already; --resume continues it"
+            raise ConfigError(f"{problem}, --run NAME or --run-dir DIR begins another", key="--run-dir")
 
     def claim(self) -> None:
         """Claim the folder until `release`; raises `BusyError`, or `ConfigError` if it cannot be made."""

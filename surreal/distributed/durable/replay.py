@@ -150,7 +150,6 @@ class DurableReplay:
 
     @overload
     def consume(self, rows: int, *, min_version: int = 0, timeout_s: None = None) -> DurableBatch: ...
-
     @overload
     def consume(self, rows: int, *, min_version: int = 0, timeout_s: float) -> DurableBatch | None: ...
 

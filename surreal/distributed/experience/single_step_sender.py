@@ -39,10 +39,8 @@ class SingleStepSender(ABC):
 
     @abstractmethod
     def _make_log(self, obs: Obs, action: ArraySpec, extras: tuple[ArraySpec, ...]) -> RowLog: ...
-
     @abstractmethod
     def _count_held(self, log: RowLog) -> int: ...
-
     @abstractmethod
     def _leave(self) -> None: ...
 

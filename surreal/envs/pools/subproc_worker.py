@@ -19,7 +19,7 @@ import threading
 import time
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnContext, SpawnProcess
@@ -176,40 +176,27 @@ def run_worker(
     die_with_parent(parent_pid=parent_pid, follow_thread=follow_thread)
     with suppress(EOFError, ConnectionError), connection:
         try:
-            _serve(connection, env_fns, seeds, shared, start, on_error, interventions)
+            columns, actions = shared.views()
+            stop = start + len(env_fns)
+            made = EnvList(env_fns, seeds, columns.rows(start, stop), on_error=on_error, interventions=interventions)
+            with closing(made) as envs:
+                if envs.obs_spec != shared.obs_spec:
+                    seen = envs.observation_space
+                    raise EnvError(f"environment {start} has observations {seen}, unlike environment 0")
+                envs.reset()
+                ended: list[int] = []
+                while True:
+                    told = np.array([len(envs.lost), *envs.lost, *ended], np.int64)
+                    connection.send_bytes(READY + bytes([envs.has_mask]) + told.tobytes())
+                    if connection.recv_bytes() == QUIT:
+                        return
+                    ended = envs.step(actions[start:stop])
         except (EOFError, ConnectionError):
             raise
         except Exception as error:
             reason = str(error) if isinstance(error, EnvError) else f"{type(error).__name__}: {error}"
             text = f"{' '.join(reason.split())}\n{traceback.format_exc()}"
             connection.send_bytes(FAILED + text.encode("utf-8", "replace"))
-
-
-def _serve(
-    connection: Connection,
-    env_fns: Sequence[EnvFactory],
-    seeds: Sequence[int],
-    shared: SharedMemory,
-    start: int,
-    on_error: OnError,
-    interventions: bool,
-) -> None:
-    columns, actions = shared.views()
-    stop = start + len(env_fns)
-    envs = EnvList(env_fns, seeds, columns.rows(start, stop), on_error=on_error, interventions=interventions)
-    try:
-        if envs.obs_spec != shared.obs_spec:
-            raise EnvError(f"environment {start} has observations {envs.observation_space}, unlike environment 0")
-        envs.reset()
-        ended: list[int] = []
-        while True:
-            told = np.array([len(envs.lost), *envs.lost, *ended], np.int64)
-            connection.send_bytes(READY + bytes([envs.has_mask]) + told.tobytes())
-            if connection.recv_bytes() == QUIT:
-                return
-            ended = envs.step(actions[start:stop])
-    finally:
-        envs.close()
 
 
 def _is_main_needed(env_fns: Sequence[EnvFactory]) -> bool:

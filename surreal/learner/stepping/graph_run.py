@@ -31,7 +31,6 @@ class GraphedLearner(Protocol):
 
     @property
     def model(self) -> Module: ...
-
     @property
     def kept(self) -> Mapping[str, Kept]: ...
 

@@ -38,15 +38,11 @@ def reads_arrays(act: ActMethod) -> ActMethod:
 
 
 def choose_numpy(model: Module, obs: Obs, state: Tensor | None) -> NumpyPass | None:
-    """Measure both passes on a batch, and return NumPy's if it is faster, else None.
+    """Measure both passes on a batch, and return NumPy's if it is faster, else None. The caller holds the model's lock
+    and is in inference mode; a recurrent model has a state.
 
     The same random numbers give the same actions in both, up to rounding. Where torch's deterministic algorithms are
     switched on, as in deterministic runs, the measurement would decide on the last bits, so it is always None.
-
-    Args:
-        model: the caller holds its lock and is in inference mode.
-        obs: [N, *obs_shape] tensor on the model's device, or nested dicts and tuples of them.
-        state: [N, *state_shape] of a recurrent model, else None.
     """
     if torch.are_deterministic_algorithms_enabled():
         return None

@@ -41,11 +41,8 @@ _SIDE_OF_IMAGES = 84
 
 
 def write_source(source: Source, algorithm: str | None, folder: Path) -> str:
-    """Return a preset or a path as they are, and write anything else as a YAML file into a folder.
-
-    Raises:
-        ConfigError: the algorithm is unknown, or does not suit the environment's actions.
-        EnvError: the environment cannot be made.
+    """Return a preset or a path as they are, and write anything else as a YAML file into a folder. Raises `ConfigError`
+    if the algorithm is unknown, or does not suit the actions, `EnvError` if the environment cannot be made.
     """
     if hasattr(source, "reset") and not isinstance(source, type):
         name = type(source).__name__
@@ -69,17 +66,11 @@ def write_source(source: Source, algorithm: str | None, folder: Path) -> str:
 
 
 def settings_for(env: str | Callable[..., Any], algorithm: str) -> dict[str, Any]:
-    """Choose settings for an environment: those of the preset for the most similar task, with this environment.
+    """Choose settings for an environment, an id or a class or function that makes one, and an algorithm, the end of a
+    preset's name: those of the preset for the most similar task, with this environment. Raises as `write_source`.
 
     A preset for exactly this id is taken unchanged. Otherwise its wrappers and its goal are left out; the goal is the
     environment's `reward_threshold`, if it is registered with one.
-
-    Args:
-        env: an id, or a class or function that makes an environment.
-        algorithm: the end of a preset's name, such as "ppo".
-
-    Raises:
-        ConfigError, EnvError: as for `write_source`.
     """
     env_id, kwargs, folder = (env, {}, None) if isinstance(env, str) else name_env(env)
     presets = [name for name in preset_names() if name.endswith(f"-{algorithm}")]

@@ -142,11 +142,8 @@ class Histogram(NamedTuple):
 
 
 def summarize(values: Any, *, bins: int = 30) -> Histogram:
-    """Bin an array or a tensor; raises `ValueError` if no value is finite, or `bins` is out of range.
-
-    Args:
-        values: any shape, real numbers.
-        bins: raising it shows more detail and lengthens the record; 1 to 1000.
+    """Bin an array or a tensor of real numbers; raises `ValueError` if none is finite, or `bins` is not 1 to 1000. More
+    bins show more detail and lengthen the record.
     """
     if not 1 <= bins <= 1000:
         raise ValueError(f"bins is {bins}; it must be between 1 and 1000")

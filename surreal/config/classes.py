@@ -40,10 +40,7 @@ def add_python_path(folders: Iterable[str]) -> None:
 
 def import_class(path: str, base: type[T], *, key: str = "class", source: str = "") -> type[T]:
     """Find a class by its import path, `package.module.Class`; `key` names its setting in messages, and `source` its
-    place.
-
-    Raises:
-        ConfigError: if the module cannot be imported, has no such class, or the class is not a `base`.
+    place. Raises `ConfigError` if there is no such module or class, or the class is not a `base`.
     """
     module_name, _, class_name = path.rpartition(".")
 

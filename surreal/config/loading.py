@@ -207,10 +207,7 @@ def split_section(key: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 def apply_overrides(data: dict[str, Any], places: dict[str, str], overrides: Sequence[tuple[str, Any]]) -> None:
     """Put values into a configuration's data and their places, in place; later ones win, and mappings replace what was
-    there.
-
-    Raises:
-        ConfigError: if a key leads through something that has no keys.
+    there. Raises `ConfigError` if a key leads through something that has no keys.
     """
     for key, value in overrides:
         *parents, last = key.split(".")

@@ -54,13 +54,9 @@ def write(plain: Mapping[str, Any]) -> str:
 
 
 def parse(text: str, source: str) -> tuple[Any, dict[str, str]]:
-    """Read one YAML document, which `source` names in messages.
-
-    Returns:
-        The plain data, and for each dotted key the place it came from, such as "app.yaml line 12".
-
-    Raises:
-        ConfigError: if the text is not YAML, has a key twice, or keys that are not text.
+    """Read one YAML document, which `source` names in messages. Return the plain data, and for each dotted key the
+    place it came from, such as "app.yaml line 12". Raises `ConfigError` if the text is not YAML, has a key twice, or
+    keys that are not text.
     """
     loader = _Loader(text)
     try:

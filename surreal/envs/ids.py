@@ -60,12 +60,8 @@ _FAMILIES = (
 
 
 def find_env(env_id: str) -> EnvSpec:
-    """Find the function that makes an environment; the package that registers it is imported.
-
-    Raises:
-        EnvError: the module has nothing of this name.
-        ImportError: the module, or a package that it needs, is not there.
-        gymnasium.error.Error: there is no such id.
+    """Find the function that makes an environment; the package that registers it is imported. Raises `EnvError` if the
+    module has nothing of this name, `ImportError` if it is missing, and gymnasium's `Error` if there is no such id.
     """
     module_name, _, name = env_id.rpartition(":")
     if not module_name:

@@ -41,16 +41,10 @@ _LEAST_AHEAD, _MOST_AHEAD, _AHEAD_BYTES = 2, 16, 16 << 20
 def check_sampled(
     sampled: Sampled, method: Any, *, alive: range, batch_size: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float64] | None]:
-    """Refuse numbers that cannot be gathered with a `UserCodeError`: their rows would hold other transitions.
+    """Refuse numbers that cannot be gathered with a `UserCodeError`: their rows would hold other transitions. `sampled`
+    is the result of `method`, a `_sample`, for `batch_size` of the numbers that are `alive`.
 
-    Args:
-        sampled: the result of `method`, a `_sample`.
-        method: named in errors.
-        alive: sequence numbers that may be sampled.
-        batch_size: requested number.
-
-    Returns:
-        The numbers, and their probabilities; None if the transitions are equally probable.
+    Return the numbers, and their probabilities; None if the transitions are equally probable.
     """
     numbers, probability = sampled if isinstance(sampled, tuple) else (sampled, None)
     problem = ""
@@ -72,14 +66,8 @@ def check_sampled(
 
 
 def to_batch(gathered: Gathered, spec: ObsSpec, *, pin_memory: bool = False) -> Batch:
-    """Wrap freshly gathered transitions as tensors.
-
-    Args:
-        gathered: contents of the batch. The tensors share its memory, unless they are pinned. Pinned tensors are
-            contiguous.
-        spec: leaves of an observation.
-        pin_memory: whether to copy into page-locked memory, from which a GPU fetches a batch while it computes; needs
-            CUDA.
+    """Wrap freshly gathered transitions as tensors, which share their memory. Pinned ones are contiguous, and copied
+    into page-locked memory, from which a GPU fetches a batch while it computes; this needs CUDA.
     """
     wrap = _pinned if pin_memory else torch.from_numpy
     nest = itemgetter(0) if spec.structure is None else spec.unflatten

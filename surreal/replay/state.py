@@ -196,10 +196,8 @@ class ObservationPlace:
 
 def choose(mode: Mode, contract: Contract, *, capacity: int, mirror_max_bytes: int) -> Place:
     """Decide where observations are, from the contract and the capacity alone; `auto` mirrors at most
-    `mirror_max_bytes`.
-
-    Raises:
-        ContractError: the stream is compressed, so rows cannot be fetched one by one, but would have to be.
+    `mirror_max_bytes`. Raises `ContractError` if rows would have to be fetched one by one from a stream that is
+    compressed.
     """
     needed = rows_expected(capacity) * contract.obs.row_bytes
     fits = needed <= mirror_max_bytes

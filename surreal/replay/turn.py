@@ -33,15 +33,9 @@ _LIMITED_PAUSE_S = 0.005
 
 
 def take_turn(replay: ReplayHooks[B], state: ReplayState[B], timeout_s: float) -> bool:
-    """Take one turn; wait a moment if there is nothing to do, or was nothing left to do after the last one.
-
-    Returns:
-        Whether something was done.
-
-    Raises:
-        LeaseError, RedisUnavailableError, StoppedError, ValueError: as `StreamKeeper.claim` and `renew`.
-        ContractError: the replay cannot work with the stream's contract.
-        UserCodeError: `_sample` returned something that cannot be gathered.
+    """Take one turn; wait a moment if there is nothing to do, or was nothing left to do after the last one. Return
+    whether something was done. Raises as `StreamKeeper.claim` and `renew`, `ContractError` if the replay cannot work
+    with the stream's contract, and `UserCodeError` if `_sample` returned something that cannot be gathered.
     """
     has_waited = state.is_done and state.fetcher_queue.room <= 0
     if has_waited:
@@ -144,10 +138,7 @@ def let_go(state: ReplayState[B], number: int) -> None:
 
 def count_superfluous(state: ReplayState[B], *, capacity: int, start_size: int) -> int:
     """Count the oldest chunks that are over the capacity or the byte bound, too old, or gone; `start_size` transitions
-    stay.
-
-    Raises:
-        ValueError: the byte bound cannot hold `start_size` transitions.
+    stay, or it raises `ValueError`, if the byte bound cannot hold them.
     """
     if (store := state.store) is None:
         return 0
@@ -175,9 +166,7 @@ def count_superfluous(state: ReplayState[B], *, capacity: int, start_size: int) 
 
 def make_ahead(replay: ReplayHooks[B], state: ReplayState[B]) -> tuple[bool, bool]:
     """Make batches if there is room for them. If observations are remote, ask for one and finish the one before it.
-
-    Returns:
-        Whether something was done, and whether the limiter did not allow it.
+    Return whether something was done, and whether the limiter did not allow it.
     """
     if state.store is None:
         return False, False

@@ -108,11 +108,8 @@ class RunCheckpoints:
         """Read the readable checkpoint of the largest step in any place; None if there is none.
 
         A checkpoint that is cut off or damaged is skipped with a warning. After this process has saved one, only the
-        run's folder is read, if there is one.
-
-        Raises:
-            UnreadableError: a place or a checkpoint cannot be read, and no other was found. Starting from scratch then
-                would ignore checkpoints that exist.
+        run's folder is read, if there is one. Raises `UnreadableError` if a place or a checkpoint cannot be read, and
+        no other was found: starting from scratch would ignore checkpoints that exist.
         """
         found, problem = list[tuple[int, int, str]](), None
         for order, store in enumerate(self._stores_to_ask):

@@ -206,13 +206,10 @@ class Ranking:
         self._scores: dict[int, Score] = {}
 
     def add(self, rounds: Iterable[Round], steps: Collection[int]) -> None:
-        """Count each new round for the checkpoint nearest to it, the later one of two.
+        """Count each new round of the evaluation for the checkpoint nearest to it, the later one of two; `steps` are
+        those of all checkpoints that the run saved, removed ones included.
 
         A round whose parameters are newer than all checkpoints waits for a later call, and so do those after it.
-
-        Args:
-            rounds: rounds of the evaluation; those that were counted are skipped.
-            steps: steps of all checkpoints that the run saved, removed ones included.
         """
         newest = max(steps, default=-1)
         for done in sorted(rounds):

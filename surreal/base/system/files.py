@@ -88,13 +88,11 @@ class FileLock:
 
 
 def write_whole(path: Path, data: str | bytes, *, mode: int = 0o666, is_synced: bool = True) -> None:
-    """Write a file so that a reader sees the old one or the new one, never a part; a failure leaves the old one.
+    """Write a file so that a reader sees the old one or the new one, never a part; a failure leaves the old one. Text
+    becomes UTF-8. If several processes write it, the last one wins.
 
-    Args:
-        path: if several processes write it, the last one wins.
-        data: content; text becomes UTF-8.
-        mode: permissions of the file, less the umask.
-        is_synced: wait until the disk has it, so that a power failure leaves no part of it either.
+    It has the permissions `mode`, less the umask. If it is synced, the disk has it, so that a power failure leaves no
+    part of it either.
     """
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     content = data.encode() if isinstance(data, str) else data

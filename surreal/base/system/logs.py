@@ -101,10 +101,7 @@ def setup_logging(level: str | int = "INFO", name: str = "surreal", *, console_l
     """Send this process's log to stderr, one line for each record; calling it again replaces the earlier set-up.
 
     DEBUG also shows tracebacks. The console's level is `level`, unless it is given. With `$SURREAL_LOG_FORMAT` json,
-    lines are JSON.
-
-    Raises:
-        ConfigError: the format is neither text nor json.
+    lines are JSON; it is text or json, else `ConfigError`.
     """
     form = os.environ.get(FORMAT_VARIABLE) or "text"
     if form not in ("text", "json"):
@@ -150,13 +147,9 @@ class Waits:
         self._waits: dict[Hashable, _Wait] = {}
 
     def note(self, key: Hashable, text: str, *, began_s: float | None = None, is_idle: bool = False) -> None:
-        """Record a wait on this thread; called repeatedly while it lasts.
-
-        Args:
-            key: tells this wait from others.
-            text: reason, such as "waiting for the learner".
-            began_s: when it began, by the clock; None is the first note.
-            is_idle: whether this process is ready and has nothing to do.
+        """Record a wait on this thread, which `key` tells from others, for a reason such as "waiting for the learner";
+        called repeatedly while it lasts. It began with the first note, or earlier, by the clock, at `began_s`. An idle
+        process is ready and has nothing to do.
         """
         now, known = self._clock(), self._waits.get(key)
         if began_s is None:

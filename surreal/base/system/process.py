@@ -25,15 +25,11 @@ _POLL_INTERVAL_S = 0.5
 def die_with_parent(
     signal_number: signal.Signals = signal.SIGKILL, *, parent_pid: int | None = None, follow_thread: bool = True
 ) -> None:
-    """Make this process get a signal when its parent ends, also if SIGKILL ended it. Call it first in a child.
+    """Make this process get a signal when its parent ends, also if SIGKILL ended it. Call it first in a child; give the
+    `parent_pid` if the parent may have died before this call.
 
     On Linux the kernel sends the signal, but it does so already when the *thread* that spawned this process ends. With
-    `follow_thread=False`, and on other systems, a daemon thread watches the parent instead.
-
-    Args:
-        signal_number: signal to send to this process.
-        parent_pid: default: the current parent; give it if the parent may have died before this call.
-        follow_thread: False if the parent spawned this process from a thread that may end before it.
+    `follow_thread=False`, for such a thread, and on other systems, a daemon thread watches the parent instead.
     """
     expected = os.getppid() if parent_pid is None else parent_pid
     if not (follow_thread and sys.platform == "linux" and _ask_kernel(signal_number)):

@@ -107,20 +107,10 @@ class RedisAddress:
 def resolve_address(
     text: str, environ: Mapping[str, str], run: str, *, username: str | None = None, password: str | None = None
 ) -> tuple[RedisAddress, str]:
-    """Parse an address, and add the credentials of the environment unless access is restricted otherwise.
+    """Parse an address, and add the credentials of the environment unless access is restricted otherwise; users of this
+    run come before those of all runs. Return advice for a server that refuses this process as well.
 
-    Args:
-        text: see `parse_address`.
-        environ: variables of this process.
-        run: id of the run; its users come before those of all runs.
-        username: ACL user; wins over the one in the address.
-        password: wins over the one in the address.
-
-    Returns:
-        The address, and advice for a server that refuses this process.
-
-    Raises:
-        ValueError: the address is not valid, or a file with a secret cannot be read.
+    Arguments are those of `parse_address`, whose errors it raises, also for a file with a secret that cannot be read.
     """
     parsed = parse_address(text, username=username, password=password)
     if not parsed.is_open:

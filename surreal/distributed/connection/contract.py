@@ -27,11 +27,8 @@ def register_model_contract(client: RedisClient, key: str, contract: Mapping[str
     """Store the contract of a model's parameters if there is none, else compare it and renew its lifetime. `key` is
     `PolicyKeys.contract`.
 
-    Call it again within `CONTRACT_TTL_S`. May be repeated, so it can run under `client.retry`.
-
-    Raises:
-        ContractError: a process of the run has another model. The message names the first parameter that differs, and
-            `diff` has all differences.
+    Call it again within `CONTRACT_TTL_S`. May be repeated, so it can run under `client.retry`. The `ContractError` of
+    another model names the first parameter that differs, and its `diff` has all differences.
     """
     _compare(_exchange(client, key, contract), contract, client.run)
 

@@ -52,9 +52,8 @@ class Format(NamedTuple):
 
 def tensor_pieces(tensors: Mapping[str, Tensor], form: Format, **metadata: str) -> list[memoryview]:
     """Return the pieces of a safetensors file: memory of contiguous tensors on the CPU, not to be changed until used.
-
-    Raises:
-        ValueError: a dtype that is not transported (complex, quantized), a sparse tensor, or too large a header.
+    Raises `ValueError` for a dtype that is not transported (complex, quantized), a sparse tensor, or too large a
+    header.
     """
     for name, tensor in tensors.items():
         if tensor.dtype not in DTYPE_NAMES or tensor.layout != torch.strided:
@@ -73,15 +72,10 @@ def tensor_pieces(tensors: Mapping[str, Tensor], form: Format, **metadata: str) 
 def read_tensors(
     data: bytes | bytearray | memoryview, form: Format, *, must_be_finite: bool = False
 ) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Read a file that `tensor_pieces` wrote, and its metadata. Sizes are checked before memory is allocated.
+    """Read a file that `tensor_pieces` wrote, and its metadata. Sizes are checked before memory is allocated. Data that
+    are writable become the memory of the tensors that are aligned for their dtype.
 
-    Args:
-        data: the file. If it is writable, it becomes the memory of the tensors that are aligned for their dtype.
-        form: the expected format.
-        must_be_finite: whether to refuse tensors with nan or an infinity.
-
-    Raises:
-        CodecError: cut off, corrupted, of another format, or not finite.
+    Raises `CodecError` if it is cut off, corrupted, of another format, or, where tensors must be, not finite.
     """
     if len(data) < 8:
         raise CodecError(f"{form.subject} cut off: {len(data)} bytes")

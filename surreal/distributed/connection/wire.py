@@ -183,10 +183,7 @@ class ScriptChannel(OwnConnection):
         self, name: str, keys: Sequence[str], args: Sequence[Any], contents: Mapping[str, Sequence[memoryview]]
     ) -> None:
         """Store strings for `STAGE_TTL_S` and call a script, without waiting for the answers. The strings' pieces must
-        not change until `finish`.
-
-        Raises:
-            redis.exceptions.RedisError: the connection broke; the call may have been executed or not.
+        not change until `finish`. After a redis-py error, the call may have been executed or not.
         """
         if self.is_busy:
             raise RuntimeError("a call is under way; finish it first")

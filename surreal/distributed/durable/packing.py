@@ -28,11 +28,8 @@ _name_of = cache(str)  #: NumPy makes the name of a dtype slowly
 
 
 def make_columns(rows: Rows) -> Columns:
-    """Check rows, and turn each column into an array.
-
-    Raises:
-        ValueError: no column, no row, columns of different lengths, or sequences that do not fit each other.
-        TypeError: a column holds something else than numbers.
+    """Check rows, and turn each column into an array. Raises `ValueError` for no row, columns of different lengths, or
+    sequences that do not fit each other, `TypeError` for anything else than numbers.
     """
     columns = {str(name): _column(str(name), value) for name, value in rows.items()}
     lengths = {name: len(column) for name, column in columns.items()}

@@ -172,12 +172,8 @@ def read_block(
 ) -> list[NDArray[Any]]:
     """Read a block, one array [num_rows, *shape] per leaf; raises `CodecError` for another number of rows.
 
-    Args:
-        obs: spec of a row.
-        block: leaves, one after the other; uncompressed, it has the right length.
-        num_rows: rows of each leaf; the caller has checked that they may be allocated.
-        compression: None, or one of `COMPRESSIONS`.
-        sizes: compressed bytes of each leaf.
+    The caller has checked that so many rows may be allocated, and that a block without compression has the right
+    length. `sizes` are the compressed bytes of each leaf.
     """
     if compression is None:
         sizes = [num_rows * leaf.nbytes for leaf in obs.leaves]

@@ -139,14 +139,9 @@ class RowLog(OpenRows):
     def cut(self, max_bytes: int, held: int = 0) -> list[EncodedChunk]:
         """Encode all steps that may leave, and keep the rows that the next chunk needs.
 
-        Args:
-            max_bytes: content of a chunk, uncompressed. Segments that do not fit go into several chunks, but a single
-                segment is never divided.
-            held: number of the newest rows that stay, as if they had not come yet.
-
-        Raises:
-            BadValueError: a number is not finite, or too large; all steps that should have left are dropped, and open
-                episodes begin again with the newest row.
+        A chunk has at most `max_bytes`, uncompressed: segments that do not fit go into several, but a single one is
+        never divided. The newest rows that are `held` stay, as if they had not come yet. After a `BadValueError`, all
+        steps that should have left are dropped, and open episodes begin again with the newest row.
         """
         end = self.length = self.length - held
         try:

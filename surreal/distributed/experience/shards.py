@@ -95,12 +95,9 @@ class ReplayShards:
 def save_shard(stream: Stream, path: str | os.PathLike[str]) -> None:
     """Write a shard to a file as Redis dumps it, from which a run in lockstep resumes; raises `CheckpointError`.
 
-    Entries, blocks and counts are written, but not leases and other keys that expire. No process may write to the shard
-    meanwhile. For other runs, programs and versions, use an archive (`surreal.replay.archive`).
-
-    Args:
-        stream: the shard. All of its bytes are in memory at once.
-        path: the file, which is written whole or not at all.
+    Entries, blocks and counts are written, but not leases and other keys that expire. All of them are in memory at
+    once, and the file is written whole or not at all. No process may write to the shard meanwhile. For other runs,
+    programs and versions, use an archive (`surreal.replay.archive`).
     """
     import torch
 

@@ -157,13 +157,8 @@ class Stream:
         return [StreamEntry(entry, text_of(fields.get(b"id")), fields.get(b"head", b"")) for entry, fields in entries]
 
     def fetch(self, chunks: Sequence[tuple[str, int]]) -> tuple[str, list[bytes | None]]:
-        """Read contents, or only their tables, in one round trip.
-
-        Args:
-            chunks: for each chunk, its id and the number of bytes to read from its end; 0: all.
-
-        Returns:
-            The shard's epoch, and the bytes of each chunk; None if it is gone.
+        """Read contents, or only their tables, in one round trip: of each chunk, by its id, so many bytes from its end;
+        0: all. Return the shard's epoch, and the bytes of each chunk; None if it is gone.
         """
         pipeline = self.client.redis.pipeline(transaction=False)
         pipeline.hget(self.keys.meta, "epoch")
@@ -261,10 +256,8 @@ class Stream:
     ) -> OwnerState:
         """Renew the lease, grant credit, mark and remove chunks (all of one epoch), atomically; safe to repeat.
 
-        A lease whose token is `void` is taken over. Other arguments are those of the evict script.
-
-        Raises:
-            ContractError: the stream's first owner has fixed another mode.
+        A lease whose token is `void` is taken over. Other arguments are those of the evict script. Raises
+        `ContractError` if the stream's first owner has fixed another mode.
         """
         keys = self.keys
         args: list[Any] = [token, lease_ms, secrets.token_hex(_EPOCH_BYTES)]

@@ -95,10 +95,7 @@ def cut(pieces: Sequence[memoryview], part_bytes: int) -> list[list[memoryview]]
 
 def decode(data: bytearray, expected: Mapping[str, Sequence[int]] | None = None) -> dict[str, Tensor]:
     """Decode a whole push by `group/name`; float32 tensors are views on `data`. Without `expected` shapes, any tensors
-    may come.
-
-    Raises:
-        CodecError: cut off, corrupted, of another format or model, or not finite.
+    may come. Raises `CodecError` if it is cut off, corrupted, of another format or model, or not finite.
     """
     tensors, _ = read_tensors(data, FORMAT, must_be_finite=True)
     for name, tensor in tensors.items():

@@ -64,18 +64,12 @@ class ServerGroup:
     def join(
         self, states: Sequence[str], version: int, *, is_new: bool, stop: threading.Event | None = None
     ) -> Formation:
-        """Wait until all servers have joined, and agree. Gradients in the queues are dropped.
+        """Wait until all servers have joined, and agree; raises `GroupChangedError` if the others do not come in time.
+        Gradients in the queues are dropped.
 
-        Args:
-            states: names of states that this server can resume from, newest last, such as `updates:formation`.
-            version: largest version that it knows.
-            is_new: whether a new formation must begin, because this process has not been in one yet, or differs from
-                the others.
-            stop: ends this wait and those of `gather` with `StoppedError`.
-
-        Raises:
-            GroupChangedError: the others did not come in time.
-            RedisUnavailableError, StoppedError: Redis does not answer.
+        The states that this server can resume from are named newest last, such as `updates:formation`; `version` is the
+        largest that it knows. A new formation must begin, `is_new`, if this process has not been in one yet, or differs
+        from the others. `stop` ends this wait and those of `gather` with `StoppedError`.
         """
         self._stop = stop
         offer = json.dumps({"states": list(states), "version": version}).encode()

@@ -100,11 +100,8 @@ class GradientQueue:
     def take(self, timeout_s: float) -> Gradient | None:
         """Take the next gradient; None if none came in time. Call this or `maintain` every few seconds.
 
-        Its tensors are valid until the next call, which reuses their memory. The caller may change them.
-
-        Raises:
-            GroupChangedError: a server of the group has restarted: join the group again.
-            RedisUnavailableError, StoppedError: Redis does not answer.
+        Its tensors are valid until the next call, which reuses their memory. The caller may change them. Raises
+        `GroupChangedError` if a server of the group has restarted: join the group again.
         """
         deadline_s = time.monotonic() + timeout_s
         while True:

@@ -171,26 +171,13 @@ class GradientStore:
         *,
         buffer: memoryview | None = None,
     ) -> tuple[str, list[bytes | memoryview] | None]:
-        """Remove a gradient from the queue and read it, in one round trip; the same `token` may repeat it.
+        """Remove a gradient from the queue and read it, in one round trip; the same `token`, fixed for the server's
+        lifetime, may repeat it. Return "ok" if the caller has it, "gone", or "changed" for another `formation`; and its
+        parts, small ones as bytes, larger ones in the buffer, or None if one is missing.
 
         Its parts stay for `TAKEN_TTL_S`, so that they can be read again if an answer is lost, or until they are passed
-        to `first` as done.
-
-        Args:
-            connection: connection that only the server uses.
-            server: its number.
-            entry: result of `first`.
-            head: the entry's head; None if it could not be decoded.
-            token: the server's token, fixed for its lifetime.
-            formation: formation of the group of servers.
-            buffer: memory for the parts, one after the other; None: they are not read.
-
-        Returns:
-            "ok" if the caller has it, "gone", or "changed"; and its parts, small ones as bytes, larger ones in the
-            buffer, or None if one is missing.
-
-        Raises:
-            CodecError: the buffer is too small.
+        to `first`, which gave the `entry`, as done. `head` is None if it could not be decoded. The buffer takes one
+        part after the other; None: they are not read. One that is too small raises `CodecError`.
         """
         blocks = self.blocks(server, entry, head)
         keys = [self.keys.state, self.keys.queue(server), *blocks]

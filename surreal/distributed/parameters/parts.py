@@ -96,11 +96,7 @@ class LeaseWait:
 
     def until_void(self, token: str, left_ms: int, asked_at: float, refused: LeaseError) -> bytes:
         """Wait a moment; return the holder's token if it has died, else b"". When asked at `asked_at` (monotonic clock,
-        s), Redis was to delete it in `left_ms`; negative: never.
-
-        Raises:
-            LeaseError: `refused`.
-            StoppedError: `stop` was set.
+        s), Redis was to delete it in `left_ms`; negative: never. Raises `refused` when the wait is too long.
         """
         if self.watch.is_void(token, left_ms):
             return token.encode()

@@ -39,14 +39,9 @@ def encode_parameters(
 ) -> bytearray:
     """Encode named tensors, copying them from any device; they must not change meanwhile.
 
-    Args:
-        tensors: by name.
-        header: plain data that travels in the metadata; see `Module.header`.
-        into: returns memory of the given size, bytes; called only if nothing is wrong with the parameters.
-
-    Raises:
-        ValueError: a dtype that is not transported (complex, quantized, sparse).
-        DivergedError: a parameter is not finite, so no agent could use it.
+    The header is plain data that travels in the metadata, see `Module.header`. `into` gives memory of a size, bytes,
+    once nothing is wrong with the parameters. Raises `ValueError` for a dtype that is not transported (complex,
+    quantized, sparse), `DivergedError` for a parameter that is not finite, so no agent could use it.
     """
     flat = {name: tensor.detach().to("cpu") for name, tensor in tensors.items()}
     if name := name_not_finite(flat):
@@ -142,14 +137,10 @@ class PublishedReader:
         return PublishedState(number, float(max(0, now - published)), is_held)
 
     def newest(self, is_known: Callable[[int, str], bool] | None = None, *, notice: bytes = b"") -> Published | None:
-        """Read the newest parameters; None if there are none, or `is_known(version, epoch)` is true for them.
+        """Read the newest parameters; None if there are none, or `is_known(version, epoch)` is true for them, which is
+        asked before they are read. Raises `CodecError` if they are too large, or not parameters.
 
-        Args:
-            is_known: called before parameters are read.
-            notice: the notice that announced them, if any; the part that it names is read in the same round trip.
-
-        Raises:
-            CodecError: they are too large, or not parameters.
+        The part that a `notice` names is read in the same round trip.
         """
         connection = DirectConnection(self.client)
         try:

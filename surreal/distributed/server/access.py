@@ -128,20 +128,13 @@ def render_user(user: User, run: str | None, password: str, version: Sequence[in
 
 
 def write_users(path: Path, folder: Path, runs: Sequence[str], version: Sequence[int]) -> list[str]:
-    """Add the missing users to an ACL file, and the missing passwords to a folder; return the added users' names.
+    """Add the missing users to an ACL file, which may be missing, and generate the missing passwords in a folder;
+    return the added users' names. Without runs, they are users for all runs; `version` is that of the server that reads
+    the file.
 
     Existing lines stay, with one exception: earlier versions wrote a default user that is off and has no rights. Its
     line is replaced, because Redis 7 loads its append-only file as that user, and would refuse the scripts' writes.
-
-    Args:
-        path: the ACL file, made if it is missing.
-        folder: folder of the passwords; missing ones are generated.
-        runs: make users for each of these runs; none: users for all runs.
-        version: version of the server that will read the file.
-
-    Raises:
-        ValueError: a password cannot be read.
-        OSError: a file cannot be written.
+    Raises `ValueError` if a password cannot be read.
     """
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     known = {words[1] for line in lines if (words := line.split())[:1] == ["user"]}

@@ -142,10 +142,7 @@ def live_processes(client: RedisClient) -> list[Heartbeat]:
 
 
 def newest_version(beats: Iterable[Heartbeat], known: int) -> int:
-    """Return the largest parameter version in use, which a returning learner must exceed.
-
-    Args:
-        beats: heartbeats of live processes; one that is more than `MAX_AHEAD` ahead of `known` does not count.
-        known: the newest version according to the parameters in Redis and the checkpoint.
+    """Return the largest parameter version in use, which a returning learner must exceed: of the live processes, and
+    the one that is `known` from Redis and the checkpoint. More than `MAX_AHEAD` ahead of this one does not count.
     """
     return max([known, *(beat.version for beat in beats if beat.version <= known + MAX_AHEAD)])

@@ -139,11 +139,8 @@ def make_atari_vector(
     options: Mapping[str, Any], num_envs: int, *, wrappers: Sequence[tuple[str, Mapping[str, Any]]], frame_stack: int
 ) -> AtariVector:
     """Make ALE's vector environment with the settings of single games, named as ale-py names them. Wrappers are
-    innermost first: `atari`, then any of `life_loss` and the reward wrappers.
-
-    Raises:
-        EnvError: a wrapper has no vector form, `atari` is not the first one, or `fire_on_reset` has no `life_loss`.
-        TypeError, ValueError: an argument is invalid.
+    innermost first: `atari`, then any of `life_loss` and the reward wrappers. Raises `EnvError` if a wrapper has no
+    vector form, `atari` is not the first one, or `fire_on_reset` has no `life_loss`.
     """
     chosen = read_wrappers(wrappers, frame_stack)
     if chosen.fires and not chosen.cuts_lives:

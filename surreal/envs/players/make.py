@@ -43,13 +43,8 @@ def check_game(env_id: str) -> None:
 def make_game(
     env_id: str, *, kwargs: Mapping[str, Any] | None = None, player_id: bool = False, render_mode: str | None = None
 ) -> UniformGame:
-    """Make a game; raises `EnvError` if it cannot be made, or its players cannot share a policy.
-
-    Args:
-        env_id: see the module's text.
-        kwargs: arguments of its constructor.
-        player_id: add the player's number to observations.
-        render_mode: "human" to watch, "rgb_array" to record.
+    """Make a game; raises `EnvError` if it cannot be made, or its players cannot share a policy. With `player_id`, the
+    player's number is added to observations; the render mode is "human" to watch, "rgb_array" to record.
     """
     factory, options = _find(env_id), dict(kwargs or {})
     if render_mode is not None:

@@ -229,14 +229,8 @@ class RatePool(EnvPool):
 
 
 def safe_action_of(value: Any, space: gymnasium.Space[Any]) -> NDArray[Any] | None:
-    """Read an `env.safe_action`; raises `ValueError` if it is not in the space.
-
-    Args:
-        value: "last", or an action of the space; a number stands for an array that is full of it.
-        space: actions as agents see them: flat, discrete ones counted from 0.
-
-    Returns:
-        The action; None for "last".
+    """Read an `env.safe_action`: "last" (None), or an action of the space as agents see it, flat, discrete ones counted
+    from 0. A number stands for an array that is full of it. Raises `ValueError` if it is not in the space.
     """
     if value == "last":
         return None

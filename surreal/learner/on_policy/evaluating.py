@@ -82,9 +82,7 @@ def compute(model: Module, obs: Obs, state: Tensor | None = None, is_first: Tens
     """Call a model on [T, B, *obs_shape], or [N, *obs_shape] without a memory; returns its output without a state.
 
     A recurrent model gets the state [B, *state_shape] before the first row, which is cleared before rows of `is_first`.
-
-    Raises:
-        ValueError: the model is recurrent, and the agent recorded no state.
+    Raises `ValueError` if the agent recorded none.
     """
     if model.state_shape is None:
         return model(obs)
@@ -129,12 +127,10 @@ def filtered(
 
 
 def recorded(batch: TrajectoryBatch, name: str) -> Tensor:
-    """Return a column [T, B] that the agent recorded: `log_probability` of the action under its policy, or `value`.
+    """Return a column [T, B] that the agent recorded, else raise `ValueError`: `log_probability` of the action under
+    its policy, or `value`.
 
     `log_probability` is 0 where something else chose the action: the agent recorded that of another one.
-
-    Raises:
-        ValueError: it did not.
     """
     if name not in batch.extras:
         raise ValueError(f"experience has no {name}, which this learner needs; surreal.agent.PolicyAgent records it")

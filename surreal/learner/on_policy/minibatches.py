@@ -88,15 +88,11 @@ def epochs(
 def minibatches(
     batch: TrajectoryBatch, size: int | None, *, whole: bool, rng: np.random.Generator, steps: Tensor | None = None
 ) -> Iterator[Minibatch]:
-    """Iterate over all steps of a batch once, in random order.
+    """Iterate over all steps of a batch [T, B] once, in random order, in minibatches of almost the same size, so that
+    none is tiny; without a size, in one. If trajectories stay whole, each has as many as come nearest to `size` steps.
 
-    Args:
-        batch: [T, B].
-        size: steps of a minibatch, >= 1; all have almost the same, so none is tiny. None: one minibatch of all.
-        whole: split between trajectories only; then each minibatch has as many as come nearest to `size` steps.
-        rng: draws the order.
-        steps: numbers of the batch's steps, counted row by row, on the CPU; None: they are read from its mask, which
-            waits for a GPU.
+    `steps` are the numbers of the batch's steps, counted row by row, on the CPU; None: they are read from its mask,
+    which waits for a GPU.
     """
     length, columns = batch.mask.shape
     if whole:

@@ -24,9 +24,7 @@ def available_devices() -> list[str]:
 
 def resolve_device(name: str) -> torch.device:
     """Turn `auto`, `cpu`, `cuda`, `cuda:1` or `mps` into a device; `auto` is CUDA if torch can use it, else the CPU.
-
-    Raises:
-        ValueError: the name is unknown, or there is no such device here.
+    Raises `ValueError` if the name is unknown, or there is no such device here.
     """
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")

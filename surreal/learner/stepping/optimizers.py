@@ -85,16 +85,11 @@ class Optimizer:
         lock: threading.RLock,
         norm: Tensor | None = None,
     ) -> Tensor:
-        """Take one step down these gradients, which are scaled in place; none if one of them is not finite.
+        """Take one step down these gradients, by the parameter's name, which are scaled in place; none if one of them
+        is not finite. A parameter without one is unchanged. The lock is held while parameters change.
 
-        Args:
-            gradients: by the parameter's name; a parameter without one is unchanged.
-            max_norm: gradients whose global norm is larger are scaled down to it; None clips nothing.
-            lock: held while parameters change.
-            norm: global norm of the gradients, if these are a part of them, or it is known; a scalar.
-
-        Returns:
-            The global norm of the gradients before clipping, a scalar: if it is not finite, nothing was changed.
+        Gradients whose global norm is larger than `max_norm` are scaled down to it; give the norm if these are a part
+        of them, or it is known. Return the norm before clipping, a scalar: if it is not finite, nothing was changed.
         """
         for name, parameter in self._named.items():
             parameter.grad = gradients.get(name)  # where a debugger looks for it

@@ -136,16 +136,11 @@ class Reducer:
         self._duration = MeanDuration("learner/reduce_ms")
 
     def steps(self, group: str | None, tensors: Mapping[str, Tensor]) -> Iterator[tuple[str, dict[str, Tensor]]]:
-        """Take part in steps of all ranks until one has had these gradients.
+        """Take part in steps of all ranks until one has had these gradients, of the loss on this rank's batch; without
+        a group of parameters, this rank has no more in this update, and takes part until none has.
 
-        Args:
-            group: group of parameters; None: this rank has no more gradients in this update, and takes part until none
-                has.
-            tensors: gradients by the parameter's name, of the loss on this rank's batch.
-
-        Yields:
-            The group of a step to be done now, and the mean of the gradients of those ranks that step it. A parameter
-            without a gradient has one of zero where others have one, and is left out where none has.
+        Yields the group of a step to be done now, and the mean of the gradients of those ranks that step it. A
+        parameter without a gradient has one of zero where others have one, and is left out where none has.
         """
         while True:
             started_s = time.perf_counter()
@@ -180,16 +175,12 @@ class Reducer:
             moments.track()
 
     def follow_first(self, model: nn.Module, parts: Iterable[Any]) -> None:
-        """At the end of an update, copy from rank 0 whatever gradients do not change.
+        """At the end of an update, copy from rank 0 whatever gradients do not change: of the model, and of the contents
+        of the learner's checkpoints in addition to it, in the same order everywhere.
 
         That is always what batches are counted in: the model's buffers, and parts that are not networks. Filters differ
         by rounding only. After an update whose steps were not the same for all ranks, it is also networks such as
         targets.
-
-        Args:
-            model: the learner's.
-            parts: contents of its checkpoints in addition to the model, optimizers included, in the same order
-                everywhere.
         """
         tensors = list(model.buffers())
         for part in parts:

@@ -73,9 +73,7 @@ def record(
     generators: Sequence[torch.Generator],
 ) -> tuple[torch.fx.GraphModule, Interface]:
     """Record a call, which reads and changes only `state` and the `leaves` of its arguments; they stay as they were.
-
-    Raises:
-        NotRecordableError: the call reads numbers out of tensors, or uses tensors or random numbers from elsewhere.
+    Raises `NotRecordableError` if it reads numbers out of tensors, or tensors or random numbers from elsewhere.
     """
     from torch.fx.experimental.proxy_tensor import make_fx
 

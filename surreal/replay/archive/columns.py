@@ -132,12 +132,8 @@ def to_record_batch(contract: Contract, schema: pa.Schema, parts: Sequence[Colum
 
 
 def chunks_of(contract: Contract, batch: pa.RecordBatch, first_row: int = 0) -> Iterator[ArchivedChunk]:
-    """The chunks of a record batch of `archive_schema(contract)`, in order; raises `CodecError` with the row.
-
-    Args:
-        contract: the archive's.
-        batch: rows of whole chunks.
-        first_row: number of its first row in the file, for messages.
+    """The chunks of a record batch of `archive_schema(contract)`, rows of whole chunks, in order; raises `CodecError`
+    with the row, counted from `first_row`.
     """
     try:
         batch.validate(full=True)

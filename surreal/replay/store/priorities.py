@@ -66,11 +66,8 @@ class SumTree:
         return self._leaves[: self.capacity].copy()
 
     def set(self, indices: NDArray[np.int64], values: NDArray[np.float64] | float) -> None:
-        """Change leaves, and the sums above them; the last value of an index stays. Raises `ValueError` out of range.
-
-        Args:
-            indices: [n] int64, 0 <= index < capacity.
-            values: [n] or one for all, 0 <= value <= `MAX_VALUE`.
+        """Change leaves (`indices` [n] int64, values [n] or one for all, 0 .. `MAX_VALUE`), and the sums above them;
+        the last value of an index stays. Raises `ValueError` out of range.
         """
         if not len(indices):
             return
@@ -93,26 +90,15 @@ class SumTree:
 
     def sample(self, number: int, rng: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Draw leaves, stratified: one from each of `number` equal parts of the total (section 3.3 of the paper).
-
-        Returns:
-            `(indices, values)`, [number] each, by rising index; no value is zero.
-
-        Raises:
-            ValueError: all leaves are zero.
+        Return `(indices, values)`, [number] each, by rising index; no value is zero. Raises `ValueError` if all are.
         """
         return self.find((rng.random(number) + np.arange(number)) * (self.total / number))
 
     def find(self, prefix_sums: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Find the leaf that each prefix sum falls into: the first whose sum with all leaves before it is larger.
+        """Find the leaf that each prefix sum [n], 0 .. total, falls into: the first whose sum with all leaves before it
+        is larger; what rounding lifts to the total counts as just below it.
 
-        Args:
-            prefix_sums: [n] float64, 0 .. total; what rounding lifts to the total counts as just below it.
-
-        Returns:
-            `(indices, values)`, [n] each; no value is zero.
-
-        Raises:
-            ValueError: all leaves are zero.
+        Return `(indices, values)`, [n] each; no value is zero. Raises `ValueError` if all are.
         """
         if not self.total > 0.0:
             raise ValueError("all leaves are zero, so none can be sampled")

@@ -46,15 +46,11 @@ def n_step(
     n: int,
     gamma: float,
 ) -> NStep:
-    """Compute n-step rewards and discounts.
+    """Compute n-step rewards and discounts: sums of n steps, discounted by gamma each.
 
-    Args:
-        obs_row: [S] observation row of every step of a chunk, lookahead included; a gap begins a new segment.
-        reward: [S] reward of every step.
-        terminated: [S] whether the step ended its episode in a terminal state.
-        steps: [M] positions of the steps to compute, those the chunk owns.
-        n: steps to sum, >= 1.
-        gamma: discount factor of one step, 0..1.
+    Every step [S] of a chunk, lookahead included, has its observation row (a gap begins a new segment), its reward, and
+    whether it ended its episode in a terminal state. `steps` [M] are the positions of those to compute: the chunk owns
+    them.
     """
     if n == 1:
         ones = np.ones(len(steps), np.int64)

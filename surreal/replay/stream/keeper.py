@@ -153,13 +153,9 @@ class StreamKeeper:
     # -- leases ------------------------------------------------------------------------------------------------------
 
     def claim(self) -> None:
-        """Take the leases; wait for those of an owner that died. A shard that does not answer is claimed later.
-
-        Raises:
-            LeaseError: another replay kept one for longer than a lease lasts.
-            RedisUnavailableError: no shard answered for as long as its client tries.
-            ValueError: the byte bound does not fit into Redis' memory.
-            StoppedError: `stop` was set.
+        """Take the leases; wait for those of an owner that died. A shard that does not answer is claimed later. Raises
+        `LeaseError` if another replay kept one for longer than a lease lasts, `RedisUnavailableError` if no shard
+        answers, `ValueError` if the byte bound does not fit into Redis' memory.
         """
         if not self.owners:
             if all(follower.last_tick_s == 0.0 for follower in self._followed):

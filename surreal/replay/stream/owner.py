@@ -128,20 +128,13 @@ class StreamOwner(StreamFollower):
         return self.is_owner and self.live_bytes >= self.max_bytes
 
     def tick(self, *, credit_steps: int | None, samples: int | None, other_steps: int) -> OwnerState | None:
-        """Renew the lease, grant credit, remove chunks; the first one claims the stream.
+        """Renew the lease, grant credit, remove chunks; the first one claims the stream. Return the stream as it is
+        now, or whose it is; None if Redis does not answer.
 
-        Args:
-            credit_steps: env steps that the shard may reach; None: no limit.
-            samples: transitions sampled so far in the whole run, to store; None: keep the stored number.
-            other_steps: env steps of the run's other shards.
-
-        Returns:
-            The stream as it is now, or whose it is; None if Redis does not answer.
-
-        Raises:
-            LeaseError: another replay took the stream over.
-            ValueError: the byte bound does not fit into Redis' memory.
-            StoppedError: `stop` was set.
+        `credit_steps` are env steps that the shard may reach (None: no limit), `samples` the transitions sampled so far
+        in the whole run, to store (None: keep the stored number), `other_steps` env steps of the run's other shards.
+        Raises `LeaseError` if another replay took the stream over, `ValueError` if the byte bound does not fit into
+        Redis' memory.
         """
         if not self.bound_bytes and not self._set_bounds():
             return None

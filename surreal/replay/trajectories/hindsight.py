@@ -170,14 +170,8 @@ class EpisodeIndex:
             self._open = {lane: block for lane, block in self._open.items() if block[-1] >= number}
 
     def draw_later(self, number: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
-        """Draw one of the steps of the same episode from each step on, itself included, uniformly.
-
-        Args:
-            number: numbers of steps that are alive, of any shape.
-            rng: source of the draws.
-
-        Returns:
-            Numbers of steps, in the same shape; those of steps that are too new to be in the index are unchanged.
+        """Draw one of the steps of the same episode from each step on, itself included, uniformly. The numbers, of
+        steps that are alive, may have any shape; those of steps that are too new to be in the index are unchanged.
         """
         place, end = self._steps.take("place", number), self._steps.take("end", number)
         ahead = (rng.random(number.shape) * (end - place)).astype(np.int64)

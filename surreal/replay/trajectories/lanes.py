@@ -64,17 +64,9 @@ class Lanes:
         step: NDArray[np.int64],
         has_ended: NDArray[np.bool_],
     ) -> list[Run]:
-        """Take in the steps that a chunk owns.
-
-        Args:
-            chunk_id: `SENDER-SEQUENCE`, as the stream has it.
-            first: number of the chunk's first step; the others follow.
-            env_ids: [n] environment of each step.
-            step: [n] place of each step in its episode.
-            has_ended: [n] whether its episode ended with it.
-
-        Returns:
-            The chunk's runs, in order.
+        """Take in the steps that a chunk, `SENDER-SEQUENCE`, owns: the first has the number `first`, and the others
+        follow. Each step [n] has its environment, its place in its episode, and whether the episode ended with it.
+        Return the chunk's runs, in order.
         """
         if not len(env_ids):
             return []
@@ -215,12 +207,8 @@ class StartIndex:
         self._ring.append({"is_start": np.zeros(steps, np.bool_)}, steps)
 
     def add(self, run: Run, has_ended: NDArray[np.bool_], may_begin: NDArray[np.bool_]) -> None:
-        """Take in a run of a chunk, for whose steps there is room.
-
-        Args:
-            run: consecutive steps of a lane.
-            has_ended: [n] whether an episode ended with the step.
-            may_begin: [n] whether a sequence may begin with it, once enough rows follow.
+        """Take in a run of consecutive steps of a lane, for which there is room: [n] whether an episode ended with the
+        step, and whether a sequence may begin with it, once enough rows follow.
         """
         rows = 1 + has_ended.astype(np.int64)
         behind = np.cumsum(rows)

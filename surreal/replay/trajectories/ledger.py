@@ -132,11 +132,9 @@ class Handed:
             del self._newest[next(iter(self._newest))]
 
     def through(self, waiting: Iterable[str]) -> dict[str, int]:
-        """Return, for each sender, the number of its last chunk of which no complete trajectory waits.
-
-        Args:
-            waiting: ids of the chunks that completed the trajectories which will be handed out next; none if they are
-                too few for a batch. Otherwise, agents would wait for each other.
+        """Return, for each sender, the number of its last chunk of which no complete trajectory waits. `waiting` are
+        the ids of the chunks that completed the trajectories which will be handed out next; none if they are too few
+        for a batch. Otherwise, agents would wait for each other.
         """
         found = dict(self._newest)
         for chunk_id in waiting:

@@ -133,18 +133,11 @@ def make_context(authority: str | None, certificate: str | None, key: str | None
 
 
 def retrying(attempts: int, action: Callable[[], T], *, rng: random.Random, stop: threading.Event | None = None) -> T:
-    """Call a function that needs a connection, and repeat the call while the connection is lost.
+    """Call a function that needs a connection, at most `attempts` (>= 1) times, while the connection is lost; then, it
+    raises `AgentProxyConnectionError`. Any other failure of the action is raised at once.
 
-    Args:
-        attempts: the most calls, >= 1.
-        action: the function to call.
-        rng: jitter of the waits between the attempts, so that clients that were dropped together return one by one.
-        stop: ends the waiting when set.
-
-    Raises:
-        AgentProxyConnectionError: the connection was still lost at the last call.
-        AgentProxyException: any other failure of the action, at once.
-        ValueError: `attempts` is below 1.
+    `rng` jitters the waits between the attempts, so that clients that were dropped together return one by one; `stop`
+    ends them.
     """
     if attempts < 1:
         raise ValueError(f"the number of attempts is {attempts}; it must be >= 1")

@@ -84,17 +84,11 @@ def parse_address(address: str | tuple[str, int]) -> Address:
 
 
 def open_transport(address: Address, deadline_s: float, *, ssl_context: ssl.SSLContext | None = None) -> Transport:
-    """Connect.
+    """Connect to a server until `deadline_s`, on the clock of `time.monotonic()`.
 
-    Args:
-        address: the server.
-        deadline_s: when to give up, on the clock of `time.monotonic()`.
-        ssl_context: how to check the server's certificate; None: against the authorities this machine trusts.
-            Giving one turns TLS on for an address without a scheme.
-
-    Raises:
-        OSError: no server answers in time, or the certificate is not accepted.
-        RlxError: the peer speaks no WebSocket.
+    An `ssl_context` tells how to check the server's certificate, and turns TLS on for an address without a scheme;
+    None: against the authorities that this machine trusts. Raises `OSError` if no server answers in time, or the
+    certificate is not accepted, `RlxError` if the peer speaks no WebSocket.
     """
     sock = socket.create_connection((address.host, address.port), timeout=_remaining_s(deadline_s))
     try:
@@ -103,7 +97,9 @@ def open_transport(address: Address, deadline_s: float, *, ssl_context: ssl.SSLC
         if address.is_tls or ssl_context is not None:
             context = ssl_context or ssl.create_default_context()
             sock = context.wrap_socket(sock, server_hostname=address.host)
-        return WebSocketTransport(sock, address, deadline_s) if address.is_websocket else TcpTransport(sock)
+        if address.is_websocket:
+            return WebSocketTransport(sock, address, deadline_s)
+        return TcpTransport(sock)
     except BaseException:
         sock.close()
         raise

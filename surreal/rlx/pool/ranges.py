@@ -121,12 +121,8 @@ class Range:
         return bad
 
     def check(self, array: NDArray[Any], sent: NDArray[Any] | None = None, *, is_noted: bool = True) -> None:
-        """Check one observation's leaf.
-
-        Args:
-            array: [*shape], in the leaf's dtype.
-            sent: the same values as the client sent them, to be named.
-            is_noted: whether to count it where it leaves its bounds and may.
+        """Check one observation's leaf [*shape], in the leaf's dtype; `sent` are the values to be named, as the client
+        sent them. `is_noted` tells whether to count it where it leaves its bounds and may.
         """
         if self.holds(array):
             return

@@ -115,17 +115,9 @@ class SessionWrappers:
         self._has_plain_actions = not isinstance(action_space, gymnasium.spaces.Dict | gymnasium.spaces.Tuple)
 
     def observation(self, leaves: Leaves) -> Leaves:
-        """Make the agent's observation of a client's.
-
-        Args:
-            leaves: the leaves that `StateReader.read` returns.
-
-        Returns:
-            Leaves of the agent's space, in the same form, in new memory.
-
-        Raises:
-            RlxRequestError: a wrapper failed, or made something else than its space says. `RlxValueError`: a value that
-                is not finite, or too large.
+        """Make the agent's observation of a client's leaves, as `StateReader.read` returns them: leaves in the same
+        form, in new memory. Raises `RlxRequestError` if a wrapper failed, or made something else than its space says,
+        `RlxValueError` for a value that is not finite, or too large.
         """
         if not self._observations:
             return leaves

@@ -27,11 +27,8 @@ _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 
 def encode(message: Mapping[str, Any]) -> bytes:
-    """Encode a message; raises `RlxEncodeError` if a value has no form in the protocol.
-
-    Args:
-        message: keys to None, bool, int (64 bit), float, str, NumPy scalars and arrays, Pillow images, lists, tuples,
-            and dictionaries with str keys.
+    """Encode a message: keys to None, bool, int (64 bit), float, str, NumPy scalars and arrays, Pillow images, lists,
+    tuples, and dictionaries with str keys. Raises `RlxEncodeError` if a value has no form in the protocol.
     """
     return Writer().message(message)
 
@@ -39,12 +36,8 @@ def encode(message: Mapping[str, Any]) -> bytes:
 def decode(payload: bytes, limits: Limits = DEFAULT_LIMITS, *, keeps_images: bool = False) -> dict[str, Any]:
     """Decode a message; raises `RlxDecodeError` if it is malformed, `RlxLimitError` if it is over a limit.
 
-    Arrays are read-only views of `payload` where their alignment allows it, else copies.
-
-    Args:
-        payload: one message.
-        limits: bounds on it.
-        keeps_images: give `arrays.Image` in place of the arrays that images decode to.
+    Arrays are read-only views of `payload` where their alignment allows it, else copies. With `keeps_images`, images
+    stay `arrays.Image`; otherwise, they decode to arrays.
     """
     if type(payload) is not bytes:
         payload = bytes(payload)

@@ -35,11 +35,9 @@ class FrameReader:
         self.pending = 0  #: bytes of an unfinished frame that are held
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[bytes]:
-        """Add bytes, and return the payloads that they complete, in order.
-
-        Raises:
-            RlxFrameError: the stream is malformed, or a length is over the limit; payloads that came before are in
-                the error's `frames`. The stream cannot be read further.
+        """Add bytes, and return the payloads that they complete, in order. Raises `RlxFrameError` if the stream is
+        malformed, or a length is over the limit: payloads before it are in the error's `frames`, and nothing can be
+        read further.
         """
         if self._broken is not None:
             raise RlxFrameError(self._broken)

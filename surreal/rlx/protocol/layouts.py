@@ -90,13 +90,8 @@ class Layout:
         self._reward = None if reward_at is None else 4 - self._state
 
     def read(self, data: bytes | memoryview) -> tuple[bytes, float | None] | None:
-        """Return the bytes of the state, and the reward.
-
-        Args:
-            data: begins with what is to be read, a frame of the layout's length.
-
-        Returns:
-            None: it is another frame.
+        """Return the bytes of the state, and the reward, from data that begin with a frame of the layout's length;
+        None: it is another frame.
         """
         parts = self._unpack(data)
         if parts[::2] != self._constants:

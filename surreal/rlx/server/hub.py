@@ -199,10 +199,8 @@ class Hub:
         self.pool.put(staged)
 
     def _note_waits(self, arrived: int = 0) -> None:
-        """Add up the waits of all sessions, once a batch, because reading the clock at each step would cost more.
-
-        Args:
-            arrived: events of sessions that have only just begun to.
+        """Add up the waits of all sessions, `arrived` of which have only just begun to; once a batch, because reading
+        the clock at each step would cost more.
         """
         now_s = time.monotonic()
         self._waits.add(max(0, self.num_waiting - arrived) * (now_s - self._noted_s))

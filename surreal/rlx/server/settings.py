@@ -110,13 +110,8 @@ def is_loopback(host: str) -> bool:
 
 
 def load_tls(certificate: Path, key: Path | None, authority: Path | None = None) -> ssl.SSLContext:
-    """Load the TLS context of a server.
-
-    Args:
-        certificate: file with its certificate chain.
-        key: file with its private key; None: in the same file.
-        authority: file with the authorities that sign clients' certificates, which each of them must show; None:
-            clients need none.
+    """Load the TLS context of a server: its certificate chain, and its private key (None: in the same file). With the
+    authorities that sign clients' certificates, each client must show one.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:

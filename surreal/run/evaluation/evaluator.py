@@ -166,11 +166,9 @@ class Evaluator:
     def play(
         self, episodes: int, *, stop: threading.Event | None = None, on_step: Callable[[], object] | None = None
     ) -> list[EpisodeScore]:
-        """Play `episodes` (>= 1) whole episodes, each reset with a fresh seed.
-
-        Raises:
-            StoppedError: `stop` was set; unfinished episodes do not count, so there is no score.
-            EnvError: an environment showed impossible numbers in episode after episode, or not what its space says.
+        """Play `episodes` (>= 1) whole episodes, each reset with a fresh seed; raises `StoppedError` when `stop` is
+        set, as unfinished episodes do not count, and `EnvError` for numbers that are impossible, or not what the space
+        says.
         """
         if episodes < 1:
             raise ValueError(f"episodes is {episodes}; it must be >= 1")

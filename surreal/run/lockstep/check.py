@@ -43,10 +43,8 @@ _SHAPES = "agents pass [B, ...], learners of trajectories [T + 1, B, ...]"
 
 def check_run(config: Config, *, resumed: Path | None = None, is_here: bool = True) -> None:
     """Make environment, model, agent, replay and learner, and do one update on random rows that fit the spaces. If a
-    run continues, `resumed` is its folder. If it is to start here, this machine needs its devices and display.
-
-    Raises:
-        SurrealError: something cannot be found, made or used; the message names the setting, or the line of user code.
+    run continues, `resumed` is its folder. If it is to start here, this machine needs its devices and display. An error
+    names the setting, or the line of user code.
     """
     try_update(config, check_parts(config, resumed=resumed, is_here=is_here))
 

@@ -85,12 +85,8 @@ def require_folder(name: str | os.PathLike[str] | None, runs: Path = RUNS_FOLDER
 
 def find_run(run: str | None, *, address: str | None, run_dir: Path | None, must_be_known: bool = True) -> RedisClient:
     """Find a run and its Redis: at an address, by its folder, or the newest one below `runs`. The run may be an id, the
-    name of its folder below `runs`, or a path. If it need not be known, another server may list it.
-
-    Raises:
-        ConfigError: there is no such run, or it has no Redis yet.
-        RunOverError: it has ended.
-        RedisUnavailableError: its Redis does not answer.
+    name of its folder below `runs`, or a path. If it need not be known, another server may list it. Raises
+    `ConfigError` if there is no such run, or it has no Redis yet, `RunOverError` if it has ended.
     """
     from surreal.distributed.connection.retry import is_refused
     from surreal.run.process import registry

@@ -16,15 +16,11 @@ def write_progress(
     *,
     skipped: int = 0,
 ) -> str:
-    """Encode how far a learner is.
+    """Encode how far a learner is: `updates` that it has learned from (batches, or the agents' rounds; publishing the
+    same parameters again does not change them), of which `skipped` changed nothing, and the run's env steps.
 
-    Args:
-        updates: batches (with agents in rounds: rounds) that the learner has learned from. Publishing the same
-            parameters again does not change it.
-        global_step: env steps of the run.
-        applied: number of each sender's last gradient in the parameters of a parameter server.
-        learned: number of each sender's last chunk that an on-policy learner has learned from.
-        skipped: updates that changed nothing.
+    `applied` has the number of each sender's last gradient in the parameters of a parameter server, `learned` that of
+    each sender's last chunk that an on-policy learner has learned from.
     """
     further = {"applied": applied, "learned": learned, "skipped": skipped}
     given = {name: value for name, value in further.items() if value}

@@ -123,18 +123,13 @@ def register(
     parameter_client: RedisClient | None = None,
     stop: threading.Event | None = None,
 ) -> bool:
-    """Register the configuration for the run, or compare with the registered one; an equal one changes nothing.
+    """Register the configuration for the run, or compare with the registered one; an equal one changes nothing. Returns
+    whether it replaced the configuration of processes without a launcher or learner; see `take_over`.
 
     The configuration of a launcher or learner replaces that of other processes, which notice it in `compare`.
-    Otherwise, a different one is replaced only if no process that agreed with it is alive. The caller has claimed its
-    name already, so if two register at the same time, the second finds the first alive.
-
-    Returns:
-        Whether it replaced the configuration of processes without a launcher or learner; see `take_over`.
-
-    Raises:
-        ContractError: live processes of the run agreed on something else, or are of a version whose format differs.
-        StoppedError: `stop` was set meanwhile.
+    Otherwise, a different one is replaced only if no process that agreed with it is alive: else, it raises
+    `ContractError`, as for live processes of a version whose format differs. The caller has claimed its name already,
+    so if two register at the same time, the second finds the first alive.
     """
     mine = describe(config, registrant)
     has_replaced = is_first = False

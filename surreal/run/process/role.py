@@ -92,12 +92,8 @@ class RoleProcess:
         self.callbacks = make_callbacks(self.config, self.request_stop, self.attributes.set, **named)
 
     def join_run(self) -> None:
-        """Claim the name, agree with the run, and start telemetry.
-
-        Raises:
-            ConfigError: the run is finished, and `--resume` was not given.
-            ContractError: live processes of the run use another configuration.
-            StoppedError: the run has ended, and this process must not resume it.
+        """Claim the name, agree with the run, and start telemetry. Raises `ConfigError` if the run is finished and not
+        to be resumed, `ContractError` if its live processes use another configuration, `StoppedError` if it has ended.
         """
         reason = registry.stop_reason(self.client) if self.arguments.stay or self.arguments.once else None
         if reason:

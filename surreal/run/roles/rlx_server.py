@@ -108,9 +108,6 @@ def serve_policy(
 ) -> None:
     """Serve the saved policy in a file, with overrides of its settings, until `stop` is set; `trust` as in
     `surreal.load`. With `reuses_port`, other servers of the file share its port.
-
-    Raises:
-        SurrealError: the file, a setting, or the address does not work out.
     """
     policy = load_policy(path, trust=trust)
     config = from_plain(policy.config.model_dump(mode="json", by_alias=True), overrides, "")

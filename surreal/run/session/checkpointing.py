@@ -80,13 +80,9 @@ class Checkpointing:
     def restore(self, *, is_resumed: bool) -> bool:
         """Begin with the run's newest whole checkpoint, else with `checkpoint.restore`; returns whether there was one.
 
-        Args:
-            is_resumed: whether the run continues, so that checkpoints in its folder are its own.
-
-        Raises:
-            ConfigError: the folder holds checkpoints of another run.
-            CheckpointError: the file that is named cannot be read, or does not fit; or a place cannot be read, and the
-                others hold none.
+        Only if the run is resumed, checkpoints in its folder are its own: else, they raise `ConfigError`. Raises
+        `CheckpointError` if the file that is named cannot be read, or does not fit; or if a place cannot be read, and
+        the others hold none.
         """
         found = self._find(is_resumed=is_resumed)
         self.store.begin()

@@ -175,12 +175,8 @@ class LearnerSession:
         self.process.startup.mark_restored()
 
     def run(self) -> None:
-        """Learn until the run ends, or this learner's updates are done.
-
-        Raises:
-            DivergedError: the learner diverged, and going back did not help.
-            FolderError: the disk of the run's folder is full.
-            RankError: another rank of the learner is gone.
+        """Learn until the run ends, or this learner's updates are done. Raises `DivergedError` if the learner diverged
+        and going back did not help, `FolderError` if the disk is full, `RankError` if another rank is gone.
         """
         with nullcontext() if self._group is None else self._group.explaining():
             self.learn()

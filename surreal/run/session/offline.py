@@ -51,10 +51,7 @@ def offline_overrides(config: Config, manifest: Manifest | DatasetSize) -> list[
 
     No agents, no limiter, no end by env steps; a replay, and memory, that hold the whole archive; and an end: where
     neither `learner.max_updates` nor `run.max_time_s` says so, the number of updates that a run with agents would make.
-
-    Raises:
-        ConfigError: there is nothing that such a number could be made of, or a setting from the command line would be
-            changed.
+    Raises `ConfigError` if that cannot be known, or a setting from the command line would be changed.
     """
     _refuse_asked_for(config)
     if config.has_parameter_servers:

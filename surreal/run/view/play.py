@@ -84,10 +84,8 @@ def play_policy(
     """Play whole episodes as the evaluation does, each with a new seed from `rng`, in `num_envs` (None:
     `eval.num_envs`) environments at once. With `on_episode`, which gets each number, they are played one after another.
 
-    Raises:
-        BusyError: another process records into the folder.
-        EnvError: the environment cannot be made, or cannot be shown or recorded.
-        CheckpointError: the parameters do not fit the configuration's model.
+    Raises `EnvError` if the environment cannot be made, shown or recorded, `BusyError` if another process records into
+    the folder, and `CheckpointError` if the parameters do not fit the configuration's model.
     """
     config = policy.config
     add_python_path(config.python_path)
@@ -116,10 +114,8 @@ _NUM_ENVS = 20
 
 
 def verify(outcome: RunOutcome, episodes: int) -> tuple[bool, str]:
-    """Load the best policy from its file and play it with new seeds.
-
-    Returns:
-        Whether its mean return reaches `run.stop_at_return`, if that is set, and a sentence for people.
+    """Load the best policy from its file and play it with new seeds; return whether its mean return reaches
+    `run.stop_at_return`, if that is set, and a sentence for people.
     """
     config, goal = outcome.config, outcome.config.run.stop_at_return
     env_id = config.eval.env_id or config.env.id

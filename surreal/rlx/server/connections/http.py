@@ -129,13 +129,10 @@ class Answer(NamedTuple):
 def answer_get(
     path: str, static_dir: Path | None, status: Callable[[], Mapping[str, Any]] = dict, *, pages_dir: Path | None = None
 ) -> Answer | None:
-    """Answer a GET that is not for a WebSocket; None: there is no page at this path.
+    """Answer a GET for a path, with its query, that is not for a WebSocket; None: there is no page.
 
-    Args:
-        path: with its query.
-        static_dir: folder of the files that are served; None: none are.
-        status: tells what the server does.
-        pages_dir: folder of those under `/app/`; None: they are looked for in `static_dir`.
+    Files are served from `static_dir`, those under `/app/` from `pages_dir` if it is given; `status` tells what the
+    server does.
     """
     path = unquote(path.partition("?")[0])
     if path == "/health":
@@ -171,12 +168,8 @@ def _answer_file(folder: Path, inside: str, path: str) -> Answer | None:
 
 
 def may_connect(origin: str | None, host: str | None, allowed: Sequence[str]) -> bool:
-    """Whether a web page may open a WebSocket here: any page that a user visits could try to reach this machine.
-
-    Args:
-        origin: the page's origin, as the browser states it; None: the client is not a browser.
-        host: the `Host` header, the server's name as the page knows it.
-        allowed: further origins; "*" allows all.
+    """Whether a web page may open a WebSocket here: any page that a user visits could try to reach this machine. The
+    browser states the page's origin (None: it is no page), and the host as the page knows it; "*" allows all origins.
     """
     if origin is None or "*" in allowed or origin in allowed:
         return True

@@ -86,11 +86,7 @@ _MEET = timedelta(seconds=60)
 
 def join_ranks(process: RoleProcess, stack: ExitStack) -> RankGroup | None:
     """Join a learner's ranks, after rank 0 has started those that no other launcher started; None if it is alone.
-
-    Raises:
-        ConfigError: this learner cannot be several ranks.
-        RankError: a rank ended before all had met.
-        StoppedError: this process is to stop.
+    Raises `ConfigError` if this learner cannot be several ranks, `RankError` if one ended before all had met.
     """
     check_ranks(process.config)
     if process.config.learner.ranks == 1:

@@ -86,12 +86,8 @@ class RankReplay:
 
     def next_batch(self, timeout_s: float) -> Batch | TrajectoryBatch | None:
         """Return the next batch, when all ranks have one; None if one had none in time. All ranks call it in turn.
-
-        Raises:
-            StoppedError: the ranks are to end.
-            DivergedError: this rank's learner diverged, and that of rank 0 did not.
-            RankError: a rank is gone.
-            ThreadFailedError: a thread of the replay died.
+        Raises `StoppedError` if the ranks are to end, `RankError` if one is gone, `DivergedError` if this rank's
+        learner diverged, and that of rank 0 did not.
         """
         is_ready = self.replay.has_batch(min(timeout_s, _WAIT_S))
         word = self._exchange(is_ready=is_ready, is_ending=self.stop())

@@ -138,12 +138,10 @@ class Bound(NamedTuple):
 
 
 def nearest_bound(limits: RunLimits, view: RunView, trend: Trend, elapsed_s: float) -> Bound | None:
-    """Find the limit that ends the run first; without known times, the one with the largest completed share.
+    """Find the limit that ends the run first; without known times, the one with the largest completed share; None
+    without one, or with only a goal and no score.
 
     The goal counts only in a run without limits, so that the displayed limit does not change with the curve.
-
-    Returns:
-        None if the run has no limit, or only a goal and no score.
     """
     bounds = []
     if (steps := limits.max_env_steps) is not None:

@@ -123,8 +123,8 @@ class ParameterServer:
         if self.gather is None:
             return frozenset(named)
         mine = {tensor.data_ptr() for tensor in _flatten(self.learner.parameter_groups()).values()}
-        places = {name: tensor.data_ptr() for name, tensor in named.items()}
-        return frozenset(name for name, i in places.items() if i in mine or (self._is_first and i not in self._moved))
+        at = {name: tensor.data_ptr() for name, tensor in named.items()}
+        return frozenset(name for name in at if at[name] in mine or (self._is_first and at[name] not in self._moved))
 
     def reset(self) -> None:
         """Forget gradients that wait for others, and former parameters: after another state was restored."""

@@ -158,7 +158,7 @@ def keep_freed_memory() -> bool:
 
 
 def run_in_real_time() -> None:
-    """Give this process's threads real-time priority; raises `ConfigError` if the system does not permit it."""
+    """Run this process's threads at real-time priority; raises `ConfigError` if the system does not permit it."""
     try:
         for thread in os.listdir("/proc/self/task"):
             with suppress(ProcessLookupError):  # it has ended

@@ -157,8 +157,8 @@ class Stream:
         return [StreamEntry(entry, text_of(fields.get(b"id")), fields.get(b"head", b"")) for entry, fields in entries]
 
     def fetch(self, chunks: Sequence[tuple[str, int]]) -> tuple[str, list[bytes | None]]:
-        """Read contents, or only their tables, in one round trip: of each chunk, by its id, so many bytes from its end;
-        0: all. Return the shard's epoch, and the bytes of each chunk; None if it is gone.
+        """Read contents, or only their tables, in one round trip: for each chunk, its id and a number of bytes from its
+        end (0: all). Return the shard's epoch, and the bytes of each chunk; None if it is gone.
         """
         pipeline = self.client.redis.pipeline(transaction=False)
         pipeline.hget(self.keys.meta, "epoch")

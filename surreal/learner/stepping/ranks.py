@@ -137,7 +137,7 @@ class Reducer:
 
     def steps(self, group: str | None, tensors: Mapping[str, Tensor]) -> Iterator[tuple[str, dict[str, Tensor]]]:
         """Take part in steps of all ranks until one has had these gradients, of the loss on this rank's batch; without
-        a group of parameters, this rank has no more in this update, and takes part until none has.
+        a group of parameters, this rank's update has no further ones, and it takes part until none has.
 
         Yields the group of a step to be done now, and the mean of the gradients of those ranks that step it. A
         parameter without a gradient has one of zero where others have one, and is left out where none has.

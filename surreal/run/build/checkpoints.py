@@ -68,7 +68,7 @@ OWN_CHECKPOINTS = ("latest", "best")
 
 
 def earlier_checkpoint(config: Config, run_dir: Path) -> str | None:
-    """The file that `checkpoint.restore` names of the run's own, else None; raises `CheckpointError` without it."""
+    """The run's own file that `checkpoint.restore` names, else None; raises `CheckpointError` without it."""
     restore = config.checkpoint.restore
     if restore is None or restore == "latest":
         return None

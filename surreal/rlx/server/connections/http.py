@@ -169,7 +169,7 @@ def _answer_file(folder: Path, inside: str, path: str) -> Answer | None:
 
 def may_connect(origin: str | None, host: str | None, allowed: Sequence[str]) -> bool:
     """Whether a web page may open a WebSocket here: any page that a user visits could try to reach this machine. The
-    browser states the page's origin (None: it is no page), and the host as the page knows it; "*" allows all origins.
+    browser states the page's origin, None without a browser, and the host as the page knows it; "*" allows all.
     """
     if origin is None or "*" in allowed or origin in allowed:
         return True

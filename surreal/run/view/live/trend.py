@@ -138,8 +138,8 @@ class Bound(NamedTuple):
 
 
 def nearest_bound(limits: RunLimits, view: RunView, trend: Trend, elapsed_s: float) -> Bound | None:
-    """Find the limit that ends the run first; without known times, the one with the largest completed share; None
-    without one, or with only a goal and no score.
+    """Find the limit that ends the run first; without known times, the one with the largest completed share. None
+    if there is none, or only a goal and no score.
 
     The goal counts only in a run without limits, so that the displayed limit does not change with the curve.
     """

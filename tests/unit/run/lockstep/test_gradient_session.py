@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import ExitStack
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import MagicMock
 
@@ -20,7 +21,9 @@ class StandIn:
     """An agent that hangs in its environment until it is let go."""
 
     check_stop = GradientAgent._check_stop
-    env_steps = episodes = global_step = version = 0
+    loop = SimpleNamespace(env_steps=0, episodes=0)
+    buffer = SimpleNamespace(global_step=0)
+    listener = SimpleNamespace(version=0)
     waited_s = 0.0
 
     def __init__(self, process: Any, _: Any, stack: ExitStack, index: int, on_episode: Any, threads: Any, __: Any):

@@ -144,18 +144,7 @@ image:
 	sh scripts/build_image.sh
 
 docs: $(STAMP)
-	@mkdir -p .cache
-	$(BIN)/python -m surreal.config.reference > .cache/page.md && mv .cache/page.md docs/configuration.md
-	$(BIN)/python -m surreal.plugins.apps.option_docs > .cache/page.md && mv .cache/page.md docs/options.md
-	$(BIN)/python scripts/commands_page.py > .cache/page.md && mv .cache/page.md docs/commands.md
-	@{ sed '/^`R` is/,$$d' docs/redis-keys.md; $(BIN)/python -c \
-		'from surreal.distributed.connection import keys; print(keys.__doc__.partition("\n\n")[2].strip())'; } > .cache/redis-keys.md
-	mv .cache/redis-keys.md docs/redis-keys.md
-	@{ sed '/^### The file itself/,$$d' docs/many-runs.md; \
-		$(BIN)/python -m surreal.plugins.sweep.schema; } > .cache/page.md
-	mv .cache/page.md docs/many-runs.md
-	@{ sed '/^### Installation$$/,$$d' docs/doctor.md; $(BIN)/python -m surreal.plugins.doctor.finding; } > .cache/page.md
-	mv .cache/page.md docs/doctor.md
+	$(BIN)/python scripts/reference_pages.py
 
 # Not with --quiet, under which mkdocs does not count warnings.
 site: $(STAMP)

@@ -30,8 +30,10 @@ import shlex
 import textwrap
 from collections.abc import Mapping
 from enum import Enum
+from functools import cache
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[1]
 #: Pages of docs/ that tests/e2e follows from their beginning to their end.
@@ -54,6 +56,16 @@ _NAME = r"([\w./-]+\.(?:py|ya?ml|json|toml|m?js|html|[ch]pp|cs|gd))"
 _FILE = re.compile(rf"^(?:.* )?`{_NAME}`(, at the end)?:$")
 _FIRST_LINE = re.compile(rf"(?:#|//) {_NAME}\n")
 _NUMBER = re.compile(r"\d[\d,]*(?:\\\.\d+)?")
+
+
+@cache
+def load_script(name: str) -> Any:
+    """Load a program of scripts/ as a module."""
+    spec = spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 class Kind(Enum):

@@ -1,15 +1,11 @@
-"""The page of all settings, written from the schema: `python -m surreal.config.reference > docs/configuration.md`.
-
-A test compares the page with what this module writes, so that it cannot go stale.
-"""
+"""Settings in words, from the schema: for `surreal config explain`, completion in a shell, and the pages of docs/."""
 
 from __future__ import annotations
 
 import json
-import sys
 import types
 import typing
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal
 
 import annotated_types
@@ -19,72 +15,29 @@ from pydantic_core import PydanticUndefined
 from surreal.config.schema.fields import Section, parse_size
 from surreal.config.schema.root import Config
 
-_INTRODUCTION = """# Settings
-
-This page is written by `make docs` from the schema in `surreal/config`; a test compares them.
-
-A configuration is a YAML file or a preset (`surreal presets` lists them). `--set section.setting=value` on the command
-line overrides it, and a setting that is left out has its default. Unknown settings, wrong types and conflicts are
-reported before anything starts, with the file, the line and the nearest valid name.
-
-- *unset* is written `null` in YAML. Sizes are in bytes, or strings such as `64mb` and `2gb` (`mb` is 1024 x 1024).
-- `class` is the import path of a class, built-in or yours; the YAML file's folder is on the import path. `args` are its
-  constructor's arguments, which are checked: [the options of the built-in classes](options.md) have a separate page.
-- All processes of a run must agree on everything that gives its data meaning: environment, model, lookahead, shards,
-  compression. A process that disagrees is refused, and told the difference. Everything else may vary between machines.
-"""
-
 _KINDS = {int: "integer", float: "number", str: "string", bool: "`true` or `false`", Any: "anything"}
 _UNITS = (("gb", 2**30), ("mb", 2**20), ("kb", 2**10))
 
 
-def render() -> str:
-    """Write the whole page."""
-    return "\n".join([_INTRODUCTION, "## The file itself\n", *tables_of(Config)])
-
-
-def tables_of(root: type[Section]) -> list[str]:
-    """Write the settings of a file: its own, then those of each section, each with its heading."""
-    parts = [_table(_own_fields(root, root))]
-    nested: dict[type[Section], str] = {}
-    for name, field in root.model_fields.items():
-        for section in sections_of(field.annotation):
-            parts += [f"## {name}\n", f"{cell(section.__doc__)}\n", _table(_own_fields(section, root))]
-            for key, inner in _own_fields(section, root):
-                _collect(f"{name}.{key}", inner.annotation, nested)
-    for section, key in nested.items():
-        tag = _tag(section)
-        title = f"{key}: `type: {tag}`" if tag else f"an entry of {key}"
-        parts += [f"### {title}\n", f"{cell(section.__doc__)}\n"]
-        fields = [(name, field) for name, field in _own_fields(section, root) if not tag or name != "type"]
-        parts += [_table(fields)] if fields else []
-    return parts
-
-
 def setting_names() -> list[tuple[str, str]]:
     """List all settings of fixed names by their dotted path, with the first sentence of what they mean."""
-    found = _own_fields(Config, Config)
+    found = own_fields(Config, Config)
     for name, field in Config.model_fields.items():
         if typing.get_origin(field.annotation) is list:
             found.append((name, field))
             continue
         for section in sections_of(field.annotation):
-            found += [(f"{name}.{key}", inner) for key, inner in _own_fields(section, Config)]
+            found += [(f"{name}.{key}", inner) for key, inner in own_fields(section, Config)]
     return [(name, cell(field.description).partition(". ")[0]) for name, field in found]
 
 
-def _own_fields(section: type[Section], root: type[Section]) -> list[tuple[str, FieldInfo]]:
+def own_fields(section: type[Section], root: type[Section]) -> list[tuple[str, FieldInfo]]:
     """Return the settings of a section by their names in YAML; the root's sections are not included."""
     return [
         (field.alias or name, field)
         for name, field in section.model_fields.items()
         if section is not root or not list(sections_of(field.annotation))
     ]
-
-
-def _table(fields: Sequence[tuple[str, FieldInfo]]) -> str:
-    rows = [(f"`{name}`", *describe(field)) for name, field in fields]
-    return table(("setting", "kind", "default", "meaning"), rows)
 
 
 def describe(field: FieldInfo) -> tuple[str, str, str]:
@@ -103,7 +56,7 @@ def _kind(annotation: Any, metadata: Sequence[Any] = ()) -> str:
     if origin is Literal:
         return ", ".join(f"`{argument}`" for argument in arguments)
     if origin in (typing.Union, types.UnionType):
-        tags = [tag for section in sections_of(annotation) if (tag := _tag(section))]
+        tags = [tag for section in sections_of(annotation) if (tag := tag_of(section))]
         others = [argument for argument in arguments if argument is not type(None) and not list(sections_of(argument))]
         if tags:
             return " or ".join([f"mapping, see below ({', '.join(tags)})", *map(_kind, others)])
@@ -113,7 +66,7 @@ def _kind(annotation: Any, metadata: Sequence[Any] = ()) -> str:
     if origin is dict or annotation is dict:
         return "mapping"
     if isinstance(annotation, type) and issubclass(annotation, Section):
-        tag = _tag(annotation)
+        tag = tag_of(annotation)
         return f"mapping, see below ({tag})" if tag else "mapping, see below"
     if any(getattr(item, "func", None) is parse_size for item in metadata):
         return "size"
@@ -142,14 +95,6 @@ def _default(field: FieldInfo, *, is_size: bool) -> str:
     return default_cell(value)
 
 
-def _collect(key: str, annotation: Any, nested: dict[type[Section], str]) -> None:
-    for section in sections_of(annotation):
-        if section not in nested:
-            nested[section] = key
-            for field in section.model_fields.values():
-                _collect(key, field.annotation, nested)
-
-
 def sections_of(annotation: Any) -> Iterator[type[Section]]:
     """Find the sections that an annotation can hold."""
     if isinstance(annotation, type) and issubclass(annotation, Section):
@@ -158,15 +103,10 @@ def sections_of(annotation: Any) -> Iterator[type[Section]]:
         yield from sections_of(argument)
 
 
-def _tag(section: type[Section]) -> str:
+def tag_of(section: type[Section]) -> str:
+    """Return the value of `type` that chooses a section; "" if it has none."""
     field = section.model_fields.get("type")
     return str(typing.get_args(field.annotation)[0]) if field is not None else ""
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Write a table from cells; texts in them have gone through `cell`."""
-    lines = [f"| {' | '.join(line)} |" for line in (head, *rows)]
-    return "\n".join([lines[0], "|---" * len(head) + "|", *lines[1:]]) + "\n"
 
 
 def cell(text: str | None) -> str:
@@ -179,7 +119,3 @@ def default_cell(value: object) -> str:
     if value is None:
         return "unset"
     return f"`{value}`" if isinstance(value, str) else f"`{json.dumps(value, default=repr)}`"
-
-
-if __name__ == "__main__":
-    sys.stdout.write(render())

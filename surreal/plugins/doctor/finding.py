@@ -1,11 +1,7 @@
-"""Findings, the faults that they name, and checks with a time limit; output on the console and in docs/doctor.md.
-
-python -m surreal.plugins.doctor.finding     # the tables of all faults in docs/doctor.md; a test compares them
-"""
+"""Findings, the faults that they name, and checks with a time limit; output on the console and in docs/doctor.md."""
 
 from __future__ import annotations
 
-import sys
 import textwrap
 import threading
 from collections import Counter
@@ -13,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from importlib.resources import files
-from itertools import groupby
 from typing import Any, NamedTuple
 
 import yaml
@@ -185,19 +180,3 @@ def summary(findings: Sequence[Finding]) -> str:
     bad = (Severity.ERROR, Severity.WARNING, Severity.HINT)
     parts = [f"{counts[severity]} {severity.label}{'s' * (counts[severity] != 1)}" for severity in bad]
     return f"{', '.join(parts)}; {counts[Severity.OK]} checks are ok"
-
-
-def render() -> str:
-    """Return the tables of all faults, one for each section."""
-    lines: list[str] = []
-    for section, entries in groupby(FAULTS.items(), key=lambda item: item[1].section):
-        lines += [f"### {section.capitalize()}", "", "| fault | | cause | remedy |", "|---|---|---|---|"]
-        for name, found in entries:
-            cells = (f"`{name}`", found.severity.label, found.cause, found.remedy)
-            lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
-        lines.append("")
-    return "\n".join(lines)
-
-
-if __name__ == "__main__":
-    sys.stdout.write(render())

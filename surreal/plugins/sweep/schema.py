@@ -1,22 +1,18 @@
 """The settings of a sweep's file, one class for each section: the one place for meaning, unit, range and default.
 
 A setting that varies has a `Dimension`: a list of values, or a range of numbers.
-
-    python -m surreal.plugins.sweep.schema      # writes the tables in docs/many-runs.md; a test compares them
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from surreal.config.reference import cell, tables_of
 from surreal.config.schema.fields import Section
 
 #: A grid with more combinations is a mistake.
@@ -202,13 +198,3 @@ class SweepConfig(Section):
         if len(set(self.seeds)) < len(self.seeds):
             raise ValueError("seeds contains a seed twice")
         return self
-
-
-def render() -> str:
-    """Return the tables of all settings, in Markdown."""
-    ranges = ["## a range of grid or search.space\n", f"{cell(Range.__doc__)}\n", *tables_of(Range)]
-    return "\n".join(["## The file itself\n", *tables_of(SweepConfig), *ranges]).replace("## ", "### ")
-
-
-if __name__ == "__main__":
-    sys.stdout.write(render())

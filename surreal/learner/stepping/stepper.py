@@ -12,7 +12,7 @@ import math
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -37,22 +37,30 @@ _REMEDY = (
 )
 
 
-@dataclass(eq=False, repr=False)
 class ParameterGroups:
-    """The parameters that a learner moves: groups of them, each with its optimizer. All steps end in `step`."""
+    """The parameters that a learner moves: groups of them, each with its optimizer. All steps end in `step`.
 
-    settings: OptimizerSettings
-    _: KW_ONLY
-    max_norm: float | None  #: largest norm of a group's gradient; None clips nothing
-    lock: threading.RLock
-    #: gives the learning rate of the next step of a group with the usual one; None keeps it constant
-    schedule: Callable[[], float] | None
-    histograms: Histograms  #: get gradients before they are clipped
-    skipped_limit: int
+    Args:
+        max_norm: largest norm of a group's gradient; None clips nothing.
+        schedule: gives the learning rate of the next step of a group with the usual one; None keeps it constant.
+        histograms: get gradients before they are clipped.
+    """
 
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        settings: OptimizerSettings,
+        *,
+        max_norm: float | None,
+        lock: threading.RLock,
+        schedule: Callable[[], float] | None,
+        histograms: Histograms,
+        skipped_limit: int,
+    ) -> None:
+        # Not a dataclass: the key of a compiled graph has all dataclasses of a learner, as settings.
+        self.settings, self.max_norm, self.lock = settings, max_norm, lock
+        self.schedule, self.histograms = schedule, histograms
         self.optimizers: dict[str, Optimizer] = {}
-        self.skipped = SkipCounter(self.skipped_limit)
+        self.skipped = SkipCounter(skipped_limit)
         self._rate_factors: dict[str, float] = {}
         self._norms: dict[str, Tensor] = {}  # of the running update
         self._recorded: list[tuple[str, Tensor]] | None = None  # steps of a graph that is recorded

@@ -135,6 +135,13 @@ def test_spans_count_as_far_as_they_lie_in_the_measured_time() -> None:
     assert overlap_s(spans, 2.0, 5.0) == 0.0
 
 
+def works_in(process: psutil.Process, run_dir: Path) -> bool:
+    try:
+        return str(run_dir) in process.cmdline()
+    except psutil.ZombieProcess:  # of a test before
+        return False
+
+
 @pytest.mark.slow
 def test_run_survives_a_stop_longer_than_heartbeats_claims_and_leases_last(tmp_path: Path) -> None:
     run_dir, metrics = tmp_path / "run", tmp_path / "run" / "metrics.jsonl"
@@ -142,7 +149,7 @@ def test_run_survives_a_stop_longer_than_heartbeats_claims_and_leases_last(tmp_p
     settings += ["--set=replay.start_size=200", "--set=eval.episodes=1", "--set=eval.confirm_episodes=0"]
     with run_in_thread(sys.executable, "-m", "surreal", "run", "cartpole-dqn", "--quiet", *settings) as found:
         wait_for(lambda: metrics.exists() and '"learner/updates_total"' in metrics.read_text(), "the first updates")
-        (launcher,) = (each for each in psutil.Process().children() if str(run_dir) in each.cmdline())
+        (launcher,) = (each for each in psutil.Process().children() if works_in(each, run_dir))
         processes = {each.pid for each in (launcher, *launcher.children(recursive=True))}
         with alone():
             wait_for(lambda: are_stopped(*processes), "the stop")

@@ -130,7 +130,7 @@ class SamplesPerInsert:
 
 
 class Credit:
-    """The limiter of one replay, counting from a base; None instead of a band is no limit."""
+    """The limiter of one replay, counting from a base; without a band, nothing is limited."""
 
     def __init__(self, limiter: SamplesPerInsert | None, *, lease_s: float) -> None:
         self.base_steps = self.base_samples = 0

@@ -2,13 +2,13 @@
 
     python -m tests.warm_helper CHANNEL MODULE...
 
-Each message on the channel is answered by one. ["start", arguments, folder, environment, is_launcher] comes with three
+Each message on the channel is answered by one. ["start", arguments, folder, environment] comes with three
 descriptors, to be the standard input, output and error: a process is forked that does what `python ARGUMENTS` would,
 and its id is the answer. ["reap", id] waits for the end of such a process, and its exit code, or minus the signal, is
 the answer.
 
-A launcher starts a fork server, which would import everything again. So a launcher gets a template: a second process,
-forked before it does anything, which becomes its fork server when it asks for one.
+What launches a run starts a fork server, which would import everything again. So each command gets a template: a second
+process, forked before it does anything, which becomes its fork server when it asks for one.
 
 As in `surreal.run.launch.fork_server`, nothing but imports happens here before a fork: no thread, no
 connection, no computation. Linux only.
@@ -58,13 +58,12 @@ def main(channel: socket.socket, modules: Sequence[str]) -> None:
     if request is None:
         leave.code = 0
         return
-    arguments, folder, environment, is_launcher = request
+    arguments, folder, environment = request
     os.chdir(folder)
     _take(environment)
-    if is_launcher:
-        leave.template = template = _Template()
-        names = {"Popen": template.popen, "DEVNULL": subprocess.DEVNULL, "STDOUT": subprocess.STDOUT}
-        forking.subprocess = SimpleNamespace(**names)  # type: ignore[attr-defined]
+    leave.template = template = _Template()
+    names = {"Popen": template.popen, "DEVNULL": subprocess.DEVNULL, "STDOUT": subprocess.STDOUT}
+    forking.subprocess = SimpleNamespace(**names)  # type: ignore[attr-defined]
     try:
         _run(*arguments)
         leave.code = 0
@@ -117,11 +116,13 @@ class _Template:
             _become_fork_server(theirs)
         theirs.close()
         self._process = _Killable(pid)
+        self._is_taken = False
 
     def popen(self, command: Sequence[str], **options: Any) -> Any:
-        """What a launcher has for `subprocess.Popen`: a fork server is forked, other programs are started."""
-        if list(command[1:3]) != ["-m", _FORK_SERVER]:
+        """What a launcher has for `subprocess.Popen`: the first fork server is forked, other programs are started."""
+        if self._is_taken or list(command[1:3]) != ["-m", _FORK_SERVER]:
             return subprocess.Popen(command, **options)
+        self._is_taken = True
         message = json.dumps([command[4:], options["env"]]).encode()
         socket.send_fds(self._channel, [message], options["pass_fds"])
         return self._process

@@ -100,7 +100,6 @@ class WarmPython:
         folder: Path,
         environment: Mapping[str, str],
         streams: Streams,
-        is_launcher: bool = False,
     ) -> WarmProcess | subprocess.Popen[bytes]:
         """Fork a process; elsewhere than on Linux, `spawn` it.
 
@@ -109,13 +108,12 @@ class WarmPython:
             folder: to work in.
             environment: all its variables. What libraries read when they are imported comes too late.
             streams: its standard input, output and error; they can be closed here afterwards.
-            is_launcher: whether it starts a fork server: then that comes from the helper too.
         """
         if sys.platform != "linux":
             return spawn(arguments, folder=folder, environment=environment, streams=streams)
         if self._helper is None:
             self._start_helper()
-        pid = self.ask(["start", list(arguments), str(folder), dict(environment), is_launcher], streams)
+        pid = self.ask(["start", list(arguments), str(folder), dict(environment)], streams)
         return WarmProcess(self, pid, arguments)
 
     def ask(self, message: Any, descriptors: Sequence[int] = ()) -> Any:

@@ -49,7 +49,7 @@ def test_a_run_survives_what_a_peer_may_write(
     # Rounds of evaluation are rare enough that the task is not solved before the attack is over.
     interval = f"eval.interval_s={60 if IS_WHOLE else 20}"
     command = workplace.start(
-        *("run", "cartpole-dqn", "--run", "demo", "--redis", address, "--set", interval),
+        *("run", "cartpole-dqn", "--run", "demo", "--redis", address, *workplace.one_agent, "--set", interval),
         *("--set", "checkpoint.interval_updates=500", "--set", "run.max_env_steps=400000"),
         *("--set", "run.stop_at_return=475"),  # of which gymnasium says that CartPole is solved
         **environment,

@@ -65,7 +65,6 @@ class Command:
         environment: all its variables.
         warm_python: forks it; None starts a Python of its own.
         typed: what a person types into it.
-        is_launcher: whether it starts processes as `surreal run` does.
     """
 
     def __init__(
@@ -76,7 +75,6 @@ class Command:
         warm_python: WarmPython | None,
         *,
         typed: str = "",
-        is_launcher: bool = False,
     ) -> None:
         self.process: subprocess.Popen[bytes] | WarmProcess
         with (
@@ -90,9 +88,7 @@ class Command:
             if warm_python is None:
                 self.process = spawn(arguments, folder=folder, environment=environment, streams=streams)
             else:
-                self.process = warm_python.start(
-                    arguments, folder=folder, environment=environment, streams=streams, is_launcher=is_launcher
-                )
+                self.process = warm_python.start(arguments, folder=folder, environment=environment, streams=streams)
 
     @property
     def pid(self) -> int:
@@ -133,19 +129,11 @@ class Workplace:
 
     def start(self, *arguments: str, **environment: str) -> Command:
         """`surreal ARGUMENTS` in the background."""
-        is_launcher = arguments[:1] == ("run",)
-        return self.start_python("-m", "surreal", *arguments, is_launcher=is_launcher, **environment)
+        return self.start_python("-m", "surreal", *arguments, **environment)
 
-    def start_python(
-        self,
-        *arguments: str,
-        at: Path | None = None,
-        typed: str = "",
-        is_launcher: bool = False,
-        **environment: str,
-    ) -> Command:
+    def start_python(self, *arguments: str, at: Path | None = None, typed: str = "", **environment: str) -> Command:
         """`python ARGUMENTS`, `at` a folder below, forked off a warm one where that is possible; see `Command`."""
-        return self._begin(arguments, environment, self._warm_python, at, typed=typed, is_launcher=is_launcher)
+        return self._begin(arguments, environment, self._warm_python, at, typed=typed)
 
     def spawn(self, *arguments: str, at: Path | None = None, **environment: str) -> Command:
         """`python ARGUMENTS` in the background, `at` a folder below, as a Python of its own."""

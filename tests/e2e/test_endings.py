@@ -23,31 +23,42 @@ from tests.e2e.trial import Trial
 if TYPE_CHECKING:
     from tests.e2e.conftest import Command, Workplace
 
-#: `surreal` in a terminal of its own, which is closed when a further checkpoint is there.
-IN_A_TERMINAL = """
-import glob, os, pty, sys
+#: A second process, and `surreal ARGUMENTS` in this one. The second closes `theirs`, the other end of this one's output,
+#: when a further checkpoint is there.
+BESIDE = """
+import glob, os, runpy, sys, time
+
 def newest():
     return max(glob.glob("runs/trial/checkpoints/*.safetensors"), default="")
-before = newest()
-pid, terminal = pty.fork()
-if pid == 0:
-    os.execv(sys.executable, [sys.executable, "-m", "surreal", *sys.argv[1:]])
-while newest() == before:
-    os.read(terminal, 65536)
-os.close(terminal)
-sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+
+def run(ours, theirs):
+    before = newest()
+    if os.fork() == 0:
+        os.close(ours)
+        os.set_blocking(theirs, False)
+        while newest() == before:
+            time.sleep(0.1)
+            try:
+                os.read(theirs, 65536)
+            except BlockingIOError:
+                pass
+        os._exit(0)
+    os.close(theirs)
+    sys.argv[0] = "surreal"
+    runpy.run_module("surreal", run_name="__main__", alter_sys=True)
 """
-#: `surreal ARGUMENTS` into a pipe that is closed when a further checkpoint is there, with the exit code of the first.
-INTO_A_PIPE = """
-import glob, subprocess, sys, time
-def newest():
-    return max(glob.glob("runs/trial/checkpoints/*.safetensors"), default="")
-before = newest()
-process = subprocess.Popen([sys.executable, "-m", "surreal", *sys.argv[1:]], stdout=subprocess.PIPE)
-while newest() == before:
-    time.sleep(0.1)
-process.stdout.close()
-sys.exit(process.wait())
+IN_A_TERMINAL = f"""{BESIDE}
+import fcntl, pty, termios
+theirs, ours = pty.openpty()
+fcntl.ioctl(ours, termios.TIOCSCTTY, 0)
+for stream in range(3):
+    os.dup2(ours, stream)
+run(ours, theirs)
+"""
+INTO_A_PIPE = f"""{BESIDE}
+theirs, ours = os.pipe()
+os.dup2(ours, 1)
+run(ours, theirs)
 """
 ON_A_SMALL_DISK = """
 import os, resource, sys

@@ -30,9 +30,8 @@ class Example:
     def run(self, name: str, *arguments: str, typed: str = "", trains: bool = False) -> str:
         """Give what a program prints."""
         program = str(EXAMPLES / f"{name}.py")
-        command = self.workplace.start_python(
-            program, *arguments, typed=typed, is_launcher=trains, **({} if trains else self.environment)
-        )
+        environment = {} if trains else self.environment
+        command = self.workplace.start_python(program, *arguments, typed=typed, **environment)
         assert command.wait() == 0, command.output
         # A process that only watches over others ends a moment later.
         self.workplace.wait_until_nothing_runs()

@@ -32,11 +32,11 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WatchedRedis]:
 
 def test_a_replica_takes_over_and_the_run_is_solved(workplace: Workplace, watched: WatchedRedis) -> None:
     command = workplace.start(
-        *("run", "cartpole-dqn", "--run", "demo", "--redis", watched.address, *workplace.one_agent),
+        *("run", "cartpole-ppo", "--run", "demo", "--redis", watched.address),
         *("--set", "run.max_env_steps=400000", "--set", "run.stop_at_return=475"),
     )
     run_dir = workplace.run_dir()
-    workplace.wait_for(lambda: workplace.knows() and workplace.status()["updates"] > 200, "learning")
+    workplace.wait_for(lambda: workplace.knows() and workplace.status()["env_steps"] > 5_000, "learning")
     before = workplace.status()["env_steps"]
     watched.primary.kill()
     assert command.wait(600.0) == 0, command.output

@@ -212,7 +212,6 @@ class Commands:
                 folder=at,
                 environment=environment_of_a_user(),
                 streams=(nothing.fileno(), file.fileno(), file.fileno()),
-                is_launcher=arguments[:1] == ("run",),
             )
         self._started[name] = process, output
 

@@ -69,7 +69,7 @@ def test_a_run_reaches_its_goal_without_what_linux_has(
     site = tmp_path_factory.mktemp("site")
     (site / "sitecustomize.py").write_text(OTHER_SYSTEM)
     path = os.pathsep.join([str(site), *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
-    options = ("--set", "eval.interval_s=0.5", "--set", "env.pool=subproc", "--set", "agent.count=1")
+    options = ("--set", "eval.interval_s=0.5", "--set", "env.pool=subproc", "--set", "env.num_workers=1")
     command = workplace.spawn("-m", "surreal", "run", "bandit-pg", *options, PYTHONPATH=path, PATH="/usr/bin:/bin")
     run_dir = workplace.run_dir()
     workplace.wait_for(

@@ -10,6 +10,7 @@ from surreal.base.errors import ConfigError
 from surreal.plugins.sweep.programs import sweep
 
 
+@pytest.mark.slow
 def test_a_sweep_gives_a_table_with_the_best_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     overrides = {"eval.interval_s": 0.2, "eval.episodes": 20}

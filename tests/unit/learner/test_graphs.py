@@ -500,6 +500,7 @@ def test_what_was_not_used_for_long_leaves_the_cache(make: Any) -> None:
     assert set(cache.folder.iterdir()) == {*used, *new}
 
 
+@pytest.mark.slow
 def test_a_compiler_that_fails_gives_its_last_line(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = torch.fx.symbolic_trace(torch.nn.Identity())
     monkeypatch.setenv("CXX", "no-such-compiler")

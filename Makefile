@@ -56,16 +56,16 @@ demo: $(STAMP)
 	$(BIN)/surreal run $(PRESET) --seed $(SEED) $(DEMO_GOAL) --verify
 
 # Several processes share the tests; tests/conftest.py determines how many. PYTEST_ARGS=-n0 uses one.
-PYTEST := $(BIN)/python -m pytest --dist load --maxschedchunk 1 --basetemp=.cache/tmp
+PYTEST := $(BIN)/python -m pytest --dist load --basetemp=.cache/tmp
 
 test: $(STAMP)
 	@mkdir -p .cache
-	$(PYTEST) -n auto $(PYTEST_ARGS)
+	$(PYTEST) --maxschedchunk 1 -n auto $(PYTEST_ARGS)
 
 # Few of these tests wait, so one worker per core is enough; each of them imports all modules.
 quick: $(STAMP)
 	@mkdir -p .cache
-	SURREAL_TEST_EXAMPLES=0.2 $(PYTEST) -n logical -m 'not slow' tests/e2e/test_run.py::test_run_trains_keeps_score_and_leaves_nothing_behind tests/unit tests/plugins $(PYTEST_ARGS)
+	SURREAL_TEST_EXAMPLES=0.2 $(PYTEST) --maxschedchunk 8 -n logical -m 'not slow' tests/e2e/test_run.py::test_run_trains_keeps_score_and_leaves_nothing_behind tests/unit tests/plugins $(PYTEST_ARGS)
 
 check: $(STAMP)
 	$(BIN)/ruff check .

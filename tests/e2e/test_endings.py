@@ -23,8 +23,8 @@ from tests.e2e.trial import Trial
 if TYPE_CHECKING:
     from tests.e2e.conftest import Command, Workplace
 
-#: A second process, and `surreal ARGUMENTS` in this one. The second closes `theirs`, the other end of this one's output,
-#: when a further checkpoint is there.
+#: A second process, and `surreal ARGUMENTS` in this one. The second closes the other end of this one's output when a
+#: further checkpoint is there.
 BESIDE = """
 import glob, os, runpy, sys, time
 

@@ -97,7 +97,7 @@ def record(
                 call()
         before = {name: tensor._version for name, tensor in state.items()}
         try:
-            # One mode for the shapes of all operations: without it, torch makes one for each, in two thirds of the time.
+            # One mode for the shapes of all operations: torch makes one for each otherwise, in two thirds of the time.
             with Snapshot(state, ()), tape.again(), tracing(TracingContext(FakeTensorMode())):
                 graph = make_fx(traced, tracing_mode="real")(*state.values(), *leaves, *tape.values)
         except Exception as error:  # what a method may do that a graph cannot has no end

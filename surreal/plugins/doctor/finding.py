@@ -8,14 +8,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from importlib.resources import files
 from typing import Any, NamedTuple
 
-import yaml
 from rich.console import Console
 from rich.text import Text
 
 from surreal.base.system.health import innermost_call, stack_of
+from surreal.config.yaml_tree import read_table
 from surreal.run.process.ending import error_line
 
 _INDENT = 11
@@ -49,7 +48,7 @@ class Fault(NamedTuple):
 
 def _read_faults() -> dict[str, Fault]:
     found: dict[str, Fault] = {}
-    table: Any = yaml.safe_load(files(__package__).joinpath("faults.yaml").read_text(encoding="utf-8"))
+    table: Any = read_table(__package__, "faults.yaml")
     for section, entries in table.items():
         for name, entry in entries.items():
             (severity, cause), (_, remedy) = entry.items()

@@ -7,18 +7,17 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
-import yaml
 from rich.console import Console
 from rich.table import Table
 
+from surreal.config.yaml_tree import read_table
 from surreal.plugins.profile.recording import Recording, Stack, Thread
 
 WAITING = "waiting"
 OTHER = "other"
-_TABLES: dict[str, Any] = yaml.safe_load(files(__package__).joinpath("shares.yaml").read_text(encoding="utf-8"))
+_TABLES: dict[str, Any] = read_table(__package__, "shares.yaml")
 #: Kinds of work by a part of a file's path.
 _PLACES: dict[str, str] = _TABLES["places"]
 #: A call that may block, in the source line that runs.

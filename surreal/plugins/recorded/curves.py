@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from importlib.resources import files
 from typing import Any, NamedTuple
 
 import numpy as np
-import yaml
 from numpy.typing import NDArray
 
+from surreal.config.yaml_tree import read_table
 from surreal.plugins.recorded.history import Rows
 
 #: Colors that color-blind people can tell apart, after Okabe and Ito 2008.
@@ -220,7 +219,7 @@ class Words(NamedTuple):
     scale: float = 1.0  #: values are multiplied by it to have this unit
 
 
-_TABLE: dict[str, Any] = yaml.safe_load(files(__package__).joinpath("words.yaml").read_text(encoding="utf-8"))
+_TABLE: dict[str, Any] = read_table(__package__, "words.yaml")
 _KNOWN = {name: Words(*words) for name, words in _TABLE.items()}
 #: Units by the end of a name.
 _UNITS = {

@@ -18,7 +18,7 @@ import yaml
 
 from surreal.base.errors import ConfigError
 from surreal.config import Config
-from surreal.config.yaml_tree import join
+from surreal.config.yaml_tree import SAFE_LOADER, join
 from surreal.run.process.run_folder import CONFIG_NAME
 
 #: A larger file, or one with more settings, is not a configuration of Surreal.
@@ -27,8 +27,6 @@ _MAX_SETTINGS = 5000
 _SECRET_NAME = re.compile(r"(password|passwd|secret|(?<!max_)tokens?$|api_?key|access_key)", re.IGNORECASE)
 _SECRET_IN_URL = re.compile(r"(?<=://)[^/@\s]*:[^/@\s]+(?=@)")
 HIDDEN = "***"
-#: The fast loader of libyaml if it is installed: a page reads the settings of many runs.
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class SettingRow(NamedTuple):
@@ -48,7 +46,7 @@ def read_settings(folder: Path) -> dict[str, Any]:
     try:
         if path.stat().st_size > _MAX_BYTES:
             return {}
-        plain = yaml.load(path.read_text(encoding="utf-8"), _LOADER)  # noqa: S506 - a safe loader
+        plain = yaml.load(path.read_text(encoding="utf-8"), SAFE_LOADER)  # noqa: S506 - a safe loader
     except (OSError, ValueError, yaml.YAMLError, RecursionError):
         return {}
     return flat_settings(plain) if isinstance(plain, dict) else {}

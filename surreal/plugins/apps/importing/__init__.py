@@ -7,16 +7,14 @@ rules.py      how an entry of relaax.yaml converts a key, and the rules that som
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import yaml
 from ruamel.yaml.comments import CommentedMap
 
 from surreal.base.errors import ConfigError
 from surreal.config.problems import nearest
-from surreal.config.yaml_tree import parse
+from surreal.config.yaml_tree import parse, read_table
 from surreal.plugins.apps.configurations import comment_sections
 from surreal.plugins.apps.creating import spaced
 from surreal.plugins.apps.document import save_text, set_value
@@ -59,8 +57,7 @@ def import_file(source: Path, target: Path) -> Imported:
 
 def read_tables() -> dict[str, Any]:
     """Read relaax.yaml, whose head explains it."""
-    found: dict[str, Any] = yaml.safe_load(files(__package__).joinpath("relaax.yaml").read_text(encoding="utf-8"))
-    return found
+    return dict(read_table(__package__, "relaax.yaml"))
 
 
 def convert(data: dict[str, Any], *, name: str) -> Draft:

@@ -14,7 +14,7 @@ import yaml
 
 import surreal
 from surreal.base.errors import ConfigError
-from surreal.config.yaml_tree import Dumper
+from surreal.config.yaml_tree import SAFE_LOADER, Dumper
 
 #: An object of Kubernetes, as read from YAML.
 Manifest = dict[str, Any]
@@ -39,7 +39,8 @@ def overlay_names() -> list[str]:
 def read_base() -> list[Manifest]:
     """Read the manifests of the base, without those that kustomize generates from files."""
     folder = manifests_folder() / "base"
-    names = yaml.safe_load((folder / "kustomization.yaml").read_text(encoding="utf-8"))["resources"]
+    (kustomization,) = _parse((folder / "kustomization.yaml").read_text(encoding="utf-8"))
+    names = kustomization["resources"]
     return [found for name in names for found in _parse((folder / name).read_text(encoding="utf-8"))]
 
 
@@ -83,7 +84,7 @@ def write_manifests(manifests: list[Manifest]) -> str:
 
 
 def _parse(text: str) -> list[Manifest]:
-    return [found for found in yaml.safe_load_all(text) if found]
+    return [found for found in yaml.load_all(text, SAFE_LOADER) if found]
 
 
 class _Dumper(Dumper):

@@ -10,11 +10,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable
-from importlib.resources import files
 from typing import Any, NamedTuple
 
-import yaml
-
+from surreal.config.yaml_tree import read_table
 from surreal.distributed.telemetry.heartbeats import Heartbeat
 from surreal.run.process.roles import LEARNER, RLX_SERVER
 from surreal.run.view.run_view import RunView
@@ -89,7 +87,7 @@ _FUNCTIONS: dict[str, Callable[[RunView], float | None]] = {
 
 
 def _read_figures() -> tuple[Figure, ...]:
-    table: dict[str, Any] = yaml.safe_load(files(__package__).joinpath("figures.yaml").read_text(encoding="utf-8"))
+    table: dict[str, Any] = read_table(__package__, "figures.yaml")
     found = []
     for name, entry in table.items():
         (source, of), (_, text) = entry.items()

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from importlib.resources import files
 from itertools import islice
 from typing import Any
 
-import yaml
 from dash import dcc, html
 
+from surreal.config.yaml_tree import read_table
 from surreal.plugins.dashboard.page.parts import Shown, duration, number, short_number
 from surreal.plugins.recorded.curves import Axis
 from surreal.plugins.recorded.files import LEVELS
@@ -25,7 +24,7 @@ TREES = ("settings", "run-facts", "sweeps", "logs")
 
 def layout(runs: Mapping[str, ListedRun], metrics: Sequence[str], *, may_stop: bool) -> Shown:
     """Build the whole page, which shows some metrics first; `may_stop` if it was opened with the token."""
-    tree = yaml.safe_load(files(__package__).joinpath("layout.yaml").read_text(encoding="utf-8"))
+    tree = read_table(__package__, "layout.yaml")
     given = {
         "trees": [dcc.Store(f"{part}-tree") for part in TREES],
         "run_options": run_options(runs),

@@ -43,6 +43,20 @@ def test_one_preset_is_printed_as_it_is(capsys: pytest.CaptureFixture[str]) -> N
     assert "did you mean cartpole-dqn?" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("name", "made"), [("presets", 1), ("k8s", 3), ("preset", 20)])
+def test_only_the_command_that_is_asked_for_is_made(name: str, made: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Making all takes a third of the start; they are for suggestions and the list."""
+    seen: list[str] = []
+    make = typer.main.get_command_from_info
+    monkeypatch.setattr(
+        typer.main,
+        "get_command_from_info",
+        lambda **given: (seen.append(str(given["command_info"].name)), make(**given))[1],
+    )
+    assert main([name, "--nothing"]) == 2
+    assert len(seen) >= made if name == "preset" else len(seen) <= made, seen
+
+
 def test_the_version_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"surreal {surreal.__version__}\n"

@@ -19,6 +19,7 @@ import pytest
 import torch
 from gymnasium import spaces
 from torch import Tensor
+from torch._subclasses import FakeTensorMode
 
 from surreal.base.errors import ConfigError
 from surreal.base.specs import ObsSpec
@@ -544,6 +545,17 @@ def test_a_library_that_cannot_be_loaded_leaves_the_method(
     for i in range(3):
         other.optimize(i, batch(i))
     assert other.updates == 3 and other.graphs is not None and not other.graphs.running
+
+
+def test_recording_shares_one_mode_for_the_shapes_of_its_operations(
+    make: Any, interpreted: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mode for each operation would keep a stack trace each, and take twice the time."""
+    made: list[FakeTensorMode] = []
+    begin = FakeTensorMode.__init__
+    monkeypatch.setattr(FakeTensorMode, "__init__", lambda self, **rest: (made.append(self), begin(self, **rest))[1])
+    check_updates(make, "dqn", 2)
+    assert len(made) == 1
 
 
 def test_histograms_see_all_gradients(make: Any, interpreted: None) -> None:

@@ -48,8 +48,7 @@ class Fault(NamedTuple):
 
 def _read_faults() -> dict[str, Fault]:
     found: dict[str, Fault] = {}
-    table: Any = read_table(__package__, "faults.yaml")
-    for section, entries in table.items():
+    for section, entries in read_table(__package__, "faults.yaml").items():
         for name, entry in entries.items():
             (severity, cause), (_, remedy) = entry.items()
             found[name] = Fault(section, Severity[severity.upper()], cause, remedy)

@@ -191,10 +191,8 @@ def _name_processes(threads: Sequence[Thread], names: Mapping[int, str]) -> dict
 
 
 def record_run(client: RedisClient, *, seconds: float, rate: int) -> Recording:
-    """Record the processes of a run that are on this machine.
-
-    Raises:
-        SurrealError: none are here, or py-spy is missing or may not look into them.
+    """Record the processes of a run that are on this machine. Raises `SurrealError` if none are here, or py-spy is
+    missing or may not look into them.
     """
     beats = [beat for beat in RunReader(client).read().alive if beat.host == socket.gethostname()]
     names = {beat.pid: beat.name for beat in beats if psutil.pid_exists(beat.pid)}
@@ -223,9 +221,7 @@ def record_start(
     target: str, overrides: Sequence[str], *, seconds: float, rate: int, options: Sequence[str] = ()
 ) -> Recording:
     """Start a run that ends after `seconds`, and record all of its processes from the start, `rate` times a second.
-
-    Raises:
-        SurrealError: py-spy is missing, or the run did not begin to learn.
+    Raises `SurrealError` if py-spy is missing, or the run did not begin to learn.
     """
     settings = [part for text in (f"run.max_time_s={seconds:g}", *overrides) for part in ("--set", text)]
     with tempfile.TemporaryDirectory(prefix="surreal-profile-") as folder:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -219,8 +219,7 @@ class Words(NamedTuple):
     scale: float = 1.0  #: values are multiplied by it to have this unit
 
 
-_TABLE: dict[str, Any] = read_table(__package__, "words.yaml")
-_KNOWN = {name: Words(*words) for name, words in _TABLE.items()}
+_KNOWN = {name: Words(*words) for name, words in read_table(__package__, "words.yaml").items()}
 #: Units by the end of a name.
 _UNITS = {
     "_bytes_total": ("MiB in total", _MIB),

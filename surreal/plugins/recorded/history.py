@@ -127,10 +127,8 @@ class History:
                     series.add((time_s, step, number))
 
     def add_round(self, line: dict[str, Any]) -> None:
-        """Add an evaluation round, a line of `scores.jsonl`; a round without a return is only counted.
-
-        Raises:
-            CodecError: a value is not a number.
+        """Add an evaluation round, a line of `scores.jsonl`; a round without a return is only counted. Raises
+        `CodecError` if a value is not a number.
         """
         with self._lock:
             if line.get("mean_return") is None:
@@ -182,10 +180,8 @@ class History:
 
 
 def check_place(time_s: float, *counts: float) -> tuple[float, ...]:
-    """Check time and progress of a run, and return them.
-
-    Raises:
-        CodecError: the time is not a date, or a count is negative or too large.
+    """Check time and progress of a run, and return them. Raises `CodecError` if the time is not a date, or a count is
+    negative or too large.
     """
     if not 0 <= time_s < _LAST_TIME_S or not all(0 <= count < _LARGEST for count in counts):
         raise CodecError(f"time {time_s}, counts {counts}")

@@ -115,10 +115,8 @@ class Keyboard:
         self._mark = None
 
     def __call__(self, obs: Any, action: Any) -> Any:
-        """Show the environment, wait for its next frame, and return the person's action, if there is one.
-
-        Raises:
-            StoppedError: the window was closed, or Esc pressed.
+        """Show the environment, wait for its next frame, and return the person's action, if there is one. Raises
+        `StoppedError` if the window was closed, or Esc pressed.
         """
         self._show()
         time.sleep(max(0.0, self._next_s - time.monotonic()))

@@ -30,10 +30,8 @@ _ADDRESS = "redis.address=unix:///redis.sock"
 
 
 def check_settings(definition: Definition) -> list[dict[str, Any]]:
-    """Check the settings of all trials; return those of a few that together have every setting that varies.
-
-    Raises:
-        ConfigError: a combination of a grid is invalid, or a setting of a search cannot have such a value.
+    """Check the settings of all trials; return those of a few that together have every setting that varies. Raises
+    `ConfigError` if a combination of a grid is invalid, or a setting of a search cannot have such a value.
     """
     if definition.run_config({}).redis.address is None:  # refuse settings of a run's embedded Redis
         load_config(definition.base, (*definition.overrides({}), _ADDRESS))

@@ -198,10 +198,8 @@ class SweepFolder:
         return trials
 
     def resume(self, definition: Definition | None) -> tuple[Definition, TrialFile]:
-        """Continue the sweep in this folder, with the current file, or with that of its beginning.
-
-        Raises:
-            ConfigError: the folder has no sweep, or the file has changed in a setting of the trials.
+        """Continue the sweep in this folder, with the current file, or with that of its beginning. Raises `ConfigError`
+        if the folder has no sweep, or the file has changed in a setting of the trials.
         """
         if not self.holds_sweep:
             raise ConfigError(f"{self.path} has no sweep to continue", key="--resume")

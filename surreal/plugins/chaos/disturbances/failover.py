@@ -62,10 +62,8 @@ class ReplicatedRedis:
         return RedisClient(self._replica.address)
 
     def detach(self) -> None:
-        """Stop the replication: the replica keeps what it has.
-
-        Raises:
-            NotDoneError: the replica does not follow the primary yet.
+        """Stop the replication: the replica keeps what it has. Raises `NotDoneError` if the replica does not follow the
+        primary yet.
         """
         try:
             with self.replica() as client:

@@ -39,8 +39,7 @@ def overlay_names() -> list[str]:
 def read_base() -> list[Manifest]:
     """Read the manifests of the base, without those that kustomize generates from files."""
     folder = manifests_folder() / "base"
-    (kustomization,) = _parse((folder / "kustomization.yaml").read_text(encoding="utf-8"))
-    names = kustomization["resources"]
+    names = _parse((folder / "kustomization.yaml").read_text(encoding="utf-8"))[0]["resources"]
     return [found for name in names for found in _parse((folder / name).read_text(encoding="utf-8"))]
 
 

@@ -32,10 +32,8 @@ class NodeLocal:
         self._tokens = (run_dir / "redis.token", self.folder / "token")
 
     def fetch(self) -> None:
-        """Bring the newest files to this node, before its server starts.
-
-        Raises:
-            ConfigError: a folder cannot be written, or another user may have written it.
+        """Bring the newest files to this node, before its server starts. Raises `ConfigError` if a folder cannot be
+        written, or another user may have written it.
         """
         try:
             self._claim()

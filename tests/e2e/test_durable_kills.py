@@ -5,8 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +13,7 @@ from typing import Any
 import pytest
 
 from surreal import DurableReplay
+from tests.warm_python import WarmPython, environment_of_a_user
 
 ROOT = Path(__file__).parents[2]
 #: Kills of a writer, a reader and Redis in turn; `make kills` asks for more.
@@ -59,16 +58,22 @@ while True:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300 + 20 * KILLS)
-def test_every_row_is_consumed_once_whatever_is_killed(start_redis: Callable[..., Any], tmp_path: Path) -> None:
+def test_every_row_is_consumed_once_whatever_is_killed(
+    start_redis: Callable[..., Any], tmp_path: Path, warm_python: WarmPython
+) -> None:
     server = start_redis(appendonly=True)
-    processes: dict[str, subprocess.Popen[bytes]] = {}
+    processes: dict[str, Any] = {}
 
     def start(name: str) -> None:
         kind, _, number = name.partition("-")
         program, size = (_WRITER, _ROWS) if kind == "writer" else (_READER, _BATCH)
-        command = [sys.executable, "-c", program, server.address, number, str(size)]
-        with (tmp_path / f"{name}.log").open("ab") as log:
-            processes[name] = subprocess.Popen(command, cwd=ROOT, stderr=log)
+        with (tmp_path / f"{name}.log").open("ab") as log, open(os.devnull, "rb") as nothing:
+            processes[name] = warm_python.start(
+                ["-c", program, server.address, number, str(size)],
+                folder=ROOT,
+                environment=environment_of_a_user(),
+                streams=(nothing.fileno(), log.fileno(), log.fileno()),
+            )
 
     names = [f"writer-{i}" for i in range(_WRITERS)] + [f"reader-{i}" for i in range(_READERS)]
     try:
@@ -96,7 +101,7 @@ def test_every_row_is_consumed_once_whatever_is_killed(start_redis: Callable[...
 
 def _wait_for_progress(
     replay: DurableReplay,
-    processes: dict[str, subprocess.Popen[bytes]],
+    processes: dict[str, Any],
     start: Callable[[str], None],
     *,
     until_rows: int | None = None,
@@ -117,7 +122,7 @@ def _wait_for_progress(
         time.sleep(0.05)
 
 
-def _end(processes: dict[str, subprocess.Popen[bytes]], kind: str) -> None:
+def _end(processes: dict[str, Any], kind: str) -> None:
     for name in [name for name in processes if name.startswith(kind)]:
         process = processes.pop(name)
         process.kill()

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 #: Few environments: agents look at the league once a second, and a quick machine has many rounds in that.
 SETTINGS = (
-    "run.stop_at_return=null", "run.max_env_steps=16_000", "self_play.every_env_steps=6_000", "self_play.versions=3",
+    "run.stop_at_return=null", "run.max_env_steps=8_000", "self_play.every_env_steps=3_000", "self_play.versions=3",
     "env.num_envs=4", "learner.batch_size=4", "learner.args.mini_batch=64",
     "eval.episodes=10", "eval.num_envs=10", "model.args.hidden_sizes=[16]", "model.args.value_hidden_sizes=[16]",
     "learner.args.policy_iterations=1",
@@ -38,7 +38,7 @@ def test_versions_and_their_ratings_survive_the_end_of_a_run(workplace: Workplac
     code, output = workplace.run("play", str(newest), "--episodes", "5")
     assert code == 0, output
 
-    code, output = workplace.run("run", "--resume", "--run-dir", str(folder), "--set", "run.max_env_steps=28_000")
+    code, output = workplace.run("run", "--resume", "--run-dir", str(folder), "--set", "run.max_env_steps=14_000")
     assert code == 0, output
     again = json.loads((folder / "self_play" / "league.json").read_text())
     assert again["games"] > league["games"] and again["versions"][0]["version"] == first["version"]

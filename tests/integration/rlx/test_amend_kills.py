@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -16,6 +17,7 @@ import pytest
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.pointer_queue import PointerQueue
 from surreal.distributed.experience.stream import Stream
+from tests.warm_python import WarmPython, environment_of_a_user
 
 TIMEOUT_S = 120.0
 #: A server whose actions are its number. It writes which chunks are acknowledged; a line on stdin ends it in order.
@@ -104,23 +106,30 @@ with open(file, "a", buffering=1) as log:
 class Trial:
     """A server and clients, each in a process of its own."""
 
-    def __init__(self, redis_address: str, run: str, folder: Path) -> None:
-        self.life, self._port, self._folder = 0, "0", folder
+    def __init__(self, redis_address: str, run: str, folder: Path, python: WarmPython) -> None:
+        self.life, self._port, self._folder, self._python = 0, "0", folder, python
         self._stream = (redis_address, run)
-        self._clients: dict[int, subprocess.Popen[str]] = {}
+        self._clients: dict[int, Any] = {}
         self._begun = 0
 
     def start_server(self) -> None:
         self.life += 1
         program = (SERVER, self._port, str(self.life), *self._stream, self._folder / "acknowledged")
-        self._server = self._start(*program, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        command = [sys.executable, "-c", *map(str, program)]
+        self._server = subprocess.Popen(command, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         assert self._server.stdout is not None
         self._port = self._server.stdout.readline().strip()
 
     def start_client(self, *older: Path) -> None:
         number, self._begun = self._begun, self._begun + 1
-        files = (self._folder / f"client-{number}", *older)
-        self._clients[number] = self._start(CLIENT, f"127.0.0.1:{self._port}", str(number), *files)
+        files = (str(self._folder / f"client-{number}"), *map(str, older))
+        with open(os.devnull, "rb") as nothing:
+            self._clients[number] = self._python.start(
+                ["-c", CLIENT, f"127.0.0.1:{self._port}", str(number), *files],
+                folder=self._folder,
+                environment=environment_of_a_user(),
+                streams=(nothing.fileno(), 1, 2),
+            )
 
     def kill_server(self) -> None:
         self._server.kill()
@@ -129,7 +138,7 @@ class Trial:
     def kill_client(self, number: int) -> Path:
         client = self._clients.pop(number)
         client.kill()
-        client.communicate()
+        client.wait()
         return self._folder / f"client-{number}"
 
     def replace_client(self) -> None:
@@ -172,13 +181,10 @@ class Trial:
         lines = [line.split() for line in (self._folder / "acknowledged").read_text().splitlines(keepends=True)]
         return {line[0]: int(line[1]) for line in lines if len(line) == 2}
 
-    def _start(self, *words: str | Path, **pipes: Any) -> subprocess.Popen[str]:
-        return subprocess.Popen([sys.executable, "-c", *map(str, words)], text=True, **pipes)
-
 
 @pytest.fixture
-def trial(redis_server: Any, run_id: str, tmp_path: Path) -> Iterator[Trial]:
-    made = Trial(redis_server.address, run_id, tmp_path)
+def trial(redis_server: Any, run_id: str, tmp_path: Path, warm_python: WarmPython) -> Iterator[Trial]:
+    made = Trial(redis_server.address, run_id, tmp_path, warm_python)
     made.start_server()
     for _ in range(3):
         made.start_client()

@@ -31,7 +31,7 @@ class _Loader(yaml.SafeLoader):
 
 
 class _FastLoader(SAFE_LOADER):  # type: ignore[misc,valid-type]
-    """The same by libyaml, whose messages are others."""
+    """The same by libyaml, with other messages."""
 
 
 def _construct_float(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> float | int:

@@ -23,9 +23,9 @@ from tests.warm_python import environment_of_a_user
 pytestmark = pytest.mark.timeout(600)
 
 IS_LONG = bool(os.environ.get("SURREAL_TEST_CLUSTER"))
-#: A goal that is soon reached; CartPole itself is solved at 475, and random play returns 22.
+#: A goal that is soon reached; CartPole itself is solved at 475.
 NEAR = ("--set", "run.stop_at_return=195", "--set", "eval.confirm_episodes=0")
-GOAL = 475 if IS_LONG else 120
+GOAL = 475 if IS_LONG else 195
 #: So that agents have nodes of their own.
 NODES = ("--cpus", "2", "--agent-cpus", "2", "--memory", "1G", "--agent-memory", "100M", "--interface", "lo")
 ENDLESS = ("--set", "run.stop_at_return=null", "--set", "run.max_env_steps=null")
@@ -52,7 +52,7 @@ def slurm(require_tool: Callable[..., str]) -> Iterator[SlurmCluster]:
         yield cluster
 
 
-def test_a_node_of_an_array_of_agents_fails_and_the_run_reaches_its_goal(slurm: SlurmCluster) -> None:
+def test_a_node_of_an_array_of_agents_fails_and_the_run_is_solved(slurm: SlurmCluster) -> None:
     job = start(slurm, "cartpole-dqn", "--agents", "2", "--array", *ENDLESS)  # however quick the machine
     slurm.wait_for(lambda: rounds(slurm) and rounds(slurm)[-1]["updates"], "learning")
     status = json.loads(slurm.call("surreal", "status", "--run-dir", str(run_dir(slurm)), "--json"))

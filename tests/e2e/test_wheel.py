@@ -96,6 +96,7 @@ def test_the_wheel_alone_trains_and_plays(wheel: Path, tmp_path: Path) -> None:
     assert "results in" in output
     assert "best.pt: torchscript" in run(command, "export", "demo")
     assert "mean return" in run(python, "-m", "surreal", "play", "demo/eval/best.pt", "--episodes", "1")
+    assert "mean return 500 " in run(command, "play", "cartpole-ppo", "--episodes", "1")
 
 
 @pytest.mark.skipif(not os.environ.get("SURREAL_TEST_CLUSTER"), reason="takes a minute: make cluster")

@@ -172,7 +172,7 @@ setup(
         "dev": [*DEV, *(requirement for name in TESTED for requirement in EXTRAS[name])],
     },
     entry_points={
-        "console_scripts": ["surreal = surreal.__main__:program"],
+        "console_scripts": ["surreal = surreal.cli.__main__:program"],
         "surreal.commands": [f"{name} = surreal.plugins.{name}.commands:add_to" for name in PLUGINS],
         "surreal.environments": ["games = surreal.plugins.games"],
     },

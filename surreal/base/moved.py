@@ -38,6 +38,7 @@ _EARLIER = {
     "base.system.program": "utils.program",
     "base.tree": "tree",
     "base.types": "types",
+    "cli.__main__": "__main__",
     "distributed.server.owners": "distributed.server.temporary",
     "envs.examples": "envs.games.examples",
     "learner.losses": "learner.off_policy.losses learner.off_policy.noise learner.on_policy.advantages "
@@ -120,8 +121,9 @@ class MovedFinder:
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: object = None) -> ModuleSpec | None:
         if name not in _MODULES and name not in _PARENTS:
             return None
-        if not _exists(name):
-            return ModuleSpec(name, self, is_package=name in _PARENTS)  # type: ignore[arg-type]
+        if _file(name) is None:
+            origin = _file(MODULES[name]) if name in MODULES else None  # with `python -m NAME`, it is in sys.argv
+            return ModuleSpec(name, self, origin=origin, is_package=name in _PARENTS)  # type: ignore[arg-type]
         spec = PathFinder.find_spec(name, path)
         if spec is not None and spec.submodule_search_locations is None:  # a folder that became one file
             spec.submodule_search_locations = []
@@ -152,6 +154,6 @@ class _MovedModule(ModuleType):
         return getattr(import_module(module), now or name)
 
 
-def _exists(name: str) -> bool:
+def _file(name: str) -> str | None:
     path = os.path.join(_PACKAGE, *name.split(".")[1:])
-    return os.path.isfile(f"{path}.py") or os.path.isfile(os.path.join(path, "__init__.py"))
+    return next(filter(os.path.isfile, (f"{path}.py", os.path.join(path, "__init__.py"))), None)

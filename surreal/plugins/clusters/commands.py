@@ -101,7 +101,7 @@ def metrics(
 
 
 k8s_app = typer.Typer(name="k8s", help="A run on Kubernetes: its manifests and its secrets.", no_args_is_help=True)
-#: `surreal/__main__.py` usually answers `surreal health` without this module.
+#: `surreal/cli/__main__.py` usually answers `surreal health` without this module.
 _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 
 

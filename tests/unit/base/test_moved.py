@@ -40,6 +40,11 @@ assert Linear is LinearSchedule is surreal.LinearSchedule
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
+def test_an_earlier_path_runs_as_a_program() -> None:
+    done = subprocess.run([sys.executable, "-m", "surreal", "nothing"], capture_output=True, text=True)
+    assert done.returncode == 2 and "Usage: python -m surreal [OPTIONS]" in done.stderr, done.stderr
+
+
 def test_what_was_never_there_is_refused() -> None:
     with pytest.raises(ImportError, match="cannot import name 'Nothing'"):
         exec("from surreal.observers import Nothing")

@@ -1,4 +1,4 @@
-"""`python -m surreal`, and the `surreal` script: the command line.
+"""The `surreal` script, and `python -m surreal`, for which base/moved.py finds this file: the command line.
 
 A probe of health is asked for every few seconds in every container: it must not wait for the imports of all commands.
 """

@@ -36,6 +36,8 @@ TASKS ?=
 PYTEST_ARGS ?=
 
 BIN := .venv/bin
+# Empty files that say what is installed: what `surreal` needs, or what tests need as well.
+BASE := .venv/base
 STAMP := .venv/installed
 
 # The processes of a run share the cores, so more threads in each would only compete.
@@ -44,15 +46,16 @@ export OMP_NUM_THREADS = 1
 .PHONY: demo test quick check bench bench-reverb bench-learning speed learn policies datasets kills chaos attack graphs cluster image docs site images pictures wheel clean
 .DEFAULT_GOAL := test
 
-$(STAMP): setup.py constraints.txt
+$(BASE) $(STAMP): setup.py constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "$(PYTHON) is older than Python 3.11; name a newer one, as in: make PYTHON=python3.12"; exit 1; }
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
-	@$(BIN)/python -m compileall -q surreal  # which processes do not do where PYTHONDONTWRITEBYTECODE is set
-	@touch $@
+	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -e '.$(if $(filter $(STAMP),$@),[dev])'
+	@$(BIN)/python -m compileall -qq -j 0 surreal .venv/lib || true  # with all cores; a template in a package may not compile
+	@touch $(BASE) $@
 
-demo: $(STAMP)
+# Another preset's environment may need an extra.
+demo: $(if $(filter cartpole-dqn,$(PRESET)),$(BASE),$(STAMP))
 	$(BIN)/surreal run $(PRESET) --seed $(SEED) $(DEMO_GOAL) --verify
 
 # Several processes share the tests; tests/conftest.py determines how many. PYTEST_ARGS=-n0 uses one.

@@ -36,7 +36,7 @@ TASKS ?=
 PYTEST_ARGS ?=
 
 BIN := .venv/bin
-# Empty files that say what is installed: what `surreal` needs, or what tests need as well.
+# Empty files that say what is installed: what runs and the dashboard need, or what tests need as well.
 BASE := .venv/base
 STAMP := .venv/installed
 
@@ -50,7 +50,7 @@ $(BASE) $(STAMP): setup.py constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "$(PYTHON) is older than Python 3.11; name a newer one, as in: make PYTHON=python3.12"; exit 1; }
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -e '.$(if $(filter $(STAMP),$@),[dev])'
+	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -e '.[$(if $(filter $(STAMP),$@),dev,dashboard)]'
 	@$(BIN)/python -m compileall -qq -j 0 surreal .venv/lib || true  # with all cores; a template in a package may not compile
 	@touch $(BASE) $@
 

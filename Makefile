@@ -36,7 +36,7 @@ TASKS ?=
 PYTEST_ARGS ?=
 
 BIN := .venv/bin
-# Empty files that say what is installed: what runs and the dashboard need, or what tests need as well.
+# Empty files: what runs and the dashboard need is installed; what all tests need is installed as well.
 BASE := .venv/base
 STAMP := .venv/installed
 

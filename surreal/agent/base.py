@@ -75,14 +75,6 @@ class Agent(ABC):
     Args:
         model: the model that actions are computed with; another thread may replace its parameters.
         obs_spec: kind of one observation. With None, the first observation given to `act` is taken to be a single one.
-
-    Attributes:
-        mode: "training" (explore where asked to), "eval" (never explore), or "sample" (draw every action from the
-            policy's own distribution, which only an agent with a sampler can do).
-        sampler: draws actions from the policy's distribution; None for agents without one.
-        steps: actions chosen in training mode so far.
-        global_step: env steps of the whole run as last heard, None outside of a run.
-        shows: names of outputs that environments ask for; `_act` gives those that the model has, in `Acted.outputs`.
     """
 
     #: Whether `observe` is called.
@@ -91,10 +83,13 @@ class Agent(ABC):
     def __init__(self, model: Module, *, obs_spec: ObsSpec | None = None) -> None:
         self.model = model
         self.obs_spec = obs_spec
+        #: "training" (explore where asked to), "eval" (never explore), or "sample" (draw every action from the policy's
+        #: own distribution, which only an agent with a sampler can do)
         self.mode: Mode = "training"
-        self.sampler: Sampler | None = None
-        self.steps = 0
-        self.global_step: int | None = None
+        self.sampler: Sampler | None = None  #: draws actions from the policy's distribution; None: there is none
+        self.steps = 0  #: actions chosen in training mode so far
+        self.global_step: int | None = None  #: env steps of the whole run as last heard, None outside of a run
+        #: names of outputs that environments ask for; `_act` gives those that the model has, in `Acted.outputs`
         self.shows: frozenset[str] = frozenset()
         self._expected: gymnasium.Space[Any] | None = None
         self._turns_to_check = 0

@@ -43,10 +43,7 @@ Arrays = Mapping[str, NDArray[Any]]
 
 
 class ExportedFile:
-    """An exported policy and its metadata.
-
-    Attributes:
-        metadata: see `surreal.plugins.export.exporter`.
+    """An exported policy and its `metadata`, see `surreal.plugins.export.exporter`.
 
     Raises:
         CheckpointError: it is missing, damaged, or was not written by `surreal export`; or onnxruntime is missing.

@@ -12,6 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import KW_ONLY, InitVar, dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -60,43 +61,32 @@ class _Rows(NamedTuple):
         return self.take(~np.isin(self.env_ids, env_ids))
 
 
+@dataclass(eq=False, repr=False)
 class AgentLoop:
     """Receives rows, acts, sends the actions back and the experience on.
 
-        loop = AgentLoop(pool, agent, sender, on_episode=...)
-        loop.run(stop, max_env_steps=10_000)
-
-    Args:
-        agent: chooses the actions; `agent.global_step` follows the sender's.
-        sender: takes the experience; None acts without recording.
-        on_episode: called on the loop's thread for each episode that ends.
-        rounds: makes the agent wait until parameters have learned from its steps; None, or without a sender: it never
-            waits.
-        interventions: whether something else may replace actions, which is counted.
-        gamma: discount of the returns that are recorded where the model scales rewards by them; None records none.
+    loop = AgentLoop(pool, agent, sender, on_episode=...)
+    loop.run(stop, max_env_steps=10_000)
     """
 
-    def __init__(
-        self,
-        pool: EnvPool,
-        agent: AgentView,
-        sender: StepSender | None,
-        *,
-        on_episode: EpisodeCallback | None = None,
-        rounds: Rounds | None = None,
-        interventions: bool = False,
-        gamma: float | None = None,
-    ) -> None:
+    pool: EnvPool
+    agent: AgentView  #: chooses the actions; `agent.global_step` follows the sender's
+    sender: StepSender | None  #: takes the experience; None acts without recording
+    _: KW_ONLY
+    on_episode: EpisodeCallback | None = None  #: called on the loop's thread for each episode that ends
+    #: makes the agent wait until parameters have learned from its steps; None, or without a sender: it never waits
+    rounds: InitVar[Rounds | None] = None
+    interventions: InitVar[bool] = False  #: whether something else may replace actions, which is counted
+    #: discount of the returns that are recorded where the model scales rewards by them; None records none
+    gamma: InitVar[float | None] = None
+
+    def __post_init__(self, rounds: Rounds | None, interventions: bool, gamma: float | None) -> None:
         self.env_steps = 0  #: actions taken in rows that are recorded
         self.episodes = 0  #: episodes that ended
-        self._pool = pool
-        self._agent = agent
-        self._sender = sender
-        self._on_episode = on_episode
-        self._rounds = rounds if sender is not None else None
+        self._rounds = rounds if self.sender is not None else None
         self._interventions = InterventionCounter() if interventions else None
         self._rested: list[_Rows] = []  # rows whose actions belong to the next round
-        records_returns = gamma is not None and sender is not None and agent.model.scales_rewards
+        records_returns = gamma is not None and self.sender is not None and self.agent.model.scales_rewards
         self._returns = RunningReturns(gamma) if records_returns and gamma is not None else None
         self._duration = MeanDuration("agent/act_ms")
         self._last_action = Action(np.zeros(0, dtype=np.int64), {}, 0)
@@ -110,16 +100,16 @@ class AgentLoop:
         """Handle one batch of the pool, after at most `timeout_s`; return how many rows acted."""
         if self._rounds is not None and self._rounds.is_over:
             return self._begin_round(self._rounds)
-        batch = self._pool.recv(timeout_s)
+        batch = self.pool.recv(timeout_s)
         num_rows = len(batch.env_ids)
         num_last = batch.num_last
-        sender = self._sender
+        sender = self.sender
         if num_last:
             self._report(batch)
         if self._interventions is not None:
             self._interventions.count(batch)
-        if self._agent.wants_outcomes:
-            self._agent.observe(batch)
+        if self.agent.wants_outcomes:
+            self.agent.observe(batch)
         is_resting = None
         if self._rounds is not None:
             if len(batch.closed_ids) and self._rested:
@@ -146,41 +136,41 @@ class AgentLoop:
         return {
             "agent/env_steps_total": float(self.env_steps),
             "agent/episodes_total": float(self.episodes),
-            "agent/version": float(self._agent.model.version),
+            "agent/version": float(self.agent.model.version),
             **self._duration.metrics(),
-            **self._agent.metrics(),
+            **self.agent.metrics(),
             **(self._rounds.metrics() if self._rounds is not None else {}),
             **(self._interventions.metrics() if self._interventions is not None else {}),
         }
 
     def _act(self, rows: _Rows) -> Action:
-        if self._sender is not None:
-            self._agent.global_step = self._sender.global_step
-        self._agent.shows = self._pool.wants
+        if self.sender is not None:
+            self.agent.global_step = self.sender.global_step
+        self.agent.shows = self.pool.wants
         began_s = time.perf_counter()
         is_first = rows.kind == _FIRST
-        action = self._agent.act_batch(rows.obs, rows.explore, rows.env_ids, is_first, rows.mask)
+        action = self.agent.act_batch(rows.obs, rows.explore, rows.env_ids, is_first, rows.mask)
         if self._returns is not None:
             carried = self._returns.carry(rows.env_ids, is_first, rows.reward)
             action = action._replace(extras={**action.extras, CARRIED_RETURN: carried})
         count, seconds = self._duration.total
         self._duration.total = count + 1, seconds + time.perf_counter() - began_s
         self._last_action = action
-        if self._pool.wants:
-            self._pool.show(action.outputs, rows.env_ids)
-        self._pool.send(action.actions, rows.env_ids)
+        if self.pool.wants:
+            self.pool.show(action.outputs, rows.env_ids)
+        self.pool.send(action.actions, rows.env_ids)
         self.env_steps += int(np.count_nonzero(rows.record))
         return action
 
     def _act_later(self, rows: _Rows) -> int:
         """Act in rows whose outcomes were sent already; returns how many there are."""
-        if self._sender is not None and len(rows.env_ids):
-            self._sender.send_actions(rows.env_ids, rows.record, self._act(rows))
+        if self.sender is not None and len(rows.env_ids):
+            self.sender.send_actions(rows.env_ids, rows.record, self._act(rows))
         return len(rows.env_ids)
 
     def _rest(self, batch: StepBatch, is_resting: NDArray[np.bool_]) -> int:
         """Act where the round is not over; the other rows rest. Send the round if that was its last step."""
-        sender, rounds = self._sender, self._rounds
+        sender, rounds = self.sender, self._rounds
         if sender is None or rounds is None:
             raise ValueError("rounds need a sender")
         rows = _Rows.acting(batch)
@@ -193,8 +183,8 @@ class AgentLoop:
 
     def _begin_round(self, rounds: Rounds) -> int:
         """Wait for parameters that learned from the round that is over, and act with them where environments rest."""
-        if self._sender is not None:
-            rounds.wait(self._agent.model, self._sender.sent_through)
+        if self.sender is not None:
+            rounds.wait(self.agent.model, self.sender.sent_through)
         rested, self._rested = self._rested, []
         return sum(map(self._act_later, rested))
 
@@ -208,8 +198,8 @@ class AgentLoop:
             # nan: the row cuts the experience, but the environment's episode continues.
             if not np.isnan(returns[row]):
                 self.episodes += 1
-                if self._on_episode is not None:
-                    self._on_episode(float(returns[row]), int(lengths[row]), int(batch.env_ids[row]))
+                if self.on_episode is not None:
+                    self.on_episode(float(returns[row]), int(lengths[row]), int(batch.env_ids[row]))
 
     def _no_action(self) -> Action:
         """Return actions for a batch without acting rows: none, but with the columns that all actions have."""

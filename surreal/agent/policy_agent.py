@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import gymnasium
@@ -61,21 +62,21 @@ class PolicyAgent(Agent):
         return Acted(action, extras, _outputs(policy, self.shows))
 
 
+@checked
+@dataclass(eq=False, repr=False)
 class RandomStart:
-    """Replaces actions while the run is young.
+    """Replaces actions while the run is young."""
 
-    Args:
-        action_space: Discrete from 0, or a Box with finite bounds.
-        steps: env steps of the run during which actions are random; raising it explores longer before the policy acts.
-    """
+    action_space: gymnasium.Space[Any]  #: Discrete from 0, or a Box with finite bounds
+    #: env steps of the run during which actions are random; raising it explores longer before the policy acts
+    steps: NonNegativeInt
+    rng: np.random.Generator
 
-    @checked
-    def __init__(self, action_space: gymnasium.Space[Any], steps: NonNegativeInt, rng: np.random.Generator) -> None:
-        self._steps = steps
-        self._rng = rng
+    def __post_init__(self) -> None:
+        action_space = self.action_space
         self._chooser: EpsilonGreedy | None = None
         if isinstance(action_space, spaces.Discrete):
-            self._chooser = EpsilonGreedy(int(action_space.n), rng)
+            self._chooser = EpsilonGreedy(int(action_space.n), self.rng)
         elif isinstance(action_space, spaces.Box) and action_space.is_bounded():
             self._low, self._high = action_space.low, action_space.high
         else:
@@ -85,11 +86,11 @@ class RandomStart:
         self, actions: NDArray[Any], explore: NDArray[np.bool_], step: int, action_mask: NDArray[np.bool_] | None = None
     ) -> NDArray[Any]:
         """Return the actions [N, *action_shape] to take, written into those of the policy in rows of `explore`."""
-        if step >= self._steps or not explore.any():
+        if step >= self.steps or not explore.any():
             return actions
         if self._chooser is not None:
             return self._chooser.choose(actions, 1.0, explore, action_mask)
-        random = self._rng.uniform(self._low, self._high, actions.shape)
+        random = self.rng.uniform(self._low, self._high, actions.shape)
         np.copyto(actions, random, where=explore[:, None], casting="same_kind")
         return actions
 

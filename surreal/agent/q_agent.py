@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -28,20 +29,18 @@ DEFAULT_EXPLORATION = LinearSchedule(1.0, 0.05, 10_000)
 _BLOCK = 4096
 
 
+@checked
+@dataclass(eq=False, repr=False)
 class EpsilonGreedy:
     """Replaces each action, with probability epsilon, by one drawn uniformly from all actions.
 
     Random numbers are drawn in blocks, because a draw for every step costs more than the choice.
-
-    Args:
-        num_actions: actions are 0 .. num_actions - 1.
-        rng: draws everything.
     """
 
-    @checked
-    def __init__(self, num_actions: PositiveInt, rng: np.random.Generator) -> None:
-        self._num_actions = num_actions
-        self._rng = rng
+    num_actions: PositiveInt  #: actions are 0 .. num_actions - 1
+    rng: np.random.Generator  #: draws everything
+
+    def __post_init__(self) -> None:
         self._place = 0
         self._draws: NDArray[np.float64] = np.empty(0)
         self._random: NDArray[np.int64] = np.empty(0, dtype=np.int64)
@@ -74,13 +73,13 @@ class EpsilonGreedy:
 
     def _refill(self, count: int) -> tuple[int, int]:
         size = max(_BLOCK, count)
-        self._draws = self._rng.random(size)
-        self._random = self._rng.integers(self._num_actions, size=size)
+        self._draws = self.rng.random(size)
+        self._random = self.rng.integers(self.num_actions, size=size)
         return 0, count
 
     def _legal(self, action_mask: NDArray[np.bool_]) -> NDArray[np.int64]:
         # The largest of independent uniform numbers is at each legal place equally often.
-        ranks = self._rng.random(action_mask.shape)
+        ranks = self.rng.random(action_mask.shape)
         ranks[~action_mask] = -1.0
         random: NDArray[np.int64] = ranks.argmax(axis=1)
         return random

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -20,40 +21,31 @@ from surreal.model.off_policy.action_range import StateDependentNormal
 _Policy: TypeAlias = Distribution | NumpyPolicy
 
 
+@checked
+@dataclass(eq=False, repr=False)
 class Sampler:
-    """Chooses actions by distributions over them.
+    """Chooses actions by distributions over them; raises `ValueError` if noise is both correlated and held."""
 
-    Args:
-        rng: seeds the samples.
-        noise_correlation: correlation of the samples of a normal policy from one step of an episode to the next. Each
-            sample alone has the policy's distribution, but successive ones stay on the same side of the mean for longer
-            (Hollenstein et al. 2024, arXiv:2312.11091). 0: independent samples.
-        noise_hold_steps: largest number of steps of an episode for which the noise of a normal policy, squashed or not,
-            stays the same. Each number k up to it is drawn with a probability in proportion to 1 / k^2 (FlashSAC,
-            arXiv:2604.04539). 1: each step has its own.
-        noise_matrix_steps: steps of an episode after which a policy with noise that depends on the state (gSDE,
-            arXiv:2005.05719) gets another matrix; raising it explores more smoothly. None: a whole episode.
+    rng: np.random.Generator  #: seeds the samples
+    _: KW_ONLY
+    #: correlation of the samples of a normal policy from one step of an episode to the next. Each sample alone has the
+    #: policy's distribution, but successive ones stay on the same side of the mean for longer (Hollenstein et al. 2024,
+    #: arXiv:2312.11091). 0: independent samples
+    noise_correlation: ShareBelowOne = 0.0
+    #: largest number of steps of an episode for which the noise of a normal policy, squashed or not, stays the same.
+    #: Each number k up to it is drawn with a probability in proportion to 1 / k^2 (FlashSAC, arXiv:2604.04539). 1: each
+    #: step has its own
+    noise_hold_steps: PositiveInt = 1
+    #: steps of an episode after which a policy with noise that depends on the state (gSDE, arXiv:2005.05719) gets
+    #: another matrix; raising it explores more smoothly. None: a whole episode
+    noise_matrix_steps: PositiveInt | None = None
 
-    Raises:
-        ValueError: noise is both correlated and held.
-    """
-
-    @checked
-    def __init__(
-        self,
-        rng: np.random.Generator,
-        *,
-        noise_correlation: ShareBelowOne = 0.0,
-        noise_hold_steps: PositiveInt = 1,
-        noise_matrix_steps: PositiveInt | None = None,
-    ) -> None:
-        self._seed = int(rng.integers(2**63))
+    def __post_init__(self) -> None:
+        self._seed = int(self.rng.integers(2**63))
         self._generator: torch.Generator | None = None
-        if noise_correlation and noise_hold_steps > 1:
-            raise ValueError(f"noise_hold_steps is {noise_hold_steps}, but noise_correlation is set; use one of them")
-        self._correlation = noise_correlation
-        self._hold_steps = noise_hold_steps
-        self._matrix_steps = noise_matrix_steps
+        if self.noise_correlation and self.noise_hold_steps > 1:
+            problem = f"noise_hold_steps is {self.noise_hold_steps}, but noise_correlation is set"
+            raise ValueError(f"{problem}; use one of them")
         self._steps_left: SlotMemory | None = None
         self._noise: SlotMemory | None = None
 
@@ -91,14 +83,14 @@ class Sampler:
         if self._generator is None:
             self._generator = torch.Generator(device).manual_seed(self._seed)
         action: Any
-        if self._correlation:
+        if self.noise_correlation:
             action = self._correlated(policy, slots, is_first)
-        elif self._hold_steps > 1:
+        elif self.noise_hold_steps > 1:
             action = self._held(policy, slots, is_first)
         elif isinstance(policy, StateDependentNormal):
             action = policy.at(policy.noise(self._matrices(policy, slots, is_first)))
-        elif self._matrix_steps is not None:
-            problem = f"noise_matrix_steps is {self._matrix_steps}, but the policy is a {type(policy).__name__}"
+        elif self.noise_matrix_steps is not None:
+            problem = f"noise_matrix_steps is {self.noise_matrix_steps}, but the policy is a {type(policy).__name__}"
             raise ValueError(f"{problem}, whose noise has no matrix; set state_dependent_sigma of a SoftActorCritic")
         else:
             action = policy.sample(self._generator)
@@ -117,7 +109,7 @@ class Sampler:
         if self._noise is None:
             self._noise = SlotMemory(tuple(fresh.shape[1:]), fresh.device)
         before = self._noise.take(slots, is_first)
-        noise = self._correlation * before + math.sqrt(1.0 - self._correlation**2) * fresh
+        noise = self.noise_correlation * before + math.sqrt(1.0 - self.noise_correlation**2) * fresh
         if is_first.any():
             begins = torch.from_numpy(is_first)
             noise[begins] = fresh[begins]
@@ -129,7 +121,7 @@ class Sampler:
             raise ValueError(f"noise_hold_steps is set, but the policy is a {type(policy).__name__} and not normal")
         normal = policy.normal if isinstance(policy, SquashedNormal | NumpySquashedNormal) else policy
         fresh = self._normal(normal.mean.shape)
-        weights = torch.arange(1, self._hold_steps + 1, device=fresh.device, dtype=torch.float32) ** -2.0
+        weights = torch.arange(1, self.noise_hold_steps + 1, device=fresh.device, dtype=torch.float32) ** -2.0
         drawn = 1.0 + torch.multinomial(weights, len(fresh), replacement=True, generator=self._generator)
         return policy.at(self._kept(fresh, drawn, slots, is_first))
 
@@ -137,7 +129,7 @@ class Sampler:
         self, policy: StateDependentNormal, slots: NDArray[np.int64], is_first: NDArray[np.bool_]
     ) -> torch.Tensor:
         fresh = self._normal((len(slots), *policy.log_sigma.shape))
-        steps = fresh.new_full((len(slots),), math.inf if self._matrix_steps is None else self._matrix_steps)
+        steps = fresh.new_full((len(slots),), math.inf if self.noise_matrix_steps is None else self.noise_matrix_steps)
         return self._kept(fresh, steps, slots, is_first)
 
     def _kept(

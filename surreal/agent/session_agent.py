@@ -47,12 +47,9 @@ class AgentSession(ABC):
 
     Args:
         parameter_server: calls methods of the learner's model by name, `parameter_server.session.NAME(...)`.
-
-    Attributes:
-        metrics: `metrics.scalar(name, y)` reports a number, as `agent/NAME`.
     """
 
-    metrics: Metrics
+    metrics: Metrics  #: `metrics.scalar(name, y)` reports a number, as `agent/NAME`
 
     def __init__(self, parameter_server: ParameterServerView) -> None:
         self.parameter_server = parameter_server

@@ -53,24 +53,19 @@ def is_recording() -> bool:
 
 
 class Module(nn.Module):
-    """A torch module with a lock, a parameter version, and parameters as named tensors.
+    """A torch module with a `lock`, a parameter version, and parameters as named tensors.
 
-    Attributes:
-        lock: held during a forward pass of an agent and while parameters are replaced; reentrant.
-        version: version of the parameters, 0 before the first replacement; read and written under `lock`.
-        device: device of the parameters.
-        failure: why the parameters can no longer be updated, else None; see `fail`.
-        state_shape: shape of one environment's recurrent state; None without one.
+    The lock is held during a forward pass of an agent and while parameters are replaced; it is reentrant.
     """
 
     device_probe: Tensor
-    state_shape: tuple[int, ...] | None = None
-    failure: Exception | None = None
+    state_shape: tuple[int, ...] | None = None  #: shape of one environment's recurrent state; None without one
+    failure: Exception | None = None  #: why the parameters can no longer be updated, else None; see `fail`
 
     def __init__(self) -> None:
         super().__init__()
         self._make_lock()
-        self.version = 0
+        self.version = 0  #: of the parameters, 0 before the first replacement; read and written under `lock`
         # It moves with the module, also before there are parameters.
         self.register_buffer("device_probe", torch.empty(0), persistent=False)
         self._note_device()
@@ -171,7 +166,7 @@ class Module(nn.Module):
         return self
 
     def _note_device(self) -> None:
-        self.device = self.device_probe.device
+        self.device = self.device_probe.device  #: of the parameters
         self.is_on_cpu = self.device.type == "cpu"
 
     def __getstate__(self) -> dict[str, Any]:

@@ -40,10 +40,6 @@ class Learner(ABC, Generic[ModelT, BatchT]):
 
     A subclass may name its types: `class Mine(Learner[QFunction, Batch])`.
 
-    Attributes:
-        takes: the kinds of batches that it learns from, out of a replay's `hands_out`.
-        reading: metrics of the last update under bare names, {} if they were not read (`metrics_interval`).
-
     Args:
         model: may still be without a shape; the first batch, or a checkpoint, gives it one.
         replay: the source of the batches; None if they come from elsewhere.
@@ -54,6 +50,7 @@ class Learner(ABC, Generic[ModelT, BatchT]):
             normal policy's mu and sigma; raising it costs less time. None makes none.
     """
 
+    #: the kinds of batches that it learns from, out of a replay's `hands_out`
     takes: ClassVar[frozenset[str]] = frozenset({"transitions", "sequences", "trajectories"})
 
     @checked
@@ -77,6 +74,7 @@ class Learner(ABC, Generic[ModelT, BatchT]):
         self._move = BatchMover(self.device) if self.device.type != "cpu" else None
         self._readback = Readback(self.device)
         self._global_step = 0
+        #: metrics of the last update under bare names, {} if they were not read (`metrics_interval`)
         self.reading: dict[str, float] = {}
         self._duration = MeanDuration("learner/optimize_ms")
         self._kept: dict[str, tuple[Kept, Callable[[], dict[str, Tensor]] | None]] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 from torch import Tensor
 
@@ -21,8 +21,6 @@ class RemoteLearner(Learner):
     Args:
         model: the model that agents share.
     """
-
-    takes: ClassVar[frozenset[str]] = frozenset({"transitions", "trajectories", "sequences"})
 
     def remote_methods(self) -> Mapping[str, Callable[..., Any]]:
         """Methods that agents may call, by name."""

@@ -41,20 +41,16 @@ class Model(Module, ABC):
 
     One that waits for the first observation extends `LazyModel`. One with a memory sets `state_shape`; it alone is
     called with `state` and `is_first`, and returns its new state along with its output.
-
-    Attributes:
-        obs_filter: normalizes observations; learners count their batches in it.
-        return_filter: scales rewards for these learners, and counts their returns.
-        value_hiddens: units of the dense layers of `value_network`, which gives the value of the state; None if the
-            value shares the policy's network.
     """
 
+    #: units of the dense layers of `value_network`, which gives the value of the state; None if the value shares the
+    #: policy's network
     value_hiddens: Sequence[int] | None = None
 
     def __init__(self) -> None:
         super().__init__()
-        self.obs_filter: ObsFilter | None = None
-        self.return_filter: ReturnFilter | None = None
+        self.obs_filter: ObsFilter | None = None  #: normalizes observations; learners count their batches in it
+        self.return_filter: ReturnFilter | None = None  #: scales rewards for these learners, and counts their returns
 
     @abstractmethod
     def forward(self, obs: Obs, state: Tensor | None = None, is_first: Tensor | None = None) -> Any:
@@ -79,14 +75,11 @@ class LazyModel(Model):
 
     It learns that from `materialize(obs_spec)`, from the header of parameters that it is given, or from its first
     batch, which is then [B, ...]. A subclass creates its layers in `_build`, and calls `_ensure_built` in `forward`.
-
-    Attributes:
-        obs_spec: kind of one observation, None while there are no layers.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.obs_spec: ObsSpec | None = None
+        self.obs_spec: ObsSpec | None = None  #: kind of one observation, None while there are no layers
         self._header: dict[str, Any] = {}
 
     @property

@@ -46,13 +46,13 @@ class Distribution(ABC):
     def __getitem__(self, index: Any) -> Self:
         """Return the distribution of some of the steps, as `policy[:-1]` of sequences [T + 1, B]."""
 
-    @abstractmethod
     def masked(self, action_mask: Tensor) -> Distribution:
         """Return the distribution over legal actions only; raises `ValueError` if actions are not discrete.
 
         Args:
             action_mask: [..., n] bool.
         """
+        raise ValueError("actions are continuous, so there is nothing that an action mask could forbid")
 
 
 class Categorical(Distribution):
@@ -131,9 +131,6 @@ class Normal(Distribution):
 
     def __getitem__(self, index: Any) -> Self:
         return type(self)(self.mean[index], self.log_sigma[index])
-
-    def masked(self, action_mask: Tensor) -> Distribution:
-        raise ValueError("actions are continuous, so there is nothing that an action mask could forbid")
 
 
 class MultiCategorical(Distribution):

@@ -153,8 +153,7 @@ def keep_length(parameter: Tensor, axis: int, length: float = 1.0) -> None:
 
 def kept_length(parameter: Tensor) -> tuple[int, float] | None:
     """Return what `keep_length` was told of a parameter; None if its length is free."""
-    found: tuple[int, float] | None = getattr(parameter, "kept_length", None)
-    return found
+    return getattr(parameter, "kept_length", None)
 
 
 def restore_length(parameter: Tensor, axis: int, length: float) -> None:

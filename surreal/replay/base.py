@@ -144,7 +144,7 @@ class Replay(RunningReplay[B]):
             self.limiter,
             ObservationPlace(observations, capacity=capacity, mirror_max_bytes=mirror_max_bytes),
             follow=shards,
-            stream_mode=self.stream_mode,
+            mode=self.stream_mode,
             is_owner=is_owner,
             max_bytes=max_bytes,
             max_age_s=max_age_s,

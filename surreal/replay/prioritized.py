@@ -197,10 +197,6 @@ class Prioritized(Replay[B]):
             "replay/restored_priorities_total": self._restored,
         }
 
-    def _probabilities(self, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Probability of each of these transitions [n]."""
-        return self._tree.leaves[numbers % self._tree.capacity] / self._tree.total
-
     # -- inside ------------------------------------------------------------------------------------------------------
 
     def _initial_leaves(self, table: Chunk, number: int) -> NDArray[np.float64]:

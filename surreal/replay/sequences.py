@@ -186,7 +186,7 @@ class PrioritizedSequenceReplay(Prioritized[TrajectoryBatch], SequenceReplay):
             missing = missing[len(usable) :]
         alive = np.arange(self.alive.start, self.alive.stop)
         starts = alive[self.starts.are_starts(alive)]
-        chances = self._probabilities(starts)
+        chances = self._tree.leaves[starts % self._tree.capacity] / self._tree.total
         chosen = self.rng.choice(len(starts), len(missing), p=chances / chances.sum())
         found[missing], probability[missing] = starts[chosen], chances[chosen]
         return found, probability

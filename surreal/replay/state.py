@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, Protocol, Self, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 from surreal.base.errors import ContractError
 from surreal.base.ranges import Positive, checked
@@ -85,29 +85,18 @@ class ReplayState(Generic[B]):
         place: ObservationPlace,
         *,
         follow: Sequence[int] | None,
-        stream_mode: Literal["window", "consume"],
-        is_owner: bool,
-        max_bytes: int | None,
         max_age_s: float | None,
-        lease_s: float,
         prefetch: int | None,
         stop: threading.Event,
+        **keeper: Any,
     ) -> Self:
-        """Make the state of a replay that has inserted nothing, from the arguments of `Replay`."""
+        """Make the state of a replay that has inserted nothing, from the arguments of `Replay`, and of its keeper."""
         followed = sorted(set(range(len(shards)) if follow is None else follow))
         if not followed:
             raise ValueError("shards is empty; name at least one, or leave it out")
         streams, wake = shards.streams(followed), threading.Event()
-        owner = StreamKeeper(
-            streams,
-            limiter,
-            is_owner=is_owner,
-            max_bytes=max_bytes,
-            lease_s=lease_s,
-            stop=stop,
-            mode=stream_mode,
-            others=shards.streams([shard for shard in range(len(shards)) if shard not in followed]),
-        )
+        others = shards.streams([shard for shard in range(len(shards)) if shard not in followed])
+        owner = StreamKeeper(streams, limiter, stop=stop, others=others, **keeper)
         pointer_queue = ShardedPointerQueue(
             streams,
             stop=stop,

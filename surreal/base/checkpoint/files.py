@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from surreal.base.errors import CheckpointError, UnreadableError
-from surreal.base.system.files import write_whole
+from surreal.base.system.files import sync, write_whole
 
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{32}\.tmp")
 #: File systems in which an object appears only when it is complete, so that it needs no temporary name.
@@ -63,11 +63,7 @@ def write_file(path: str, data: bytes) -> None:
         if "file" in protocols:
             write_whole(Path(place), data)
             # The folder holds the rename: without this, a power failure could undo it.
-            descriptor = os.open(folder, os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+            sync(folder)
         else:
             temporary = os.path.join(folder, f".{name}.{uuid.uuid4().hex}.tmp")
             file_system.pipe_file(temporary, data)

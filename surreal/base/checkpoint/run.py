@@ -9,6 +9,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, NamedTuple
 
 from torch import Tensor
@@ -25,36 +26,28 @@ _FIRST_PAUSE_S, _LAST_PAUSE_S = 1.0, 60.0
 _END_PAUSE_S = 0.5
 
 
+@dataclass(eq=False, repr=False)
 class RunCheckpoints:
     """Writes into the run's folder at once, and into other places on threads; reads from any of them.
 
-        checkpoints = RunCheckpoints(CheckpointStore("runs/demo/checkpoints"), [CheckpointStore("s3://bucket/demo")])
-        found = checkpoints.newest_whole()
-        path = checkpoints.save(step, tensors, metadata)
-        checkpoints.finish(timeout_s)
-
-    Args:
-        own: store in the run's folder, on this machine's disk; None keeps no checkpoints there.
-        others: places that may be slow or unreachable, read in this order after `own`.
-        rounds: returns the rounds of the run's evaluation, which score the checkpoints.
-        clock: seconds, monotonic.
+    checkpoints = RunCheckpoints(CheckpointStore("runs/demo/checkpoints"), [CheckpointStore("s3://bucket/demo")])
+    found = checkpoints.newest_whole()
+    path = checkpoints.save(step, tensors, metadata)
+    checkpoints.finish(timeout_s)
     """
 
-    def __init__(
-        self,
-        own: CheckpointStore | None,
-        others: Sequence[CheckpointStore] = (),
-        *,
-        rounds: Callable[[], Sequence[Round]] = tuple,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        if own is None and not others:
+    own: CheckpointStore | None  #: store in the run's folder, on this machine's disk; None keeps no checkpoints there
+    others: Sequence[CheckpointStore] = ()  #: places that may be slow or unreachable, read in this order after `own`
+    _: KW_ONLY
+    rounds: Callable[[], Sequence[Round]] = tuple  #: returns the rounds of evaluation, which score the checkpoints
+    clock: Callable[[], float] = time.monotonic  #: seconds, monotonic
+
+    def __post_init__(self) -> None:
+        if self.own is None and not self.others:
             raise ValueError("a run's checkpoints need a place")
-        self._own = own
-        self._stores = tuple(others) if own is None else (own, *others)
-        self._rounds = rounds
-        self._uploads = [Uploads(store, clock=clock) for store in others]
-        self._clock, self._saved_s = clock, clock()
+        self._stores = tuple(self.others) if self.own is None else (self.own, *self.others)
+        self._uploads = [Uploads(store, clock=self.clock) for store in self.others]
+        self._saved_s = self.clock()
         self._ranking = Ranking()
         self._steps: set[int] = set()
         self._count = 0
@@ -74,10 +67,10 @@ class RunCheckpoints:
         data = encode_checkpoint(tensors, metadata, step=step, target=path)
         self._steps.add(step)
         self._ranking.forget(step)
-        self._ranking.add(self._rounds(), self._steps)
-        if self._own is not None:
-            self._own.put(step, data, self._ranking)
-            self._saved_s = self._clock()
+        self._ranking.add(self.rounds(), self._steps)
+        if self.own is not None:
+            self.own.put(step, data, self._ranking)
+            self._saved_s = self.clock()
         self._count += 1
         for uploads in self._uploads:
             uploads.offer(step, data, copy.deepcopy(self._ranking))
@@ -85,12 +78,12 @@ class RunCheckpoints:
 
     def begin(self) -> None:
         """Read the scores and the age of existing checkpoints; rounds of parameters that were lost never count."""
-        rounds = self._rounds()
+        rounds = self.rounds()
         for store in self._stores_to_ask:
             try:
                 self._steps.update(steps := store.steps())
-                if steps and store is self._own:  # also of earlier processes, which may all have failed to save one
-                    self._saved_s = self._clock() - max(0.0, time.time() - os.path.getmtime(store.path_of(steps[-1])))
+                if steps and store is self.own:  # also of earlier processes, which may all have failed to save one
+                    self._saved_s = self.clock() - max(0.0, time.time() - os.path.getmtime(store.path_of(steps[-1])))
                 self._ranking.merge(store.ranking())
             except CheckpointError as error:
                 logger.warning("%s", error)
@@ -102,7 +95,7 @@ class RunCheckpoints:
         return sorted({name for store in self._stores for name in store.names()}, key=step_of)
 
     def own_steps(self) -> list[int]:
-        return [] if self._own is None else self._own.steps()
+        return [] if self.own is None else self.own.steps()
 
     def newest_whole(self) -> Checkpoint | None:
         """Read the readable checkpoint of the largest step in any place; None if there is none.
@@ -150,12 +143,12 @@ class RunCheckpoints:
         deadline_s = time.monotonic() + timeout_s
         for uploads in self._uploads:
             if problem := uploads.finish(max(0.0, deadline_s - time.monotonic())):
-                kept = f"; it is in {self._own.folder}" if self._own is not None else ""
+                kept = f"; it is in {self.own.folder}" if self.own is not None else ""
                 logger.warning("the last checkpoint %s%s", problem, kept)
 
     def metrics(self) -> dict[str, float]:
-        since_s = min([self._saved_s] * (self._own is not None) + [each.arrived_s for each in self._uploads])
-        values = {"learner/checkpoints_total": float(self._count), "learner/checkpoint_age_s": self._clock() - since_s}
+        since_s = min([self._saved_s] * (self.own is not None) + [each.arrived_s for each in self._uploads])
+        values = {"learner/checkpoints_total": float(self._count), "learner/checkpoint_age_s": self.clock() - since_s}
         if self._uploads:
             values |= {
                 "learner/checkpoint_uploads_total": float(sum(each.sent for each in self._uploads)),
@@ -169,7 +162,7 @@ class RunCheckpoints:
     @property
     def _stores_to_ask(self) -> Sequence[CheckpointStore]:
         """Places that may hold the newest checkpoint."""
-        return [self._own] if self._own is not None and self._count else self._stores
+        return [self.own] if self.own is not None and self._count else self._stores
 
 
 class _Upload(NamedTuple):

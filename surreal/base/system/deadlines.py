@@ -16,41 +16,41 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 
 from surreal.base.ranges import Positive, PositiveInt, checked
 
 
+@checked
+@dataclass(eq=False, repr=False)
 class Deadlines:
     """Deadlines at a fixed rate.
 
     They are whole periods after the start: one that is missed does not delay those after it, and nothing drifts.
-
-    Args:
-        rate_hz: deadlines per second, > 0.
-        window: latencies that the percentiles are of; raising it smooths them, and delays them.
     """
 
-    @checked
-    def __init__(
-        self, rate_hz: Positive, *, window: PositiveInt = 2000, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self.period_s = 1.0 / rate_hz  #: time between two deadlines
+    rate_hz: Positive  #: deadlines per second, > 0
+    _: KW_ONLY
+    window: PositiveInt = 2000  #: latencies that the percentiles are of; raising it smooths them, and delays them
+    clock: Callable[[], float] = time.monotonic
+
+    def __post_init__(self) -> None:
+        self.period_s = 1.0 / self.rate_hz  #: time between two deadlines
         #: missed: deadlines without the action that was due
         #: passed: deadlines so far, missed ones included
         self.missed = self.passed = 0
-        self._clock = clock
-        self._latencies: deque[float] = deque(maxlen=window)
+        self._latencies: deque[float] = deque(maxlen=self.window)
         self.restart()
 
     def restart(self) -> None:
-        self._start_s = self._clock()
+        self._start_s = self.clock()
         self._number = 1
 
     def left_s(self) -> float:
         """Return the time until the next deadline; negative if it has passed."""
-        return self._start_s + self._number * self.period_s - self._clock()
+        return self._start_s + self._number * self.period_s - self.clock()
 
     def advance(self) -> None:
         """Take the first deadline that is still to come; those that have passed in between are missed."""

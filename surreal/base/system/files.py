@@ -110,6 +110,15 @@ def write_whole(path: Path, data: str | bytes, *, mode: int = 0o666, is_synced: 
         raise
 
 
+def sync(path: str | os.PathLike[str]) -> None:
+    """Wait until the disk has a file, or the names of the files in a folder."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def append_whole(path: Path, data: bytes) -> None:
     """Append to a file, all of it or, as on a full disk, nothing."""
     with path.open("ab", buffering=0) as file:

@@ -11,6 +11,7 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any
 
 from redis import exceptions
@@ -40,24 +41,23 @@ _SUBSCRIBE_TIMEOUT_S, _POLL_S = 5.0, 0.1
 Place = Callable[[int], bytearray | memoryview]
 
 
+@dataclass(eq=False, repr=False)
 class Memory:
-    """Allocates memory for strings of bounded size.
+    """Allocates memory for strings of bounded size."""
 
-    Args:
-        max_bytes: larger strings are refused with `CodecError`.
-        is_reused: whether the first string after `free` may reuse the memory of an earlier one of its size. Allocating
-            is expensive, and all parameters of a model have one size.
-    """
+    max_bytes: int  #: larger strings are refused with `CodecError`
+    _: KW_ONLY
+    #: whether the first string after `free` may reuse the memory of an earlier one of its size. Allocating is
+    #: expensive, and all parameters of a model have one size
+    is_reused: bool = False
 
-    def __init__(self, max_bytes: int, *, is_reused: bool = False) -> None:
-        self.max_bytes = max_bytes
-        self._is_reused = is_reused
+    def __post_init__(self) -> None:
         self._last = bytearray()
         self._is_free = False
 
     def free(self) -> Memory:
         """Release the memory returned so far; return itself."""
-        self._is_free = self._is_reused
+        self._is_free = self.is_reused
         return self
 
     def __call__(self, size: int) -> bytearray:

@@ -14,6 +14,7 @@ import secrets
 import socket
 import time
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from typing import NamedTuple
 
 from surreal.base.system.process import is_process_alive, machine_id, process_start
@@ -63,16 +64,15 @@ def _is_alive(pid: int, began: object) -> bool:
     return is_process_alive(pid) and (None in (began, now_began) or began == now_began)
 
 
+@dataclass(eq=False, repr=False)
 class HolderWatch:
-    """Decides when a lease that another process holds is void; one thread calls it repeatedly.
+    """Decides when a lease that another process holds is void; one thread calls it repeatedly."""
 
-    Args:
-        lease_s: length of a lease whose token does not name it, s.
-    """
+    lease_s: float  #: length of a lease whose token does not name it, s
+    _: KW_ONLY
+    clock: Callable[[], float] = time.monotonic
 
-    def __init__(self, lease_s: float, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._lease_s = lease_s
-        self._clock = clock
+    def __post_init__(self) -> None:
         self._token = ""
         self._ends_s = self._silent_since_s = 0.0
         self._first_look_s: float | None = None
@@ -80,7 +80,7 @@ class HolderWatch:
 
     def is_void(self, token: str, left_ms: int) -> bool:
         """Whether the holder is gone, or was silent for its lease; Redis deletes the token in `left_ms`, < 0 never."""
-        holder, now_s = holder_of(token, self._lease_s), self._clock()
+        holder, now_s = holder_of(token, self.lease_s), self.clock()
         self._first_look_s = now_s if self._first_look_s is None else self._first_look_s
         self.waited_s = now_s - self._first_look_s
         ends_s = now_s + left_ms / 1000 if left_ms >= 0 else math.inf

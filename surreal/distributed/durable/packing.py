@@ -74,12 +74,9 @@ def pack(columns: Columns) -> bytes:
     header: list[list[Any]] = []
     pieces = []
     for name, column in columns.items():
-        if column.dtype == object:
-            flat = np.concatenate(column)
-            header.append([name, flat.dtype.str, list(flat.shape), [len(part) for part in column]])
-        else:
-            flat = column
-            header.append([name, flat.dtype.str, list(flat.shape), None])
+        lengths = [len(part) for part in column] if column.dtype == object else None
+        flat = column if lengths is None else np.concatenate(column)
+        header.append([name, flat.dtype.str, list(flat.shape), lengths])
         pieces.append(flat.tobytes())
     head = json.dumps(header).encode()
     body = b"".join([head, *pieces])
@@ -180,14 +177,12 @@ class Mirror:
         alive = slice(self._begin, self._end)
         room = max(_LEAST_ROOM, 2 * (len(self) + rows))
 
-        def grow(old: NDArray[np.generic] | None, like: NDArray[np.generic]) -> NDArray[np.generic]:
+        def grow(old: NDArray[Any] | None, like: NDArray[Any]) -> NDArray[Any]:
             new = np.empty((room, *like.shape[1:]), like.dtype)
             if old is not None:
                 new[: len(self)] = old[alive]
             return new
 
         self._columns = {name: grow(self._columns.get(name), column) for name, column in columns.items()}
-        versions = np.empty(room, np.int64)
-        versions[: len(self)] = self._versions[alive]
-        self._versions = versions
+        self._versions = grow(self._versions, self._versions)
         self._begin, self._end = 0, len(self)

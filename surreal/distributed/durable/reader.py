@@ -29,12 +29,6 @@ class DurableBatch(Mapping[str, NDArray[Any]]):
     """Columns by name, as they were put; sequences are arrays of objects [B].
 
     As a context manager, it is committed at the end of the block; an exception releases it instead.
-
-    Attributes:
-        taken: the entries that the rows come from.
-        stale_rows: rows that were passed over because their version was too old; they are removed with these.
-        version: the oldest version of these rows.
-        is_committed: whether the rows are gone from the replay.
     """
 
     def __init__(
@@ -49,8 +43,11 @@ class DurableBatch(Mapping[str, NDArray[Any]]):
     ) -> None:
         self._columns = columns
         self._commit, self._release = commit, release
-        self.is_committed = False
-        self.taken, self.stale_rows, self.version = taken, stale_rows, version
+        self.is_committed = False  #: whether the rows are gone from the replay
+        self.taken = taken  #: the entries that the rows come from
+        #: rows that were passed over because their version was too old; they are removed with these
+        self.stale_rows = stale_rows
+        self.version = version  #: the oldest version of these rows
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         return self._columns[name]

@@ -56,16 +56,14 @@ class DurableServer:
         if not entries:
             return []
         keys = [fields[b"key"] for _, fields in entries]
-        found: list[bytes | None] = self.retry(lambda: self.client.execute("MGET", *keys), "read rows")
-        return found
+        return self.retry(lambda: self.client.execute("MGET", *keys), "read rows")
 
     def retry(self, operation: Callable[[], T], what: str) -> T:
         """Call an operation that may be executed twice until Redis answers."""
         return self.client.retry(operation, what=what, timeout_s=self.timeout_s)
 
     def get(self, *names: bytes | str) -> list[bytes | None]:
-        found: list[bytes | None] = self.retry(lambda: self.client.execute("HMGET", self.meta, *names), "read counts")
-        return found
+        return self.retry(lambda: self.client.execute("HMGET", self.meta, *names), "read counts")
 
     def ask_group(self, *command: Any) -> Any:
         """Run a command of the group of readers once; the group is made if there are no rows yet."""

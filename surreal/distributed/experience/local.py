@@ -14,7 +14,7 @@ import secrets
 import time
 from collections.abc import Sequence
 from itertools import takewhile
-from typing import Any, NamedTuple
+from typing import Any
 
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.keys import ShardKeys
@@ -31,11 +31,6 @@ from surreal.distributed.experience.stream import (
 )
 
 
-class _NumberedEntry(NamedTuple):
-    number: int
-    entry: StreamEntry
-
-
 class LocalStream(Stream):
     """The commands of one shard, executed immediately, without a server or the limiter's credit; for one thread."""
 
@@ -46,7 +41,7 @@ class LocalStream(Stream):
         self.run_steps = 0  #: env steps of the whole run, if more are known than were appended here
         self._epoch = secrets.token_hex(8)
         self._contract: Contract | None = None
-        self._entries: dict[bytes, _NumberedEntry] = {}  # in order
+        self._entries: dict[bytes, StreamEntry] = {}  # in order
         self._contents: dict[str, bytes] = {}  # of chunks that were not fetched yet
         self._number = 0
         self._end = b"0-0"
@@ -63,7 +58,7 @@ class LocalStream(Stream):
         self._number += 1
         entry_id = self._end = b"%d-%d" % (time.time_ns() // 1_000_000, self._number)
         chunk_id = f"{options.sender}-{options.sequence}"
-        self._entries[entry_id] = _NumberedEntry(self._number, StreamEntry(entry_id, chunk_id, bytes(chunk.head)))
+        self._entries[entry_id] = StreamEntry(entry_id, chunk_id, bytes(chunk.head))
         self._contents[chunk_id] = b"".join(chunk.pieces)
         self._steps += chunk.own_steps
         self._live_steps += chunk.own_steps
@@ -76,8 +71,8 @@ class LocalStream(Stream):
 
     def read(self, cursor: bytes, count: int, block_ms: int | None) -> list[StreamEntry]:
         """Read entries after the cursor, oldest first; never waits."""
-        after = int(cursor.partition(b"-")[2])
-        new = [found.entry for found in takewhile(lambda found: found.number > after, reversed(self._entries.values()))]
+        after = _number_of(cursor)
+        new = list(takewhile(lambda entry: _number_of(entry.entry_id) > after, reversed(self._entries.values())))
         return new[::-1][:count]
 
     def fetch(self, chunks: Sequence[tuple[str, int]]) -> tuple[str, list[bytes | None]]:
@@ -122,6 +117,10 @@ class LocalStream(Stream):
 
     def _appended(self, status: str, detail: bytes = b"") -> Appended:
         return Appended(status, self._epoch, max(self._steps, self.run_steps), detail)
+
+
+def _number_of(entry_id: bytes) -> int:
+    return int(entry_id.partition(b"-")[2])
 
 
 class LocalShards(ReplayShards):

@@ -22,6 +22,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Annotated, Any
 
@@ -48,47 +49,37 @@ logger = logging.getLogger(__name__)
 _UPLOAD_ATTEMPTS, _MAX_PART_BYTES = 3, 256 << 20
 
 
+@checked
+@dataclass(eq=False, repr=False)
 class TorchBroadcaster:
-    """Publishes parameters for `TorchListener`s. Used by one thread.
+    """Publishes parameters for `TorchListener`s. Used by one thread."""
 
-    Args:
-        client: client of the parameter server.
-        model: model whose parameters are published; its contract is registered for the listeners.
-        lease_s: how long another broadcaster of this policy is kept out after the last heartbeat of this one. Raising
-            it tolerates longer pauses between calls; lowering it lets a returning learner start sooner.
-        part_bytes: largest value in Redis. Parameters up to this size are published in one round trip, and need no
-            further room if Redis is full.
-        part: this server's part of the policy, if there are several parameter servers.
-        stop: ends every wait with `StoppedError`.
-    """
+    client: RedisClient  #: client of the parameter server
+    model: Module  #: model whose parameters are published; its contract is registered for the listeners
+    _: KW_ONLY
+    policy: str = "default"
+    #: how long another broadcaster of this policy is kept out after the last heartbeat of this one. Raising it
+    #: tolerates longer pauses between calls; lowering it lets a returning learner start sooner
+    lease_s: Positive = 10.0
+    #: largest value in Redis. Parameters up to this size are published in one round trip, and need no further room if
+    #: Redis is full
+    part_bytes: Annotated[int, Ge(1), Le(_MAX_PART_BYTES)] = 64 << 20
+    part: PolicyPart | None = None  #: this server's part of the policy, if there are several parameter servers
+    stop: threading.Event | None = None  #: ends every wait with `StoppedError`
 
-    @checked
-    def __init__(
-        self,
-        client: RedisClient,
-        model: Module,
-        *,
-        policy: str = "default",
-        lease_s: Positive = 10.0,
-        part_bytes: Annotated[int, Ge(1), Le(_MAX_PART_BYTES)] = 64 << 20,
-        part: PolicyPart | None = None,
-        stop: threading.Event | None = None,
-    ) -> None:
-        self.client = client
-        self.model = model
-        self.policy = policy
+    def __post_init__(self) -> None:
+        client, policy, part = self.client, self.policy, self.part
         self.version = 0  #: last published
         self.message = ""  #: message of the parameters that `restore` loaded
         self.epoch = ""  #: epoch of the Redis that it was published in
-        self._part, self._part_bytes, self._stop = part, part_bytes, stop
         self._contract_key = client.policy_keys(policy).contract
         keys = part_keys(client, policy, part.servers if part else 1)
         self._keys = keys[part.server if part else 0]
         self._reader = PublishedReader(client, keys)
-        self._lease_s, self._lease_ms = lease_s, max(1, int(1000 * lease_s))
-        self._token = make_token(lease_s)
+        self._lease_ms = max(1, int(1000 * self.lease_s))
+        self._token = make_token(self.lease_s)
         holder = f"the learner that published policy {policy} of run {client.run} last"
-        self._wait = LeaseWait(lease_s, holder, WaitNotice(logger), stop)
+        self._wait = LeaseWait(self.lease_s, holder, WaitNotice(logger), self.stop)
         self._proposed = 0
         self._last: bytearray | None = None  # the parameters last published, and their message
         self._last_message = ""
@@ -120,7 +111,7 @@ class TorchBroadcaster:
             ContractError: the broadcast is of another model.
             CodecError: Redis does not hold parameters there.
         """
-        published = self.client.retry(self._reader.newest, what="read the last broadcast", stop=self._stop)
+        published = self.client.retry(self._reader.newest, what="read the last broadcast", stop=self.stop)
         if published is None:
             return False
         tensors, header = published.decode()
@@ -137,7 +128,7 @@ class TorchBroadcaster:
     def read_message(self) -> str:
         """Return the message of the last broadcast of this server's part; "" without one."""
         read = partial(self.client.execute, "HGET", self._keys.params, "message")
-        return text_of(self.client.retry(read, what="read the last broadcast's message", stop=self._stop))
+        return text_of(self.client.retry(read, what="read the last broadcast's message", stop=self.stop))
 
     def newest_version(self) -> int:
         """Return the largest version that is known here or was published, for this server's part."""
@@ -172,7 +163,7 @@ class TorchBroadcaster:
             self._register()
             self._warn_of_replacement(model)
         with model.lock:
-            tensors = model.tensors() if self._part is None else self._part.of(model.tensors())
+            tensors = model.tensors() if self.part is None else self.part.of(model.tensors())
             blob = encode_parameters(tensors, model.header(), self._memory.free())
         self._last, self._last_message = blob, message
         try:
@@ -202,10 +193,10 @@ class TorchBroadcaster:
         if status == "empty" or text != self.epoch or number < self.version:
             logger.warning("Redis lost version %d of policy %s; publishing it again", self.version, self.policy)
             # Several servers do so at different moments: each version must keep its number.
-            self._publish(self._last, max(self._proposed, self.version) if self._part is None else self.version - 1)
+            self._publish(self._last, max(self._proposed, self.version) if self.part is None else self.version - 1)
             self._republished += 1
         self._register()
-        self._next_maintenance = time.monotonic() + self._lease_s / 3
+        self._next_maintenance = time.monotonic() + self.lease_s / 3
 
     def close(self) -> None:
         """Release the lease, so that another learner can start at once. Never raises a Redis error."""
@@ -229,9 +220,9 @@ class TorchBroadcaster:
 
     def _publish(self, blob: bytearray, above: int) -> int:
         publication_id, wait = secrets.token_hex(8), self._wait
-        is_one_value, is_alone = len(blob) <= self._part_bytes, self._part is None
+        is_one_value, is_alone = len(blob) <= self.part_bytes, self.part is None
         is_small = is_alone and is_one_value and len(blob) <= INLINE_BYTES
-        part_bytes = max(min(PART_BYTES, self._part_bytes), -(-len(blob) // MAX_PARTS))
+        part_bytes = max(min(PART_BYTES, self.part_bytes), -(-len(blob) // MAX_PARTS))
         inline, parts = (bytes(blob), []) if is_small else (b"", split(blob, part_bytes))
         removable, refused, void, uploads, are_there = self._removable, list[str](), b"", 0, is_small
         wait.deadline_s = math.inf
@@ -243,7 +234,7 @@ class TorchBroadcaster:
                 if is_one_value and uploads == 1:
                     ahead = {name: [part] for name, part in zip(names, parts, strict=True)}
                 else:
-                    upload_parts(self.client, names, parts, self._stop)
+                    upload_parts(self.client, names, parts, self.stop)
             args: list[ScriptArg] = [self._token, self._lease_ms, above, secrets.token_hex(8), publication_id]
             args += [self._last_message, len(names), inline, self._keys.notice, self.version, removable[0], void]
             removed, asked_at = part_names(self._keys, *removable), time.monotonic()
@@ -251,7 +242,7 @@ class TorchBroadcaster:
             if status == "ok":
                 self.version, self.epoch = number, text
                 self._removable, self._newest = self._newest, (publication_id, len(names))
-                self._next_maintenance = time.monotonic() + self._lease_s / 3
+                self._next_maintenance = time.monotonic() + self.lease_s / 3
                 return number
             if status == "previous":
                 removable = (text, number)
@@ -274,15 +265,15 @@ class TorchBroadcaster:
         """Call a script; strings stored `ahead` of it may be missing if Redis is full."""
         keys = [self._keys.params, self._keys.lease, *more_keys]
         call = partial(self._channel.call, script, keys, args, ahead)
-        status, number, text = self.client.retry(call, what="publish parameters", stop=self._stop)
+        status, number, text = self.client.retry(call, what="publish parameters", stop=self.stop)
         return status.decode(), number_of(number), text_of(text)
 
     def _register(self) -> None:
         register = partial(register_model_contract, self.client, self._contract_key, self._contract)
-        self.client.retry(register, what="compare the model with the run's", stop=self._stop)
+        self.client.retry(register, what="compare the model with the run's", stop=self.stop)
 
     def _state(self) -> PublishedState:
-        return self.client.retry(self._reader.state, what="look at the last broadcast", stop=self._stop)
+        return self.client.retry(self._reader.state, what="look at the last broadcast", stop=self.stop)
 
     def _warn_of_replacement(self, model: Module) -> None:
         """Warn that the run is not new, unless the caller has loaded or proposed its version."""
@@ -297,4 +288,4 @@ class TorchBroadcaster:
         if self.version == 0:
             return LeaseError(f"{where} are published by another learner; stop it, or use another run or policy")
         happened = "took over" if status == "held" else "took over and published"
-        return LeaseError(f"another learner {happened} {where} while this one was silent for {self._lease_s:.0f} s")
+        return LeaseError(f"another learner {happened} {where} while this one was silent for {self.lease_s:.0f} s")

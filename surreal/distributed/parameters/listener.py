@@ -20,6 +20,7 @@ import logging
 import threading
 import time
 from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass
 
 from surreal.base.errors import (
     CodecError,
@@ -48,45 +49,31 @@ _JOIN_TIMEOUT_S = 10.0
 _RELEASE_TIMEOUT_S = 1.0
 
 
+@checked
+@dataclass(eq=False, repr=False)
 class TorchListener:
-    """Follows the parameters of one policy.
+    """Follows the parameters of one policy."""
 
-    Args:
-        client: client of the parameter server.
-        model: gets the parameters, under its `lock`; a model without parameters is created from the first ones.
-        policy: name of the parameters.
-        poll_interval_s: interval of reads without a notice. Lowering it costs more small commands, and shortens the
-            delay when a notice was lost.
-        max_bytes: most bytes of parameters that are accepted.
-        shards: number of parameter servers that publish a part each; their parts of one version are loaded together.
-        in_place: see `Module.load_tensors`; False for agents that keep time.
-    """
+    client: RedisClient  #: client of the parameter server
+    model: Module  #: gets the parameters, under its `lock`; one without parameters is created from the first ones
+    _: KW_ONLY
+    policy: str = "default"  #: name of the parameters
+    #: interval of reads without a notice. Lowering it costs more small commands, and shortens the delay when a notice
+    #: was lost
+    poll_interval_s: Positive = 3.0
+    max_bytes: int = DEFAULT_MAX_BYTES  #: most bytes of parameters that are accepted
+    shards: int = 1  #: number of parameter servers that publish a part each; parts of one version are loaded together
+    in_place: bool = True  #: see `Module.load_tensors`; False for agents that keep time
 
-    @checked
-    def __init__(
-        self,
-        client: RedisClient,
-        model: Module,
-        *,
-        policy: str = "default",
-        poll_interval_s: Positive = 3.0,
-        max_bytes: int = DEFAULT_MAX_BYTES,
-        shards: int = 1,
-        in_place: bool = True,
-    ) -> None:
-        self.client = client
-        self.model = model
-        self.policy = policy
+    def __post_init__(self) -> None:
         self.version = 0  #: of the parameters last loaded, 0 before the first
         self.epoch = ""
         self.message = ""  #: the broadcaster's message with the parameters last loaded
-        self._contract_key = client.policy_keys(policy).contract
-        self._poll_interval_s = poll_interval_s
-        self._max_bytes = max_bytes
-        self._in_place = in_place
-        self._reader = PublishedReader(client, part_keys(client, policy, shards), max_bytes, reuses_memory=in_place)
+        self._contract_key = self.client.policy_keys(self.policy).contract
+        keys = part_keys(self.client, self.policy, self.shards)
+        self._reader = PublishedReader(self.client, keys, self.max_bytes, reuses_memory=self.in_place)
         self._supervisor = Supervisor("listener")
-        self._notices = Subscription(client, self._reader.notices)
+        self._notices = Subscription(self.client, self._reader.notices)
         self._update_lock = threading.Lock()
         self._next_poll = self._next_registration = 0.0
         self._skipped: tuple[str, int] | None = None
@@ -128,7 +115,7 @@ class TorchListener:
             with self.model.lock:
                 if self._is_held:
                     self._has_missed = True
-                    self._next_poll = time.monotonic() + self._poll_interval_s
+                    self._next_poll = time.monotonic() + self.poll_interval_s
                     return False
             stop = self._supervisor.stop_event
             if time.monotonic() >= self._next_registration and self.model.is_materialized:
@@ -147,7 +134,7 @@ class TorchListener:
                 self._refused += 1
                 logger.error("parameters of policy %s in run %s are refused: %s", self.policy, self.client.run, error)
                 is_loaded = False
-            self._next_poll = time.monotonic() + self._poll_interval_s
+            self._next_poll = time.monotonic() + self.poll_interval_s
             return is_loaded
 
     def wait_for_first(self, timeout_s: float, stop: threading.Event | None = None) -> bool:
@@ -236,14 +223,14 @@ class TorchListener:
             self._skipped = mark
             raise CodecError(f"their version is {fetched.version}; the largest possible is {MAX_VERSION}")
         try:
-            tensors, header = fetched.decode(self._max_bytes)
+            tensors, header = fetched.decode(self.max_bytes)
             # Before the lock: agents may act until the values are on their device.
             tensors = {name: tensor.to(self.model.device) for name, tensor in tensors.items()}
             with self.model.lock:
                 if self._is_held:
                     self._has_missed = True
                     return False
-                self.model.load_tensors(tensors, fetched.version, header, in_place=self._in_place)
+                self.model.load_tensors(tensors, fetched.version, header, in_place=self.in_place)
                 self.version, self.epoch, self.message = fetched.version, fetched.epoch, fetched.message
         except CodecError:
             self._skipped = mark  # reading the same bytes again would not help

@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ _LOCK_NAME, _PID_NAME = "redis.lock", "redis.pid"
 _POLL_INTERVAL_S, _WATCH_INTERVAL_S = 0.02, 0.2
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class EmbeddedRedis:
     """A redis-server that lives as long as this object, or this process.
 
@@ -45,50 +47,36 @@ class EmbeddedRedis:
     Start it from the main thread: on Linux, the kernel ends it together with the thread that started it. From another
     thread, a small process watches the owner instead.
 
-    Args:
-        maxmemory_bytes: Redis' bound. Agents wait when the replay reaches its share of it.
-        appendonly_dir: folder for an append-only file, so that the data survives the server; None: only in memory.
-        bind: address to listen on (TCP); None with a port: 127.0.0.1.
-        port: TCP port; 0: a free one; None: only a unix socket.
-        access: required credentials; needed to bind to more than this machine.
-        program: redis-server to run; None: the one that is found.
-        start_timeout_s: how long the server may take to answer; loading a large append-only file extends it.
-        forwards_log: whether its log goes to this process's stderr; otherwise, into a file in its folder.
-
     Raises:
         ValueError: settings out of range, or open to the network without a password or users.
         RedisUnavailableError: there is no redis-server.
     """
 
-    def __init__(
-        self,
-        *,
-        maxmemory_bytes: int,
-        appendonly_dir: str | Path | None = None,
-        bind: str | None = None,
-        port: int | None = None,
-        access: ServerAccess | None = None,
-        program: str | Path | None = None,
-        start_timeout_s: float = 30.0,
-        forwards_log: bool = False,
-    ) -> None:
-        if maxmemory_bytes < MIN_MAXMEMORY_BYTES:
-            raise ValueError(f"maxmemory is {maxmemory_bytes} bytes; it must be >= {MIN_MAXMEMORY_BYTES}")
+    maxmemory_bytes: int  #: Redis' bound. Agents wait when the replay reaches its share of it
+    #: folder for an append-only file, so that the data survives the server; None: only in memory
+    appendonly_dir: str | Path | None = None
+    bind: str | None = None  #: address to listen on (TCP); None with a port: 127.0.0.1
+    port: int | None = None  #: TCP port; 0: a free one, which is here once it has started; None: only a unix socket
+    access: ServerAccess | None = None  #: required credentials; needed to bind to more than this machine
+    program: str | Path | None = None  #: redis-server to run; None: the one that is found
+    start_timeout_s: float = 30.0  #: how long it may take to answer; loading a large append-only file extends it
+    forwards_log: bool = False  #: whether its log goes to this process's stderr; otherwise, into a file in its folder
+
+    def __post_init__(self) -> None:
+        bind, port = self.bind, self.port
+        if self.maxmemory_bytes < MIN_MAXMEMORY_BYTES:
+            raise ValueError(f"maxmemory is {self.maxmemory_bytes} bytes; it must be >= {MIN_MAXMEMORY_BYTES}")
         if port is not None and not 0 <= port <= 65535:
             raise ValueError(f"port is {port}; it must be 0 (a free one) to 65535")
         if bind is not None and port is None:
             raise ValueError(f"bind is {bind!r} without a port; give a port, 0 for a free one")
-        self._access = access or ServerAccess()
+        self._access = self.access or ServerAccess()
         if bind is not None and not files.is_loopback(bind) and not self._access.is_closed:
             raise ValueError(f"binding to {bind} without a password lets anyone steer the run; set one, or make users")
         self._host = None if port is None else bind or "127.0.0.1"
-        self.port = port  #: its TCP port, once it has started; None without one
-        self._maxmemory_bytes = maxmemory_bytes
-        self._appendonly_dir = None if appendonly_dir is None else Path(appendonly_dir).resolve()
+        self._appendonly_dir = None if self.appendonly_dir is None else Path(self.appendonly_dir).resolve()
         self._appendonly_claim: FileLock | None = None
-        self._program = Path(program) if program is not None else files.find_redis_server()
-        self._start_timeout_s = start_timeout_s
-        self._forwards_log = forwards_log
+        self._program = files.find_redis_server() if self.program is None else Path(self.program)
         self._log: files.ForwardedLog | None = None
         self._folder: Path | None = None
         self._process: subprocess.Popen[bytes] | None = None
@@ -231,7 +219,7 @@ class EmbeddedRedis:
                 # The configuration goes through stdin: arguments are visible to every user, and it has the password.
                 [*shim, str(self._program), "-"],
                 stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE if self._forwards_log else log,
+                stdout=subprocess.PIPE if self.forwards_log else log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
@@ -247,14 +235,14 @@ class EmbeddedRedis:
             "bind": self._host or "127.0.0.1",
             "unixsocket": folder / "redis.sock",
             "pidfile": folder / _PID_NAME,
-            "maxmemory": self._maxmemory_bytes,
+            "maxmemory": self.maxmemory_bytes,
             "appendonly": "no" if self._appendonly_dir is None else "yes",
             "dir": self._appendonly_dir or folder,
         }
         return files.render_config({**settings, **files.FIXED_SETTINGS})
 
     def _wait_until_ready(self, process: subprocess.Popen[bytes], stop: threading.Event | None) -> None:
-        deadline = time.monotonic() + self._start_timeout_s
+        deadline = time.monotonic() + self.start_timeout_s
         # Through the socket, because another Redis may have taken the port.
         with RedisClient(self.socket_address) as client:
             while True:
@@ -271,7 +259,7 @@ class EmbeddedRedis:
                     deadline = max(deadline, time.monotonic() + 1.0)  # it answers: loading may take any time
                 except RedisError as error:
                     if time.monotonic() > deadline:
-                        raise self._failed(f"did not answer in {self._start_timeout_s:.0f} s ({error})") from None
+                        raise self._failed(f"did not answer in {self.start_timeout_s:.0f} s ({error})") from None
                 if stop is not None and stop.is_set():
                     raise StoppedError("stopped while redis-server started")
                 time.sleep(_POLL_INTERVAL_S)

@@ -17,6 +17,7 @@ import os
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from redis.exceptions import RedisError, ResponseError
@@ -43,30 +44,24 @@ MAX_FILE_BYTES, MAX_METRICS_BYTES = 64 << 20, 512 << 20
 MAX_FILES = 2000
 
 
+@checked
+@dataclass(eq=False, repr=False)
 class Collector:
     """Follows the run's log stream into a folder.
 
     Its thread calls `step` again and again: `supervisor.spawn("collector", collector.step)`.
-
-    Args:
-        tensorboard: also write TensorBoard event files.
-        keep_s: written entries older than this are removed from Redis. Raising it lets other readers look further
-            back, and costs memory of Redis.
     """
 
-    @checked
-    def __init__(
-        self,
-        client: RedisClient,
-        run_dir: str | os.PathLike[str],
-        *,
-        tensorboard: bool = True,
-        keep_s: Positive = 600.0,
-    ) -> None:
-        self._client = client
-        self._files = RunFiles(run_dir)
-        self._tensorboard = tensorboard
-        self._keep_s = keep_s
+    client: RedisClient
+    run_dir: str | os.PathLike[str]
+    _: KW_ONLY
+    tensorboard: bool = True  #: also write TensorBoard event files
+    #: written entries older than this are removed from Redis. Raising it lets other readers look further back, and
+    #: costs memory of Redis
+    keep_s: Positive = 600.0
+
+    def __post_init__(self) -> None:
+        self._files = RunFiles(self.run_dir)
         #: error of the last attempt if the disk was full; None while there is room
         self.disk_error: OSError | None = None
         self._lock = threading.Lock()
@@ -122,8 +117,8 @@ class Collector:
                 return None
             self._check_server()
             block_ms = max(1, int(1000 * min(timeout_s, 1.0))) if timeout_s > 0 else None
-            entries = self._client.read_stream(
-                self._client.run_keys.log, self._files.progress.cursor, READ_COUNT, block_ms
+            entries = self.client.read_stream(
+                self.client.run_keys.log, self._files.progress.cursor, READ_COUNT, block_ms
             )
             if entries:
                 self._write(entries)
@@ -148,11 +143,11 @@ class Collector:
             return
         progress = self._files.progress
         try:
-            info: Any = self._client.redis.info("server")
+            info: Any = self.client.redis.info("server")
             server = str(info.get("run_id", ""))
         except ResponseError:  # a user without the right to ask
             server = progress.server
-        newest: Any = self._client.redis.xrevrange(self._client.run_keys.log, count=1)
+        newest: Any = self.client.redis.xrevrange(self.client.run_keys.log, count=1)
         is_behind = not newest or parse_entry_id(newest[0][0]) < parse_entry_id(progress.cursor.encode())
         if (server != progress.server or is_behind) and progress.cursor != "0-0":
             logger.debug("log stream of another server, or emptied: followed from its beginning")
@@ -199,7 +194,7 @@ class Collector:
         path = render.event_path(name)
         metrics = render.render_metrics(entry, name)
         parts = [(render.log_path(name), render.render_log(entry, is_new=is_new)), (render.METRICS_PATH, metrics)]
-        if self._tensorboard:
+        if self.tensorboard:
             has_header = path in self._files or path in contents
             parts.append((path, render.render_events(entry, is_new=not has_header)))
         for path, content in parts:
@@ -211,10 +206,10 @@ class Collector:
         if time.monotonic() < self._next_trim:
             return
         self._next_trim = time.monotonic() + TRIM_INTERVAL_S
-        oldest_ms = parse_entry_id(self._files.progress.cursor.encode())[0] - int(1000 * self._keep_s)
+        oldest_ms = parse_entry_id(self._files.progress.cursor.encode())[0] - int(1000 * self.keep_s)
         if oldest_ms > 0:
             with contextlib.suppress(ResponseError):  # a user who may only read
-                self._client.redis.xtrim(self._client.run_keys.log, minid=f"{oldest_ms}-0", approximate=True)
+                self.client.redis.xtrim(self.client.run_keys.log, minid=f"{oldest_ms}-0", approximate=True)
 
     def _note_trouble(self, message: str, error: Exception) -> None:
         logger.log(logging.DEBUG if self._trouble == message else logging.WARNING, message, error)

@@ -174,9 +174,6 @@ class Shipper:
             return False
         return self._digest(replies)
 
-    def remove_heartbeat(self) -> None:
-        self._remove_heartbeats(self._process)
-
     def note_trouble(self, message: str, *args: object, exc_info: bool = False) -> None:
         """Count a failure; only the first of several in a row is a warning."""
         self.error_count += 1
@@ -238,10 +235,11 @@ class Shipper:
             if is_dead and key != self._process.encode():
                 dead.append(key)
         if dead:
-            self._remove_heartbeats(*dead)
+            self.remove_heartbeats(*dead)
 
-    def _remove_heartbeats(self, *processes: bytes | str) -> None:
+    def remove_heartbeats(self, *processes: bytes | str) -> None:
+        """Remove those of these processes; without any, this one's."""
         try:
-            self._client.redis.hdel(self._client.run_keys.processes, *processes)
+            self._client.redis.hdel(self._client.run_keys.processes, *(processes or [self._process]))
         except RedisError as error:
             logger.debug("heartbeats not removed: %s", error)

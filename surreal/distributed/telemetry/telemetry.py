@@ -50,12 +50,6 @@ class Telemetry:
 
     Use it as `with Telemetry(client, "agent", "agent-0") as telemetry: ...`, or call `start` and `stop`. Without a
     thread, call `step` once per interval.
-
-    Attributes:
-        handler: ships log records; `start` attaches it to the root logger.
-        global_step: env steps of the run, as last known here; set it or see `watch`.
-        version: parameter version of this process; set it or see `watch`.
-        hangs_in: loop and call that the process's watchdog found hanging; "" if none.
     """
 
     client: RedisClient
@@ -75,10 +69,10 @@ class Telemetry:
         self._shipper = Shipper(
             self.client, process=self.id, name=self.name, role=self.role, logs=self._logs, values=self._values
         )
-        self.handler = ShippingHandler(self._logs)
-        self.version = 0
-        self.global_step = 0
-        self.hangs_in = ""
+        self.handler = ShippingHandler(self._logs)  #: ships log records; `start` attaches it to the root logger
+        self.version = 0  #: parameter version of this process; set it or see `watch`
+        self.global_step = 0  #: env steps of the run, as last known here; set it or see `watch`
+        self.hangs_in = ""  #: loop and call that the process's watchdog found hanging; "" if none
         self._read_version: Callable[[], int] | None = None
         self._read_global_step: Callable[[], int] | None = None
         self._episodes = EpisodeStatistics(self.role)
@@ -183,7 +177,7 @@ class Telemetry:
         while is_delivered and self._shipper.has_backlog and time.monotonic() < deadline:
             is_delivered = self._shipper.ship(self._heartbeat())
         if is_delivered:
-            self._shipper.remove_heartbeat()
+            self._shipper.remove_heartbeats()
 
     def step(self) -> bool:
         """Ship one interval's reports; return whether Redis took it. Never raises: telemetry must not end training.

@@ -191,17 +191,13 @@ def _digest_of(path: str) -> str:
 
 def sources(classes: Sequence[type]) -> dict[str, str]:
     """Return digests of the files of these classes, of their bases, and of what updates compute with."""
-    return dict(sorted(set(_source_digests(classes))))
-
-
-def _source_digests(classes: Sequence[type]) -> Iterator[tuple[str, str]]:
-    for path in _own_sources():
-        yield path, _digest_of(path)
+    found = {path: _digest_of(path) for path in _own_sources()}
     for cls in {base for each in classes for base in each.__mro__}:
         if not cls.__module__.startswith(("torch.", "surreal.", "builtins", "abc", "typing")):
             try:
                 path = inspect.getfile(cls)
             except (TypeError, OSError):
-                yield cls.__qualname__, "unknown"
+                found[cls.__qualname__] = "unknown"
             else:
-                yield path, _digest_of(path)
+                found[path] = _digest_of(path)
+    return dict(sorted(found.items()))

@@ -73,8 +73,7 @@ class Ranks:
         """
         total = torch.tensor(values, dtype=torch.float64)
         self._call(lambda: self._wait_for(torch.distributed.all_reduce(total, async_op=True)))
-        found: list[float] = total.tolist()
-        return found
+        return total.tolist()
 
     def hand_out(self, data: bytes) -> bytes:
         """Return the bytes of rank 0 on all ranks; those of the others are ignored."""

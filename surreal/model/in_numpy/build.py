@@ -38,8 +38,7 @@ class Build:
             raise NoFormError
         self._viewed.append((tensors, name, tensor))
         self._first = self._first or (tensor, tensor.data_ptr())
-        array: Floats = tensor.detach().numpy()
-        return array
+        return tensor.detach().numpy()
 
     def is_current(self) -> bool:
         """Whether the model still has the tensors that `view` found, and they were not moved.

@@ -37,10 +37,6 @@ def _sigmoid(x: Floats) -> Floats:
     return np.reciprocal(x, out=x)
 
 
-def _relu6(x: Floats) -> Floats:
-    return np.minimum(np.maximum(x, 0.0, out=x), 6.0, out=x)
-
-
 def _softmax(x: Floats) -> Floats:
     x -= x.max(0)
     np.exp(x, out=x)
@@ -67,7 +63,7 @@ _IN_NUMPY: Mapping[str, Step] = {
     "sigmoid": _sigmoid,
     "tanh": lambda x: np.tanh(x, out=x),
     "relu": lambda x: np.maximum(x, 0.0, out=x),
-    "relu6": _relu6,
+    "relu6": lambda x: np.minimum(np.maximum(x, 0.0, out=x), 6.0, out=x),
     "elu": lambda x: np.where(x > 0.0, x, np.expm1(x)),
     "softmax": _softmax,
     "softplus": lambda x: np.logaddexp(x, 0.0, out=x),
@@ -176,8 +172,7 @@ def _torso(build: Build, torso: Torso) -> Callable[[Obs], Floats]:
 
     def read(obs: Obs) -> Floats:
         parts = [_read_leaf(leaf, shape) for leaf, shape in zip(tree.leaves(obs), shapes, strict=True)]
-        features: Floats = dense(parts[0] if len(parts) == 1 else np.concatenate(parts))
-        return features
+        return dense(parts[0] if len(parts) == 1 else np.concatenate(parts))
 
     return read
 

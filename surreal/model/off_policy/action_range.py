@@ -137,9 +137,6 @@ class SquashedNormal(Distribution):
     def __getitem__(self, index: Any) -> Self:
         return type(self)(self.normal.mean[index], self.normal.log_sigma[index], self.bounds)
 
-    def masked(self, action_mask: Tensor) -> Distribution:
-        raise ValueError("actions are continuous, so there is nothing that an action mask could forbid")
-
 
 #: Added to variances that depend on the state, which features of 0 would make 0.
 _LEAST_VARIANCE = 1e-6

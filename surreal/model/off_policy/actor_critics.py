@@ -38,10 +38,6 @@ from surreal.model.torso import ImageAxes
 class OffPolicyActorCritic(LazyModel):
     """Base of actor-critics whose two parts share nothing. A subclass builds them for an action space.
 
-    Attributes:
-        actor: the network that agents compute, once the model has its shape; reads normalized observations.
-        critic: part that only learners use; reads normalized observations.
-
     Args:
         hiddens: units of the dense layers; more units fit more and compute longer.
         action_space: space of the actor's actions; a space that the class has no actor for is refused at once.
@@ -67,8 +63,8 @@ class OffPolicyActorCritic(LazyModel):
         seed: seed of the initial parameters; None draws them from torch's global generator.
     """
 
-    actor: nn.Module
-    critic: Critics
+    actor: nn.Module  #: what agents compute, once the model has its shape; reads normalized observations
+    critic: Critics  #: part that only learners use; reads normalized observations
 
     @checked
     def __init__(
@@ -133,17 +129,17 @@ class OffPolicyActorCritic(LazyModel):
         own = {"hiddens": self.critic_hiddens, "count": self.num_critics, "output": output}
         self.critic = self._make_critic(obs_spec, {**options, **own})
 
-    @abstractmethod
     def _read_space(self, action_space: gymnasium.Space[Any]) -> None:
         """Store what actor and critics need to know of actions; raises `ValueError` if these are not for them."""
+        self.bounds = ActionRange(action_space)
 
     @abstractmethod
     def _make_actor(self, obs_spec: ObsSpec, options: Mapping[str, Any]) -> nn.Module:
         """Make the actor, on the CPU; `options` are those of `ActorBody`."""
 
-    @abstractmethod
     def _make_critic(self, obs_spec: ObsSpec, options: Mapping[str, Any]) -> Critics:
         """Make the critics, on the CPU; `options` are those of `Critics`."""
+        return ContinuousCritics(obs_spec, self.bounds, **options)
 
 
 class DeterministicActorCritic(OffPolicyActorCritic):
@@ -152,22 +148,14 @@ class DeterministicActorCritic(OffPolicyActorCritic):
     Actions are a Box of one axis, float32, with finite bounds.
     """
 
-    def _read_space(self, action_space: gymnasium.Space[Any]) -> None:
-        self.bounds = ActionRange(action_space)
-
     def _make_actor(self, obs_spec: ObsSpec, options: Mapping[str, Any]) -> nn.Module:
         return DeterministicActor(obs_spec, self.bounds, **options)
 
-    def _make_critic(self, obs_spec: ObsSpec, options: Mapping[str, Any]) -> Critics:
-        return ContinuousCritics(obs_spec, self.bounds, **options)
-
 
 class ImplicitActorCritic(DeterministicActorCritic):
-    """A `DeterministicActorCritic` that also has a value of the state, for IQL (arXiv:2110.06169).
+    """A `DeterministicActorCritic` that also has a value of the state, for IQL (arXiv:2110.06169)."""
 
-    Attributes:
-        value: from normalized observations [B, ...] to [B, 1] float32; only learners use it.
-    """
+    value: ActorBody  #: from normalized observations [B, ...] to [B, 1] float32; only learners use it
 
     def _build(self, obs_spec: ObsSpec) -> None:
         super()._build(obs_spec)
@@ -243,7 +231,7 @@ class SoftActorCritic(SoftModel):
         return Drawn(action, log_probability + self._log_scale)
 
     def _read_space(self, action_space: gymnasium.Space[Any]) -> None:
-        self.bounds = ActionRange(action_space)
+        super()._read_space(action_space)
         self.target_entropy = -float(self.bounds.num_components)
         self._log_scale = float(self.bounds.log_half_range.sum())
 
@@ -251,9 +239,6 @@ class SoftActorCritic(SoftModel):
         if self._sigma is not None:
             return StateDependentActor(obs_spec, self.bounds, log_sigma=math.log(self._sigma), **options)
         return SquashedNormalActor(obs_spec, self.bounds, **options)
-
-    def _make_critic(self, obs_spec: ObsSpec, options: Mapping[str, Any]) -> Critics:
-        return ContinuousCritics(obs_spec, self.bounds, **options)
 
 
 class DiscreteSoftActorCritic(SoftModel):

@@ -69,8 +69,7 @@ class ActorBody(nn.Module):
 
     def forward(self, obs: Obs) -> Tensor:
         """Compute [..., num_outputs] float32 from [..., *obs_shape]."""
-        outputs: Tensor = self.output.forward(self.features(obs))
-        return outputs
+        return self.output.forward(self.features(obs))
 
     def features(self, obs: Obs) -> Tensor:
         """Compute the inputs of the last layer, [..., num_features] float32."""

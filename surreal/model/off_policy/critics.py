@@ -72,8 +72,7 @@ class EnsembleMLP(nn.Module):
                 outputs = self.learned[i].forward(outputs, members)
             else:
                 outputs = self._activation(outputs)
-        values: Tensor = self.output.forward(outputs, members)
-        return values
+        return self.output.forward(outputs, members)
 
 
 class Critics(Module):

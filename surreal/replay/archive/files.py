@@ -7,10 +7,10 @@ interrupted export never looks like an archive. The reader trusts only what the 
 from __future__ import annotations
 
 import hashlib
-import os
 import secrets
 import shutil
 from collections.abc import Iterator
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from surreal.base.errors import CodecError, ConfigError
+from surreal.base.system.files import sync
 from surreal.distributed.experience.codec import Chunk
 from surreal.distributed.experience.data_contract import Contract
 from surreal.replay.archive.columns import ArchivedChunk, Columns, archive_schema, chunks_of, rows_of, to_record_batch
@@ -31,29 +32,29 @@ _MAX_MANIFEST_BYTES = 64 << 20
 _COMPRESSION = "zstd"
 
 
+@dataclass(eq=False, repr=False)
 class ArchiveWriter:
     """Writes chunks into a new archive: `with ArchiveWriter(...) as writer: writer.add(...); writer.finish(...)`.
-
-    Args:
-        path: the archive's folder; it must not exist.
-        file_format: arrow (fast, any tool that reads Arrow IPC, also known as Feather) or parquet.
-        file_bytes: uncompressed bytes after which the next file begins, >= 1.
 
     Raises:
         ConfigError: there is something at the path, or its parent cannot be written to.
     """
 
-    def __init__(
-        self, path: Path, contract: Contract, *, file_format: str = "arrow", file_bytes: int = FILE_BYTES
-    ) -> None:
-        if file_format not in FILE_FORMATS:
-            raise ConfigError(f"{file_format!r} is not a file format; use {' or '.join(FILE_FORMATS)}", key="--format")
+    path: Path  #: the archive's folder; it must not exist
+    contract: Contract
+    _: KW_ONLY
+    file_format: str = "arrow"  #: arrow (fast, any tool that reads Arrow IPC, also known as Feather) or parquet
+    file_bytes: int = FILE_BYTES  #: uncompressed bytes after which the next file begins, >= 1
+
+    def __post_init__(self) -> None:
+        path = self.path
+        if self.file_format not in FILE_FORMATS:
+            formats = " or ".join(FILE_FORMATS)
+            raise ConfigError(f"{self.file_format!r} is not a file format; use {formats}", key="--format")
         if path.exists() or path.is_symlink():
             raise ConfigError(f"{path} exists already; name a new folder", key="PATH")
         self.path = path.absolute()
-        self.contract = contract
-        self._format, self._file_bytes = file_format, file_bytes
-        self._schema = archive_schema(contract)
+        self._schema = archive_schema(self.contract)
         self._folder = self.path.with_name(f".{self.path.name}.{secrets.token_hex(4)}.partial")
         try:
             self._folder.mkdir(parents=True)
@@ -76,9 +77,9 @@ class ArchiveWriter:
         self._stored_bytes += chunk.stored_bytes
         for i, count in enumerate((1, chunk.own_steps, chunk.num_rows)):
             self._counts[i] += count
-        if self._waiting_bytes >= min(_BATCH_BYTES, self._file_bytes):
+        if self._waiting_bytes >= min(_BATCH_BYTES, self.file_bytes):
             self._write_batch()
-        if self._written_bytes >= self._file_bytes:
+        if self._written_bytes >= self.file_bytes:
             self._close_file()
 
     def finish(self, **facts: Any) -> Manifest:
@@ -86,7 +87,7 @@ class ArchiveWriter:
         self._close_file()
         manifest = Manifest(
             contract=self.contract,
-            file_format=self._format,
+            file_format=self.file_format,
             senders=tuple(self._senders),
             files=tuple(self._files),
             chunks=sum(file.chunks for file in self._files),
@@ -98,14 +99,14 @@ class ArchiveWriter:
         with (self._folder / MANIFEST_NAME).open("wb") as file:
             file.write(manifest.to_bytes())
         for path in (*self._folder.iterdir(), self._folder):
-            _sync(path)
+            sync(path)
         try:
             self._folder.rename(self.path)
         except OSError as error:
             if self.path.exists():
                 raise ConfigError(f"{self.path} was made by another process meanwhile; name a new folder") from error
             raise ConfigError(f"{self.path} cannot be made: {error}", key="PATH") from error
-        _sync(self.path.parent)
+        sync(self.path.parent)
         return manifest
 
     def close(self) -> None:
@@ -125,7 +126,7 @@ class ArchiveWriter:
             return
         if self._writer is None:
             path = self._folder / self._name
-            if self._format == "parquet":
+            if self.file_format == "parquet":
                 self._writer = pq.ParquetWriter(path, self._schema, compression=_COMPRESSION)
             else:
                 options = pa.ipc.IpcWriteOptions(compression=_COMPRESSION)
@@ -147,7 +148,7 @@ class ArchiveWriter:
 
     @property
     def _name(self) -> str:
-        return f"steps-{len(self._files):05d}.{self._format}"
+        return f"steps-{len(self._files):05d}.{self.file_format}"
 
 
 class ReplayArchive:
@@ -226,11 +227,3 @@ def _check_schema(found: pa.Schema, expected: pa.Schema) -> None:
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

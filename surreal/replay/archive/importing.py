@@ -23,7 +23,7 @@ from surreal.distributed.connection.retry import number_of
 from surreal.distributed.experience.codec import EncodedChunk, encode
 from surreal.distributed.experience.data_contract import Contract
 from surreal.distributed.experience.shards import ReplayShards
-from surreal.distributed.experience.stream import Appended, AppendOptions, Stream
+from surreal.distributed.experience.stream import AppendOptions, Stream
 from surreal.replay.archive.columns import ArchivedChunk
 from surreal.replay.archive.files import ReplayArchive
 from surreal.replay.archive.manifest import Manifest
@@ -82,8 +82,8 @@ def import_replay(
     steps = chunks = known = 0
     coming = archive.chunks()
     while group := list(islice(coming, _LOOK_AHEAD)):
-        for importer in importers:
-            ours = [chunk for chunk in group if importer.is_for(chunk)]
+        for shard, importer in enumerate(importers):
+            ours = [chunk for chunk in group if chunk.sender % len(importers) == shard]  # a sender's stay together
             missing = importer.retry(partial(importer.missing, ours), "find known chunks") if ours else []
             known += len(ours) - len(missing)
             for chunk in missing:
@@ -112,10 +112,6 @@ class _Importer:
         self._bound_bytes = 0
         self._epoch = ""
         self._sends_contract = False
-
-    def is_for(self, chunk: ArchivedChunk) -> bool:
-        """Whether this shard gets a chunk: a sender's chunks stay together."""
-        return chunk.sender % self._num_shards == self._stream.shard
 
     def retry(self, operation: Callable[[], T], what: str) -> T:
         return self._stream.client.retry(operation, what=what, stop=self._stop)
@@ -161,7 +157,15 @@ class _Importer:
         while True:
             if self._stop.is_set():
                 raise StoppedError(f"the import stopped before chunk {chunk.number}; repeat it to continue")
-            answer = self.retry(lambda: self._append_once(chunk, encoded), "import a chunk")
+            options = AppendOptions(
+                sender=self._senders[chunk.sender],
+                sequence=chunk.sequence,
+                contract=self._archive.contract,
+                sends_contract=self._sends_contract,
+                is_limited=False,
+                default_bound_bytes=self._bound_bytes,
+            )
+            answer = self.retry(partial(self._stream.append, encoded, options), "import a chunk")
             if answer.status == "mismatch":
                 self._compare(answer.detail)
             elif answer.status == "contract":
@@ -189,17 +193,6 @@ class _Importer:
         """Keep the sequence numbers of a whole import for as long as the run."""
         for sender in self._senders:
             self._stream.client.redis.persist(self._stream.keys.seq(sender))
-
-    def _append_once(self, chunk: ArchivedChunk, encoded: EncodedChunk) -> Appended:
-        options = AppendOptions(
-            sender=self._senders[chunk.sender],
-            sequence=chunk.sequence,
-            contract=self._archive.contract,
-            sends_contract=self._sends_contract,
-            is_limited=False,
-            default_bound_bytes=self._bound_bytes,
-        )
-        return self._stream.append(encoded, options)
 
     def _compare(self, stored: bytes) -> None:
         ours = self._archive.contract

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from surreal.base.types import SampleInfo
 from surreal.distributed.experience.codec import Chunk, Contract
 from surreal.distributed.experience.data_contract import NEXT_MASK_COLUMN
-from surreal.replay.store.rows import MirroredRows, Observations, PackedRing, rows_expected
+from surreal.replay.store.rows import Leaves, MirroredRows, Observations, PackedRing, rows_expected
 
 
 class NStep(NamedTuple):
@@ -230,8 +230,10 @@ class TransitionStore:
     def collect(self, request: Request) -> Any | None:
         """Wait for the observations of the oldest request; None if some are gone, so that others must be sampled."""
         found = None if request.rows is None else self.observations.collect(request.rows)
-        if found is None:
-            return None
+        return None if found is None else self._complete(request, found)
+
+    def _complete(self, request: Request, found: Leaves) -> Any:
+        """Return what was requested, with the observations of its rows."""
         gathered: Gathered = request.gathered
         if self._shares_frames:
             for leaf, frames in zip(self.contract.obs.leaves, found, strict=True):

@@ -102,14 +102,6 @@ class SamplesPerInsert:
                 f" = {needed:g}, or agents and learner would wait for each other"
             )
 
-    def fits(self, chunk_steps: int) -> bool:
-        """Whether the band holds a chunk; otherwise its agent and the learner may wait for each other."""
-        return self.tolerance >= self.ratio * chunk_steps
-
-    def widened(self, chunk_steps: int) -> SamplesPerInsert:
-        """The band that holds a chunk, with room for somewhat larger ones."""
-        return replace(self, tolerance=2 * self.ratio * chunk_steps)
-
     def may_sample(self, inserted: int, sampled: int, batch_size: int) -> bool:
         if inserted < self.start_size:
             return False
@@ -189,8 +181,8 @@ class Credit:
     def note_refusal(self, steps: int) -> None:
         """Record a chunk that had to wait; widen a band that cannot hold it, or it would wait forever."""
         self.largest_chunk = max(self.largest_chunk, steps)
-        if self.limiter is not None and not self.limiter.fits(steps):
-            band = self.limiter.widened(steps)
+        if self.limiter is not None and self.limiter.tolerance < self.limiter.ratio * steps:
+            band = replace(self.limiter, tolerance=2 * self.limiter.ratio * steps)  # room for somewhat larger ones
             logger.warning(
                 "chunks of %d steps are too large for a samples_per_insert_tolerance of %g, which is %g from now on, or"
                 " agents and learner would wait for each other; lower chunk_steps of the senders, or set it so",

@@ -21,14 +21,14 @@ of more than `BLOCK_STEPS` steps counts as several of that length, so that it ma
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from surreal.base.errors import ContractError, UserCodeError, describe_method
 from surreal.distributed.experience.codec import Chunk, Contract
-from surreal.replay.store.rows import Observations, Ring
+from surreal.replay.store.rows import Leaves, Observations, Ring
 from surreal.replay.store.storage import Gathered, Request, StoredChunk, TransitionStore
 from surreal.replay.trajectories.lanes import LaneKey, Lanes, Run
 
@@ -83,14 +83,9 @@ class HindsightStore(TransitionStore):
         super().evict(chunk)
         self.episodes.free_until(chunk.end)
 
-    def collect(self, request: Request) -> Gathered | None:
-        rows = request.rows
-        found = None if rows is None else self.observations.collect(rows)
-        if rows is None or found is None:
-            return None
-        gathered: Gathered = request.gathered
-        gathered.obs.extend(leaf[0] for leaf in found)
-        gathered.next_obs.extend(leaf[1] for leaf in found)
+    def _complete(self, request: Request, found: Leaves) -> Gathered:
+        gathered: Gathered = super()._complete(request, found)
+        rows = cast(NDArray[np.int64], request.rows)
         relabeled = rows[2] != rows[0]
         if relabeled.any():
             self._relabel(gathered, relabeled, found[self._achieved][2][relabeled])

@@ -16,6 +16,7 @@ of. A lane that breaks off leaves a shorter trajectory, whose last rows are fill
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -135,18 +136,17 @@ class _Piece:
         return Cut(self.start, -1 if self.oldest == _UNKNOWN else self.oldest, self.steps)
 
 
+@dataclass(eq=False, repr=False)
 class Cutter:
-    """The open trajectory of every lane.
+    """The open trajectory of every lane."""
 
-    Args:
-        length: T, steps of a trajectory, >= 1.
-        in_rounds: whether agents act with one version for T steps of each environment. A trajectory in which the
-            version changes has lost steps; it is filled up, and the next one begins with the new version.
-    """
+    length: int  #: T, steps of a trajectory, >= 1
+    _: KW_ONLY
+    #: whether agents act with one version for T steps of each environment. A trajectory in which the version changes
+    #: has lost steps; it is filled up, and the next one begins with the new version
+    in_rounds: bool = False
 
-    def __init__(self, length: int, *, in_rounds: bool = False) -> None:
-        self.length = length
-        self._in_rounds = in_rounds
+    def __post_init__(self) -> None:
         self._pieces: dict[LaneKey, _Piece] = {}
 
     def __len__(self) -> int:
@@ -160,10 +160,10 @@ class Cutter:
             cuts.append(piece.cut())
             piece = None
         known = np.where(version < 0, _UNKNOWN, version.astype(np.int64))
-        changes = np.flatnonzero(version[1:] != version[:-1]) + 1 if self._in_rounds else np.empty(0, np.int64)
+        changes = np.flatnonzero(version[1:] != version[:-1]) + 1 if self.in_rounds else np.empty(0, np.int64)
         begin, count = 0, len(version)
         while begin < count:
-            if self._in_rounds and piece is not None and piece.newest != version[begin]:
+            if self.in_rounds and piece is not None and piece.newest != version[begin]:
                 cuts.append(piece.cut())
                 piece = None
             piece = piece or _Piece(run.begin + begin)
@@ -236,8 +236,7 @@ class StartIndex:
 
     def are_starts(self, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Return which of these living steps [n] begin a whole sequence."""
-        found: NDArray[np.bool_] = self._ring.take("is_start", numbers)
-        return found
+        return self._ring.take("is_start", numbers)
 
     def sample(self, number: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """That many of the starts, uniformly, with replacement; raises `ValueError` if there is none."""

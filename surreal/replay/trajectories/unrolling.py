@@ -37,7 +37,7 @@ from surreal.base.errors import ContractError
 from surreal.base.types import SampleInfo
 from surreal.distributed.experience.codec import Chunk, Contract
 from surreal.distributed.experience.data_contract import is_state
-from surreal.replay.store.rows import Observations, Ring
+from surreal.replay.store.rows import Leaves, Observations, Ring
 from surreal.replay.store.storage import Request, StoredChunk, TransitionStore, stack_rows
 from surreal.replay.trajectories.lanes import Lanes, Run, StartIndex
 
@@ -227,11 +227,9 @@ class TrajectoryStore(TransitionStore):
         self.observations.ask(rows)
         return Request(gathered, rows)
 
-    def collect(self, request: Request) -> GatheredTrajectories | None:
-        """Wait for the observations of the oldest request; None if some are gone. The arrays belong to the caller."""
-        found = None if request.rows is None else self.observations.collect(request.rows)
+    def _complete(self, request: Request, found: Leaves) -> GatheredTrajectories:
         gathered: GatheredTrajectories = request.gathered
-        return None if found is None else gathered._replace(obs=found)
+        return gathered._replace(obs=found)
 
     def _rows_of(self, found: NDArray[np.void], is_step: NDArray[np.bool_]) -> NDArray[np.int64]:
         """Observation rows [T + 1, B] or [T + 1, B, stack]: those of each row, and the result of the last one."""

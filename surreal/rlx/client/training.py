@@ -74,10 +74,6 @@ class TrainingBase:
         stop: event that ends `run` before its next episode, and ends waits for a server.
         agent: your own proxy, instead of one for the address and the token.
 
-    Attributes:
-        options: contents of the file.
-        failure: the reason why `run` stopped early.
-
     Raises:
         ConfigError: the file does not exist, or does not fit the table above.
     """
@@ -102,7 +98,7 @@ class TrainingBase:
         agent: AgentProxy | None = None,
     ) -> None:
         given = _parse(sys.argv[1:] if argv is None else argv)
-        options = self.options = Options.read(given.config, self.config_file)
+        options = self.options = Options.read(given.config, self.config_file)  #: contents of the file
         for section in ("environment", "relaax_rlx_server", "rlx"):
             options.check_section(section)
         self.exploit = bool(_first(exploit, given.exploit, False))
@@ -112,7 +108,7 @@ class TrainingBase:
             _first(infinite_run, given.infinite_run, options.get("environment/infinite_run"), False)
         )
         self.attempts = attempts
-        self.failure: AgentProxyException | None = None
+        self.failure: AgentProxyException | None = None  #: the reason why `run` stopped early
         self._stop = stop or threading.Event()
         self._rng = random.Random()
         where = str(_first(address, given.rlx_server, _address_in(options)))

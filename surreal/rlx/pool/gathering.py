@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -17,21 +18,20 @@ _RETRY_INTERVAL_BATCHES = 32
 _DECAY = 0.9
 
 
+@dataclass(eq=False, repr=False)
 class Gathering:
     """Decides when a batch begins, on the agent loop's thread.
 
     Larger batches cost less for each row, so a session may wait while its action still comes in time. Where others
     rarely come meanwhile, because their environments are slow or few, no session waits for them.
-
-    Args:
-        window_s: longest wait for requests of further sessions, >= 0.
-        max_wait_s: longest time from a session's request to its action that a wait for others may lead to, > 0; it
-            replaces the window. None: there is no such limit.
     """
 
-    def __init__(self, window_s: float, max_wait_s: float | None) -> None:
-        self._window_s = window_s
-        self._max_wait_s = max_wait_s
+    window_s: float  #: longest wait for requests of further sessions, >= 0
+    #: longest time from a session's request to its action that a wait for others may lead to, > 0; it replaces the
+    #: window. None: there is no such limit
+    max_wait_s: float | None
+
+    def __post_init__(self) -> None:
         self._acting_s = 0.0
         self._gain = 1.0
         self._batches = 0
@@ -40,9 +40,9 @@ class Gathering:
         """Return until when to wait; not after `now_s`: not at all."""
         if self._gain < _WORTHWHILE_ROWS and self._batches % _RETRY_INTERVAL_BATCHES:
             return now_s
-        if self._max_wait_s is None:
-            return now_s + self._window_s
-        return oldest_s + self._max_wait_s - self._acting_s
+        if self.max_wait_s is None:
+            return now_s + self.window_s
+        return oldest_s + self.max_wait_s - self._acting_s
 
     def note_gain(self, rows: int) -> None:
         """Take the number of rows that came during a wait."""

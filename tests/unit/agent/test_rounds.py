@@ -149,7 +149,7 @@ def test_an_environment_that_is_lost_while_it_rests_takes_part_again_when_it_is_
 def test_environments_that_step_together_do_not_rest_for_one_that_lost_its_episode(broken_step: int) -> None:
     loop, _, agent, sender = make_loop(rounds=(rounds := rounds_of(4, 2)))
     broken_steps = [broken_step, -1]  # the second is that of the environment made in its place
-    loop._pool = LocalEnvPool([lambda: Env(broken_steps.pop(0)), Env], on_error="restart")
+    loop.pool = LocalEnvPool([lambda: Env(broken_steps.pop(0)), Env], on_error="restart")
     rounds.parameters = Learner(agent.model)
     while rounds.done < 3:
         assert loop.step() or rounds.is_over
@@ -166,7 +166,7 @@ def test_a_vector_environment_shares_a_round() -> None:
     rounds = build_rounds(config, lambda: False)
     assert rounds is not None
     loop, _, agent, _ = make_loop(rounds=rounds)
-    loop._pool = LocalEnvPool(SyncVectorEnv([Env, lambda: Env(10**9)], autoreset_mode=AutoresetMode.NEXT_STEP))
+    loop.pool = LocalEnvPool(SyncVectorEnv([Env, lambda: Env(10**9)], autoreset_mode=AutoresetMode.NEXT_STEP))
     rounds.parameters = Learner(agent.model)
     for _ in range(200):
         loop.step()

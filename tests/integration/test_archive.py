@@ -386,7 +386,7 @@ def test_an_export_that_fails_leaves_nothing(
     def no_disk(*_: Any, **__: Any) -> None:
         raise OSError("No space left on device")
 
-    monkeypatch.setattr("surreal.replay.archive.files._sync", no_disk)
+    monkeypatch.setattr("surreal.replay.archive.files.sync", no_disk)
     with pytest.raises(OSError, match="No space"):
         export_replay(origin, tmp_path / "other")
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}.keys() == before.keys()

@@ -8,7 +8,7 @@ RAdam, and a recurrent model begins with the state that the agent recorded, with
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,13 +25,6 @@ from surreal.learner.on_policy.evaluating import compute
 from surreal.learner.on_policy.minibatches import Minibatch, epochs
 from surreal.learner.on_policy.policy_losses import mean_of_steps, value_loss
 from surreal.model import NoisyQFunction
-
-
-class QStepInputs(NamedTuple):
-    """Inputs of one step: tensors of N steps, or of whole sequences [T, b]."""
-
-    steps: Minibatch
-    target: Tensor
 
 
 class PQNLearner(GradientLearner[Module, TrajectoryBatch]):
@@ -86,7 +79,7 @@ class PQNLearner(GradientLearner[Module, TrajectoryBatch]):
         for epoch in range(self.epochs):
             is_shown = self.is_metrics_due and epoch == self.epochs - 1
             for minibatch in parts():
-                found = self.update_from(QStepInputs(minibatch.alone(), minibatch.of(target)), is_shown)
+                found = self.update_from(minibatch.alone(), minibatch.of(target), is_shown)
                 if is_shown:
                     shown.append(found)
         return {name: torch.stack([found[name].detach() for found in shown]).mean() for name in (shown or [{}])[0]}
@@ -108,9 +101,8 @@ class PQNLearner(GradientLearner[Module, TrajectoryBatch]):
         return value[:-1] + generalised_advantages(batch.reward, batch.discount, batch.mask, value, self.trace_lambda)
 
     @one_graph
-    def update_from(self, part: QStepInputs, is_shown: bool) -> dict[str, Tensor]:
+    def update_from(self, steps: Minibatch, target: Tensor, is_shown: bool) -> dict[str, Tensor]:
         """Take one step down the squared error of a minibatch; returns metrics if they are shown."""
-        steps, target = part
         q = self.values(steps.obs, steps.state, steps.is_first)
         q = q.gather(-1, steps.action.long().unsqueeze(-1)).squeeze(-1)
         loss = 0.5 * value_loss(q, target, steps.mask)

@@ -151,6 +151,9 @@ class LocalStepper(Stepper):
         for each in gradients:
             self.groups.step(each)
 
+    def end_learning(self, parts: Iterable[Any]) -> None:
+        """Nothing: no other process takes part in these steps."""
+
 
 class RankStepper(LocalStepper):
     """Steps down the mean of the gradients of all ranks, which begin with the same state and update together."""

@@ -264,7 +264,14 @@ class QuantileQFunction(QFunction):
 
 
 class NoisyQuantileQFunction(QuantileQFunction, NoisyQFunction):
-    """A `QuantileQFunction` whose dense layers are noisy, for `NoisyQAgent` and `QuantileDQNLearner`."""
+    """A `QuantileQFunction` whose dense layers are noisy, for `NoisyQAgent` and `QuantileDQNLearner`.
+
+    Args:
+        options: see `QuantileQFunction` and `NoisyQFunction`.
+    """
+
+    def __init__(self, hiddens: Sequence[PositiveInt] = (64, 64), **options: Any) -> None:
+        super().__init__(hiddens, **options)
 
     def _build_heads(self, num_features: int, generator: torch.Generator | None) -> None:
         self.q = self._noisy_head(num_features, self._num_outputs, generator)

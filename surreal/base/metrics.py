@@ -42,8 +42,7 @@ class RateMeter:
     clock: Callable[[], float] = time.monotonic
 
     def __post_init__(self) -> None:
-        self.total = 0.0
-        self._seen = deque([(self.clock(), 0.0)])
+        self.begin(0.0)
 
     def begin(self, total: float) -> None:
         """Continue from an earlier total, which does not count for the rate; call it before the first reading."""

@@ -24,11 +24,10 @@ def fingerprint(shared: Mapping[str, Any]) -> str:
 def diff_shared(theirs: Mapping[str, Any], here: Mapping[str, Any]) -> tuple[str, ...]:
     """List the differences between two shared parts, one line each: `env.id: "CartPole-v1" -> "Acrobot-v1"`."""
     flat_theirs, flat_here = _flatten(theirs), _flatten(here)
-    return tuple(
-        f"{key}: {_show(flat_theirs.get(key, _ABSENT))} -> {_show(flat_here.get(key, _ABSENT))}"
-        for key in sorted({*flat_theirs, *flat_here})
-        if not _same(flat_theirs.get(key, _ABSENT), flat_here.get(key, _ABSENT))
-    )
+    keys = sorted({*flat_theirs, *flat_here})
+    # As text, 1 and 1.0 and true are three things, as for the fingerprint.
+    shown = [(key, *(_show(flat.get(key, _ABSENT)) for flat in (flat_theirs, flat_here))) for key in keys]
+    return tuple(f"{key}: {first} -> {second}" for key, first, second in shown if first != second)
 
 
 def _flatten(value: Any, key: str = "") -> dict[str, Any]:
@@ -37,13 +36,6 @@ def _flatten(value: Any, key: str = "") -> dict[str, Any]:
     if isinstance(value, list | tuple) and any(isinstance(item, Mapping) for item in value):
         return {path: leaf for i, child in enumerate(value) for path, leaf in _flatten(child, join(key, i)).items()}
     return {key: list(value) if isinstance(value, tuple) else value}
-
-
-def _same(first: Any, second: Any) -> bool:
-    """Compare as the fingerprint does: 1 and 1.0 and true are three things."""
-    if first is _ABSENT or second is _ABSENT:
-        return first is second
-    return json.dumps(first, sort_keys=True) == json.dumps(second, sort_keys=True)
 
 
 def _show(value: Any) -> str:

@@ -59,7 +59,8 @@ def options_of(kind: type[Any], left_out: Collection[str] = ()) -> list[inspect.
     return [
         _option(field.name, annotations[field.name], field.default)
         for field in fields(kind)
-        if field.name not in left_out and _is_option(annotations[field.name])
+        if field.name not in left_out
+        and any(isinstance(note, ParameterInfo) for note in get_args(annotations[field.name])[1:])
     ]
 
 
@@ -121,10 +122,6 @@ def _refuse_missing_values(command: Any, argv: Sequence[str]) -> None:
     for word, following in pairwise(words):
         if word in options and not options[word].is_flag and following in known:
             raise typer.BadParameter(f"it needs a value, and got the option {following}", param_hint=f"'{word}'")
-
-
-def _is_option(annotation: Any) -> bool:
-    return any(isinstance(note, ParameterInfo) for note in get_args(annotation)[1:])
 
 
 def _option(name: str, annotation: Any, default: Any) -> inspect.Parameter:

@@ -83,15 +83,8 @@ def _walk(theirs: Any, ours: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
             first = theirs[i] if i < len(theirs) else _ABSENT
             second = ours[i] if i < len(ours) else _ABSENT
             yield from _walk(first, second, f"{path}[{i}]")
-    elif _differs(theirs, ours):
+    elif _show(theirs) != _show(ours):  # as text, 1, 1.0 and true are different
         yield path, theirs, ours
-
-
-def _differs(theirs: Any, ours: Any) -> bool:
-    """Whether two JSON values differ; 1, 1.0 and true are different."""
-    if theirs is _ABSENT or ours is _ABSENT:
-        return theirs is not ours
-    return json.dumps(theirs, sort_keys=True) != json.dumps(ours, sort_keys=True)
 
 
 def _has_mappings(value: Any) -> bool:

@@ -58,7 +58,15 @@ def everything(batch: TrajectoryBatch, *, whole: bool, steps: Tensor | None = No
     if not whole:
         # Torch takes a third longer for the layers of a small network, and their gradients, over two leading axes.
         return Shuffled(batch, _steps(batch) if steps is None else steps).part(slice(None))
-    return _sequences(batch, slice(None))._replace(mask=None if bool(batch.mask.all()) else batch.mask)
+    return Minibatch(
+        obs=tree.map_leaves(lambda leaf: leaf[:-1], batch.obs),
+        action=batch.action,
+        mask=None if bool(batch.mask.all()) else batch.mask,
+        index=slice(None),
+        action_mask=batch.extras.get("action_mask"),
+        state=batch.initial_state.get("state"),
+        is_first=batch.is_first[:-1],
+    )
 
 
 def epochs(
@@ -205,7 +213,7 @@ def _count(items: int, size: int | None) -> int:
     return 1 if size is None else max(1, round(items / size))
 
 
-def _sequences(batch: TrajectoryBatch, columns: Tensor | slice) -> Minibatch:
+def _sequences(batch: TrajectoryBatch, columns: Tensor) -> Minibatch:
     index = slice(None), columns
     action_mask, state = batch.extras.get("action_mask"), batch.initial_state.get("state")
     return Minibatch(

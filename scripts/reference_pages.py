@@ -34,15 +34,7 @@ from surreal.config.schema.fields import Section
 from surreal.distributed.connection import keys
 from surreal.envs.ids import find_env
 from surreal.envs.wrappers.named import WrapperSpec, find_wrapper, wrapper_names
-from surreal.plugins.apps.option_docs import (
-    Option,
-    described,
-    options_of,
-    parameters_of,
-    plain,
-    public_classes,
-    summary,
-)
+from surreal.plugins.apps.option_docs import Option, described, options_of, parameters_of, plain, summary
 from surreal.plugins.doctor.finding import FAULTS
 from surreal.plugins.sweep.schema import Range, SweepConfig
 from surreal.run.build.acting import AGENT, MODEL
@@ -136,6 +128,14 @@ def classes() -> Iterator[str]:
         for cls, title in titles.items():
             yield f"### {title}\n"
             yield from class_text(cls, recipe, titles)
+
+
+def public_classes(module: ModuleType, base: type[object]) -> Iterator[type[object]]:
+    """Find the classes of `module.__all__` that a configuration may name."""
+    for name in module.__all__:
+        found = getattr(module, name)
+        if inspect.isclass(found) and issubclass(found, base) and not inspect.isabstract(found):
+            yield found
 
 
 def class_text(cls: type[object], recipe: Recipe[Any], titles: Mapping[type[object], str]) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -159,11 +160,8 @@ def _spaces_of(config: Config) -> tuple[gymnasium.Space[Any], gymnasium.Space[An
         if written.observation is None:
             raise EnvError("env.observation_space is raw: a policy for observations of any form acts in its run alone")
         return written.observation, written.action
-    env = build_env(config, training=False)
-    try:
+    with closing(build_env(config, training=False)) as env:
         return env.observation_space, env.action_space
-    finally:
-        env.close()
 
 
 def evaluate(

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -78,12 +79,9 @@ def settings_for(env: str | Callable[..., Any], algorithm: str) -> dict[str, Any
         plain = _read(name)
         if plain["env"].get("id") == env_id:
             return plain
-    made = env() if callable(env) else make_env(env_id, kwargs={}, wrappers=(), frame_stack=1, training=True)
-    try:
+    with closing(env() if callable(env) else make_env(env_id)) as made:
         name = nearest_preset(algorithm, made.observation_space, made.action_space)
         threshold = made.spec.reward_threshold if made.spec is not None else None
-    finally:
-        made.close()
     plain = _read(name)
     title = env_id.rpartition("/")[2] if isinstance(env, str) else env.__name__
     plain["name"] = f"{''.join(each if each.isalnum() else '-' for each in title).strip('-').lower()}-{algorithm}"

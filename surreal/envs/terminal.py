@@ -10,8 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from enum import Enum
-from types import FrameType
-from typing import Any, NoReturn, Self, SupportsFloat, TextIO
+from typing import Any, Self, SupportsFloat, TextIO
 
 import gymnasium
 import numpy as np
@@ -63,7 +62,7 @@ class Screen:
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            self._before = signal.signal(signal.SIGTERM, _end)
+            self._before = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
         self._stream.write(_ENTER)
         self._stream.flush()
         return self
@@ -217,7 +216,3 @@ def _line(upper: Pixels, lower: Pixels, colors: Colors) -> str:
         parts.append("▀")
         top, bottom = new_top, new_bottom
     return "".join(parts) + _RESET
-
-
-def _end(number: int, _: FrameType | None) -> NoReturn:
-    sys.exit(128 + number)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from gymnasium.vector.utils import batch_space, concatenate, create_empty_array
@@ -18,11 +18,7 @@ from surreal.envs.plain.base import Env, Wrapper
 #: Episodes that are stored, and episodes in the means of a report.
 _KEPT = 1000
 _SHOWN = 100
-
-
-def _print(line: str) -> None:
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
+_print = partial(print, flush=True)
 
 
 class FrameStack(Wrapper):

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import gymnasium
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
@@ -36,7 +35,7 @@ class _ZooGame(Game):
         self.action_spaces = tuple(env.action_space(player) for player in players)
         shown = [env.observation_space(player) for player in players]
         self._has_mask = all(isinstance(each, spaces.Dict) and each.keys() == {_OBSERVATION, _MASK} for each in shown)
-        self.observation_spaces = tuple(map(_without_mask, shown) if self._has_mask else shown)
+        self.observation_spaces = tuple(each[_OBSERVATION] if self._has_mask else each for each in shown)
         self._mask_widths = [mask_width(space) for space in self.action_spaces]
         self.metadata = dict(getattr(env, "metadata", {}))  # type: ignore[misc]
         self.render_mode = getattr(env, "render_mode", None)
@@ -132,8 +131,3 @@ class TurnGame(_ZooGame):
             env.step(None)
         self.is_over = not env.agents
         return views
-
-
-def _without_mask(space: Any) -> gymnasium.Space[Any]:
-    shown: gymnasium.Space[Any] = space[_OBSERVATION]
-    return shown

@@ -12,10 +12,12 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
+from surreal.base import tree
 from surreal.base.contracts import EnvPool as EnvPool
 from surreal.base.errors import EnvError
 from surreal.base.specs import ObsSpec
-from surreal.base.types import StepBatch
+from surreal.base.types import Obs, StepBatch
+from surreal.base.values import describe_unsound
 from surreal.envs.actions import ActionAdapter
 
 logger = logging.getLogger(__name__)
@@ -86,6 +88,12 @@ class FaultCounter:
 def describe_error(error: BaseException) -> str:
     """Describe an exception of an environment in one line."""
     return " ".join(f"{type(error).__name__}: {error}".split())
+
+
+def describe_unsound_step(obs: Obs, reward: Any) -> str:
+    """Name the first impossible number of a step; "" if there is none."""
+    leaves = {f"observation {path}".rstrip(): np.asarray(leaf) for path, leaf in tree.with_paths(obs)}
+    return describe_unsound({"reward": np.asarray(reward), **leaves})
 
 
 def checked_actions(

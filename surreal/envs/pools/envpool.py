@@ -16,13 +16,12 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from surreal.base import tree
 from surreal.base.contracts import EnvPool
 from surreal.base.errors import EnvError
 from surreal.base.system.process import count_cores
 from surreal.base.system.program import install_command
 from surreal.base.types import StepBatch
-from surreal.base.values import describe_unsound, is_sound
+from surreal.base.values import is_sound
 from surreal.envs.actions import ActionAdapter
 from surreal.envs.atari.preprocessing import is_atari
 from surreal.envs.atari.vector import AtariOptions, read_wrappers
@@ -33,6 +32,7 @@ from surreal.envs.pools.base import (
     check_awaited,
     checked_actions,
     describe_observations,
+    describe_unsound_step,
     empty_batch,
     env_seeds,
 )
@@ -116,7 +116,8 @@ class ThreadedEnvPool(EnvPool):
         ids = np.asarray(info["env_id"], np.int64)
         leaves = self._leaves(obs)
         if not (is_sound(reward) and all(map(is_sound, leaves))):
-            self._refuse(obs, reward)
+            problem = describe_unsound_step(obs, reward)
+            raise EnvError(f"{self._name} cannot continue, because EnvPool resets no single environment: {problem}")
         begins = self._begins.take(ids)
         self._returns[ids] += np.where(begins, 0.0, reward)
         self._lengths[ids] += ~begins
@@ -188,11 +189,6 @@ class ThreadedEnvPool(EnvPool):
                 raise EnvError(f"{problem}, but gymnasium's have {spec.shape}; use env.pool: local")
             leaves[index] = leaf.astype(spec.dtype, copy=False)
         return leaves
-
-    def _refuse(self, obs: Any, reward: NDArray[Any]) -> None:
-        arrays = {"reward": reward, **{f"observation {path}".rstrip(): leaf for path, leaf in tree.with_paths(obs)}}
-        problem = describe_unsound(arrays)
-        raise EnvError(f"{self._name} cannot continue, because EnvPool resets no single environment: {problem}")
 
 
 def envpool_name(env_id: str) -> str:

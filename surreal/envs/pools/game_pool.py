@@ -14,11 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from surreal.base import tree
 from surreal.base.contracts import EnvPool
 from surreal.base.errors import EnvError
 from surreal.base.types import StepBatch
-from surreal.base.values import describe_unsound
 from surreal.envs.actions import ActionAdapter, mask_width
 from surreal.envs.players.base import NoOpponents, Opponents, PlayerRoles, UniformGame, View
 from surreal.envs.pools.base import (
@@ -30,6 +28,7 @@ from surreal.envs.pools.base import (
     checked_actions,
     describe_error,
     describe_observations,
+    describe_unsound_step,
     empty_batch,
     env_seeds,
 )
@@ -262,7 +261,6 @@ class GamePool(EnvPool):
 def _find_unsound(views: Mapping[int, View]) -> str:
     """Name the first impossible number in these views; "" if there is none."""
     for player, view in views.items():
-        leaves = {f"observation {path}".rstrip(): np.asarray(leaf) for path, leaf in tree.with_paths(view.obs)}
-        if problem := describe_unsound({"reward": np.asarray(view.reward), **leaves}):
+        if problem := describe_unsound_step(view.obs, view.reward):
             return f"player {player}: {problem}"
     return ""

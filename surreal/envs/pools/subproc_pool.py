@@ -13,6 +13,7 @@ import os
 import selectors
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -212,14 +213,11 @@ class SubprocEnvPool(EnvPool):
         return [worker.pid for worker in self._workers if worker.pid is not None]
 
     def _read_spaces(self, make: EnvFactory) -> None:
-        env = make()
-        try:
+        with closing(make()) as env:
             self.observation_space = env.observation_space
             self.obs_spec = describe_observations(env.observation_space)
             self._adapter = ActionAdapter(env.action_space)
             self.action_space = self._adapter.space
-        finally:
-            env.close()
 
     def _start(self, worker: WorkerHandle) -> None:
         seeds = env_seeds(self._entropy, self.num_envs, incarnation=worker.incarnation)

@@ -8,21 +8,20 @@ DISABLED: the environment resets nothing; the stepper does, with the option rese
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
 
-from surreal.base import tree
 from surreal.base.errors import EnvError
 from surreal.base.specs import ObsSpec
 from surreal.base.types import Obs, StepBatch
-from surreal.base.values import LARGEST, describe_unsound, is_sound
+from surreal.base.values import LARGEST, is_sound
 from surreal.envs.actions import ActionAdapter
 from surreal.envs.atari.vector import AtariVector
-from surreal.envs.pools.base import Seed, env_seeds
+from surreal.envs.pools.base import Seed, describe_unsound_step, env_seeds
 from surreal.envs.pools.columns import describe_leaf
 from surreal.envs.pools.rows import NO_IDS, LastRows, LiveRows, RowJoiner
 
@@ -71,7 +70,8 @@ class VectorStepper:
         # The squared length in one call, as in `is_sound`, at every step of the fastest environments.
         is_short = is_as_described and self._is_float and np.vdot(obs, obs) <= LARGEST
         if not (is_sound(reward) and (is_short or all(map(is_sound, leaves)))):
-            self._refuse(obs, reward)
+            why = "because its environments cannot be reset one by one"
+            raise EnvError(f"{self._envs} cannot continue, {why}: {describe_unsound_step(obs, reward)}")
         masks = self._masks(info) if self._has_mask else None
         if not np.count_nonzero(terminated) and not np.count_nonzero(truncated):
             if len(first):
@@ -95,11 +95,6 @@ class VectorStepper:
         if self._mode is AutoresetMode.DISABLED:
             leaves, masks = self._reset_some(leaves, masks, is_ended)
         return self._joiner.join(last, LiveRows(self._ids, leaves, reward, ended, masks))
-
-    def _refuse(self, obs: Obs, reward: NDArray[Any]) -> NoReturn:
-        arrays = {"reward": reward, **{f"observation {path}".rstrip(): leaf for path, leaf in tree.with_paths(obs)}}
-        problem = describe_unsound(arrays)
-        raise EnvError(f"{self._envs} cannot continue, because its environments cannot be reset one by one: {problem}")
 
     def close(self) -> None:
         self._envs.close()

@@ -9,8 +9,7 @@ from __future__ import annotations
 import inspect
 import re
 import typing
-from collections.abc import Iterator, Mapping
-from types import ModuleType
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from surreal.base.ranges import AnyCase, describe_range
@@ -30,14 +29,6 @@ class Option(NamedTuple):
     is_positional: bool
     meaning: str  #: "" if it is not described
     shown_by: type[object]  #: the class itself if its docstring describes the option, else the one that declares it
-
-
-def public_classes(module: ModuleType, base: type[object]) -> Iterator[type[object]]:
-    """Find the classes of `module.__all__` that a configuration may name."""
-    for name in module.__all__:
-        found = getattr(module, name)
-        if inspect.isclass(found) and issubclass(found, base) and not inspect.isabstract(found):
-            yield found
 
 
 def options_of(cls: type[object]) -> list[Option]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -213,8 +214,7 @@ def check_alike(policy: Policy, module: PolicyModule, file: ExportedFile) -> int
 
 
 def _played(policy: Policy, mask_width: int) -> Iterator[_Step]:
-    env = build_env(policy.config, training=False)
-    try:
+    with closing(build_env(policy.config, training=False)) as env:
         obs, info = env.reset(seed=0)
         is_first = True
         for _ in range(_STEPS):
@@ -227,8 +227,6 @@ def _played(policy: Policy, mask_width: int) -> Iterator[_Step]:
             is_first = terminated or truncated
             if is_first:
                 obs, info = env.reset()
-    finally:
-        env.close()
 
 
 def _drawn(policy: Policy) -> Iterator[_Step]:

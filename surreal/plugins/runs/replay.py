@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -173,11 +173,8 @@ def _spaces_of(env_id: str) -> tuple[Any, Any]:
     """Make an environment to ask for its spaces, of observations and of actions."""
     from surreal.envs import make_env
 
-    made = make_env(env_id, kwargs={}, wrappers=(), frame_stack=1, training=True)
-    try:
+    with closing(make_env(env_id)) as made:
         return made.observation_space, made.action_space
-    finally:
-        made.close()
 
 
 def _find(
@@ -204,11 +201,9 @@ def _shards(stack: ExitStack, clients: list[RedisClient], num_shards: int | None
             config = clients[0].retry(lambda: registry.stored_config(clients[0], ()), what="look at the run")
             num_shards = max(config.num_shards, len(clients))
     try:
-        shards = ReplayShards(clients, num_shards)
+        return stack.enter_context(closing(ReplayShards(clients, num_shards)))
     except ValueError as error:
         raise ConfigError(str(error), key="--shards") from None
-    stack.callback(shards.close)
-    return shards
 
 
 def _split(addresses: str | None) -> list[str]:

@@ -6,7 +6,7 @@ The run does not notice it: it only reads the newest parameters between two epis
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from typing import NamedTuple
 
 import numpy as np
@@ -67,15 +67,12 @@ class Watcher:
             env = self._view.make_env(config, stack, name="watch")
             spaces = env_spaces(env)
             model = build_model(config, spaces)
-            agent = build_greedy_agent(config, model, spaces, rng=self._rng)
-            stack.callback(agent.close)
+            agent = stack.enter_context(closing(build_greedy_agent(config, model, spaces, rng=self._rng)))
             client, address = self._client, config.redis.parameter_address
             if address is not None:
-                client = make_client(address, client.run)
-                stack.callback(client.close)
+                client = stack.enter_context(make_client(address, client.run))
                 client.check_server(timeout_s=_TIMEOUT_S)
-            listener = build_listener(config, client, model)
-            stack.callback(listener.close)
+            listener = stack.enter_context(closing(build_listener(config, client, model)))
             evaluator = build_evaluator(config, agent, [env], rng=self._rng)
             number = 0
             while (count is None or number < count) and self._update(listener, on_wait, wait):

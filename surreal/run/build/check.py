@@ -6,14 +6,11 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import torch
 
 from surreal.base.errors import ConfigError, EnvError
 from surreal.config import Config
-from surreal.learner import Learner
-from surreal.replay import Replay
 from surreal.run.build.acting import AGENT, MODEL
 from surreal.run.build.construct import check, find_device, refused
 from surreal.run.build.environments import check_env, check_wrappers
@@ -80,16 +77,13 @@ def check_names(config: Config) -> None:
     check(config, AGENT, AGENT.offered - ({"exploration"} if config.agent.exploration is None else set()))
     learner, _ = check(config, LEARNER)
     check_ranks(config)
-    _check_units(config, learner, check_replay(config))
+    replay = check_replay(config)
+    if replay.hands_out not in learner.takes:
+        given = f"is {config.replay.class_path!r}, which hands out {replay.hands_out}"
+        taken = f"{config.learner.class_path!r}, takes {' or '.join(sorted(learner.takes))}"
+        raise refused(config, "replay.class", f"{given}, but learner.class, {taken}; choose two that fit")
     if config.run.deterministic:
         lockstep_config(config)
     if config.has_parameter_servers:
         check_gradients(config)
         gradients_config(config)
-
-
-def _check_units(config: Config, learner: type[Learner], replay: type[Replay[Any]]) -> None:
-    if replay.hands_out not in learner.takes:
-        given = f"is {config.replay.class_path!r}, which hands out {replay.hands_out}"
-        taken = f"{config.learner.class_path!r}, takes {' or '.join(sorted(learner.takes))}"
-        raise refused(config, "replay.class", f"{given}, but learner.class, {taken}; choose two that fit")

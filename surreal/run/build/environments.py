@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -84,11 +85,8 @@ def find_spaces(config: Config, *, training: bool = True) -> EnvSpaces:
     given = written_spaces(config, training=training)
     if given is not None:
         return given
-    env = build_env(config, training=True)
-    try:
+    with closing(build_env(config, training=True)) as env:
         return EnvSpaces(env.observation_space, env.action_space)
-    finally:
-        env.close()
 
 
 def agent_spaces(spaces: EnvSpaces) -> Spaces:
@@ -276,14 +274,8 @@ def _num_on_client(config: Config) -> int:
 
 def _box(section: BoxSpace) -> gymnasium.spaces.Box:
     dtype = np.dtype(section.dtype)
-    low: float
-    high: float
-    if dtype.kind == "f":
-        low, high = -np.inf, np.inf
-    elif dtype.kind == "b":
-        low, high = 0, 1
-    else:
-        low, high = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
+    limits: dict[str, tuple[float, float]] = {"f": (-np.inf, np.inf), "b": (0, 1)}
+    low, high = limits.get(dtype.kind) or (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max))
     low = low if section.low is None else section.low
     high = high if section.high is None else section.high
     return gymnasium.spaces.Box(low, high, tuple(section.shape), dtype.type)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,11 +41,8 @@ def client_spaces(config: Config) -> EnvSpaces:
     given = explicit_spaces(config.env)
     if given is not None:
         return given
-    env = make_env(config.env.id, kwargs=config.env.kwargs, wrappers=client_specs(config))
-    try:
+    with closing(make_env(config.env.id, kwargs=config.env.kwargs, wrappers=client_specs(config))) as env:
         return EnvSpaces(env.observation_space, env.action_space)
-    finally:
-        env.close()
 
 
 def build_rlx_pool(config: Config, options: ServerOptions) -> RlxEnvPool:

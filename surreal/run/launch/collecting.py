@@ -108,8 +108,7 @@ def main(argv: Sequence[str]) -> int:
     stop = threading.Event()
     set_at_signals(stop)
     follow_parent()
-    sys.stdout.write("collecting the last logs and metrics\n")
-    sys.stdout.flush()
+    typer.echo("collecting the last logs and metrics")
     with RedisClient(os.environ.get(REDIS_VARIABLE, DEFAULT_REDIS), run=arguments.run) as client:
         collector = Collector(client, arguments.run_dir)
         while not (stop.is_set() or (arguments.beside and _is_ending(client))):

@@ -65,11 +65,13 @@ class Companions:
         starter: Spawner,
         say: Callable[[str], object],
     ) -> None:
-        self._config = load_config(source, overrides)
+        self._config = config = load_config(source, overrides)
         self._parts, self._place, self._starter, self._say = parts, place, starter, say
         self._own = [source, *(part for override in overrides for part in ("--set", override))]
-        if Part.ENVIRONMENTS in parts:
-            _check_program(self._config)
+        if Part.ENVIRONMENTS in parts and not config.environment.count:
+            key, found = ("run", "not set") if config.environment.run is None else ("n_environments", 0)
+            problem = f"environment.{key} is {found}: there is no environment program to start"
+            raise ConfigError(f"{problem}; set it, as in run: python environment/training.py", key=f"environment.{key}")
 
     def execute(self, interrupts: Interrupts) -> Ending:
         """Run the parts until their programs or the run end, or a signal comes; returns why."""
@@ -149,10 +151,3 @@ def server_of(config: Config) -> str:
         advice = "set it, or relaax_rlx_server.bind to HOST:PORT"
         raise ConfigError(f"{problem}; {advice}", key=key, source=config.source_of(key))
     return server_url(config, config.rlx.port)
-
-
-def _check_program(config: Config) -> None:
-    if not config.environment.count:
-        key = "run" if config.environment.run is None else "n_environments"
-        problem = f"environment.{key} is {'not set' if key == 'run' else 0}: there is no environment program to start"
-        raise ConfigError(f"{problem}; set it, as in run: python environment/training.py", key=f"environment.{key}")

@@ -85,7 +85,6 @@ class RunServers:
     def _connect(self, address: str | None) -> RedisClient:
         if address is None:
             return self.client
-        client = RedisClient(address, run=self._run, retry_timeout_s=_RETRY_TIMEOUT_S)
-        self._stack.callback(client.close)
+        client = self._stack.enter_context(RedisClient(address, run=self._run, retry_timeout_s=_RETRY_TIMEOUT_S))
         client.check_server(timeout_s=_CONNECT_TIMEOUT_S)
         return client

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from copy import deepcopy
 from functools import partial
 from pathlib import Path
@@ -65,9 +65,7 @@ def check_parts(config: Config, *, resumed: Path | None = None, is_here: bool = 
         model = build_model(config, environments.agent_spaces(spaces))
         replay = None
         if config.learner.ranks == 1:
-            shards = LocalShards("check")
-            stack.callback(shards.close)
-            replay = build_replay(config, shards, seed=0)
+            replay = build_replay(config, stack.enter_context(closing(LocalShards("check"))), seed=0)
         build_learner(config, model, replay)
     restore = config.checkpoint.restore
     if resumed is not None and (own := _own_checkpoint(config, resumed)) is not None:

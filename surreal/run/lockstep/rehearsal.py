@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from typing import Any
 
 import gymnasium
@@ -52,13 +52,10 @@ class Rehearsal:
     """
 
     def __init__(self, config: Config, stack: ExitStack, pool: EnvPool | None = None) -> None:
-        if pool is None:
-            pool = build_pool(config, index=0)
-        stack.callback(pool.close)
+        pool = stack.enter_context(closing(build_pool(config, index=0) if pool is None else pool))
         spaces = Spaces(pool.obs_spec, pool.action_space)
         self.model = build_model(config, spaces)
-        shards = LocalShards("rehearsal")
-        stack.callback(shards.close)
+        shards = stack.enter_context(closing(LocalShards("rehearsal")))
         self._replay = build_replay(config, shards, seed=config.seed)
         stack.callback(self._replay.join)
         stack.callback(self._replay.stop)

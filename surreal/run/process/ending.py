@@ -122,23 +122,16 @@ def error_line(error: BaseException) -> str:
     message = " ".join(str(error).split())
     if isinstance(error, errors.SurrealError):
         return message
-    frame = _frame_to_show(error)
-    place = "" if frame is None else f" ({Path(frame.filename).name} line {frame.lineno}{_code_of(frame)})"
+    frames = own_frames(traceback.extract_tb(error.__traceback__))
+    # The innermost call in the user's code, else the innermost one outside Python's library.
+    frame = next(filter(_is_users, reversed(frames)), frames[-1] if frames else None)
+    code = f": {frame.line}" if frame is not None and frame.line and _is_users(frame) else ""
+    place = "" if frame is None else f" ({Path(frame.filename).name} line {frame.lineno}{code})"
     if isinstance(error, OSError) and (error.errno in errors.OS_REMEDIES or error.filename):
         is_ours = frame is None or Path(frame.filename).is_relative_to(_PACKAGE)
         return "; ".join([errors.describe_os_error(error) + ("" if is_ours else place), *notes])
     sentence = f"{type(error).__name__}: {message}{place}" if message else f"{type(error).__name__}{place}"
     return "; ".join([sentence, *notes])
-
-
-def _frame_to_show(error: BaseException) -> traceback.FrameSummary | None:
-    """Find the innermost call in the user's code, else the innermost one outside Python's library."""
-    frames = own_frames(traceback.extract_tb(error.__traceback__))
-    return next(filter(_is_users, reversed(frames)), frames[-1] if frames else None)
-
-
-def _code_of(frame: traceback.FrameSummary) -> str:
-    return f": {frame.line}" if frame.line and _is_users(frame) else ""
 
 
 def _is_users(frame: traceback.FrameSummary) -> bool:

@@ -137,7 +137,6 @@ def take_over(claim: Claim, replay: ReplayShards, stop: threading.Event) -> None
         )  # fmt: skip
 
 
-_STAY_POLL_INTERVAL_S = 0.5
 _LOOK_INTERVAL_S = 5.0
 
 
@@ -160,7 +159,7 @@ def stay(client: RedisClient, reason: str, signals: Sequence[signal.Signals], he
                     return
                 # This process may know of the end before the run does.
                 was_over = was_over or is_over is True
-            time.sleep(_STAY_POLL_INTERVAL_S)
+            time.sleep(_POLL_INTERVAL_S)
 
 
 def _is_over(client: RedisClient) -> bool | None:

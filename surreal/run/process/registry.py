@@ -255,9 +255,8 @@ def _configured(client: RedisClient, stored: Mapping[str, Any], overrides: Seque
 
 def _is_defended(client: RedisClient, stored: Mapping[str, Any], registrant: Registrant) -> bool:
     name = str(stored.get("name", ""))[:200]
-    if name and name != registrant.name and client.redis.exists(client.run_keys.claim(name)):
-        return True
-    return bool(live_processes(client))
+    is_claimed = name and name != registrant.name and client.redis.exists(client.run_keys.claim(name))
+    return bool(is_claimed or live_processes(client))
 
 
 def _differs(client: RedisClient, differences: Sequence[str]) -> ContractError:

@@ -87,7 +87,10 @@ class RunFolder:
 
     def release(self) -> None:
         """Release the folder for another writer; if no run began, restore its earlier state."""
-        self._remove_address()
+        path = self.path / ADDRESS_NAME
+        with suppress(OSError):
+            if self._address and path.read_text() == self._address:  # else another process wrote it
+                path.unlink()
         is_new = bool(self._made) and not self.config_path.exists()
         self._lock.release(is_removed=is_new)
         if is_new:
@@ -155,13 +158,6 @@ class RunFolder:
         except OSError:
             return None
         return (FoundAddress(lines[0], given), lines[1]) if len(lines) == 2 else None
-
-    def _remove_address(self) -> None:
-        """Remove the address that this process wrote; another one stays."""
-        path = self.path / ADDRESS_NAME
-        with suppress(OSError):
-            if self._address and path.read_text() == self._address:
-                path.unlink()
 
     def _write(self, name: str, text: str, *, is_secret: bool = False) -> None:
         try:

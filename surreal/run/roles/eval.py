@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 
 from surreal.base.errors import EnvError, RedisUnavailableError, StoppedError
 from surreal.base.system.logs import WaitNotice
@@ -52,18 +52,16 @@ class EvaluationSession:
         envs = [build_env(config, training=False, render_mode=mode) for mode in modes]
         self.spaces = env_spaces(envs[0])
         self.model = build_model(config, self.spaces)
-        self.agent = build_greedy_agent(config, self.model, self.spaces, rng=process.rng(0))
-        stack.callback(self.agent.close)
-        self.listener = build_listener(config, process.parameter_client, self.model)
-        stack.callback(self.listener.close)
+        agent = build_greedy_agent(config, self.model, self.spaces, rng=process.rng(0))
+        self.agent = stack.enter_context(closing(agent))
+        self.listener = stack.enter_context(closing(build_listener(config, process.parameter_client, self.model)))
         (process.run_dir / "eval").mkdir(parents=True, exist_ok=True)
         stack.callback(claim_scores(process.run_dir / "eval").release)
         self.book = RoundFile(process.run_dir / "eval", keep=config.checkpoint.best_checkpoints_to_keep)
         is_elsewhere = process.role is EVAL and not process.arguments.supervised
         self._sender = ScoreSender(process.client, self.book, is_elsewhere=is_elsewhere)
         stack.callback(self._sender.send_waiting)
-        self.evaluator = build_evaluator(config, self.agent, envs, rng=process.rng(1))
-        stack.callback(self.evaluator.close)
+        self.evaluator = stack.enter_context(closing(build_evaluator(config, self.agent, envs, rng=process.rng(1))))
         self._started_s = -float("inf")
         self._away_s = 0.0
         self._has_reached_goal = False  # and ended the run
@@ -209,15 +207,12 @@ class EvaluationSession:
             env = build_env(self.config, training=False, render_mode="rgb_array")
             folder = self.process.run_dir / "eval" / "videos"
             camera = record_video(env, str(folder), name=f"round-{number:06d}")
-            rng = self.process.rng(2, number)
-            recorder = build_evaluator(self.config, self.agent, [camera], rng=rng)
+            recorder = build_evaluator(self.config, self.agent, [camera], rng=self.process.rng(2, number))
         except EnvError as error:
             logger.warning("no video: %s", error)
             return
-        try:
+        with closing(recorder):
             recorder.play(1, stop=self.process.stop, on_step=self.process.turn)
-        finally:
-            recorder.close()
 
     def _metrics(self) -> dict[str, float]:
         """Each round's numbers once, which the heartbeat keeps; and how far the running one is."""

@@ -134,7 +134,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         with at_show_signal(toggle):
             counts = run_envs(makers, options, stop=stop, on_episode=_show if arguments.verbose else None)
         if counts.episodes or not counts.failures:
-            _say(_summary(counts))
+            typer.echo(_summary(counts))
         for failure in counts.failures[:1]:
             raise failure
     except Exception as error:
@@ -172,12 +172,7 @@ def _summary(counts: DriverCounts) -> str:
 
 
 def _show(end: EpisodeEnd) -> None:
-    _say(f"env {end.env_index}: return {end.episode_return:g}, {end.length} steps")
-
-
-def _say(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
+    typer.echo(f"env {end.env_index}: return {end.episode_return:g}, {end.length} steps")
 
 
 if __name__ == "__main__":

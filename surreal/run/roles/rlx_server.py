@@ -14,13 +14,14 @@ import resource
 import sys
 import threading
 from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
+import typer
 
 from surreal.agent import Agent, AgentLoop
 from surreal.base.contracts import StepSender
@@ -54,8 +55,7 @@ def body(process: RoleProcess, options: ServerOptions) -> None:
     """Serve until the run ends."""
     config = process.config
     with ExitStack() as stack:
-        pool = build_rlx_pool(config, options)
-        stack.callback(pool.close)
+        pool = stack.enter_context(closing(build_rlx_pool(config, options)))
         pool.policies = _named_policies(config, stack, process.rng())
         options = replace(options, owner=port_owner(process.client))
         if config.has_parameter_servers and not options.is_exploiting:
@@ -97,7 +97,12 @@ def _compute(process: RoleProcess, stack: ExitStack, pool: RlxEnvPool, options: 
 def _listen(
     process: RoleProcess, stack: ExitStack, pool: RlxEnvPool, options: ServerOptions, status: StatusSource
 ) -> RlxServer:
-    on_metric = partial(_send_metric, process)
+    def on_metric(method: str, name: str, value: Any, step: int | None) -> None:
+        if method == "histogram":
+            process.telemetry.histogram(name, value, step)
+        else:
+            process.telemetry.scalar(name, value, step)
+
     server = start_server(process.config, pool, options, stack, on_metric=on_metric, status=status)
     process.telemetry.add_source(server.metrics)
     return server
@@ -114,8 +119,7 @@ def serve_policy(
     add_python_path(config.python_path)
     options = ServerOptions(is_exploiting=True, reuses_port=reuses_port, owner=f"policy {path.resolve()}")
     with ExitStack() as stack:
-        pool = build_rlx_pool(config, options)
-        stack.callback(pool.close)
+        pool = stack.enter_context(closing(build_rlx_pool(config, options)))
         spaces = build_spaces(config, training=False)
         agent = saved_agent(policy, config, spaces, rng=role_rng(config.seed, RandomStream.RLX_SERVER))
         stack.callback(agent.close)
@@ -141,13 +145,6 @@ def _named_policies(
             raise config.refusal("rlx.policies", f"rlx.policies.{name}: {error}") from error
         stack.callback(policies[name].close)
     return policies
-
-
-def _send_metric(process: RoleProcess, method: str, name: str, value: Any, step: int | None) -> None:
-    if method == "histogram":
-        process.telemetry.histogram(name, value, step)
-    else:
-        process.telemetry.scalar(name, value, step)
 
 
 _PORT_HELP = "Port for TCP, WebSocket and HTTP; 0: a free one; default: rlx.port, 7001."
@@ -245,12 +242,12 @@ def start_server(
     stack.callback(server.close)
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     logger.info("listening on %s:%d", host, server.port)
-    say(f"RLX at {host}:{server.port}{', TLS' if settings.tls is not None else ''}")
+    typer.echo(f"RLX at {host}:{server.port}{', TLS' if settings.tls is not None else ''}")
     url = f"{'http' if settings.tls is None else 'https'}://{host}:{server.port}"
     if settings.pages_dir is not None:
-        say(f"page at {url}/app/")
+        typer.echo(f"page at {url}/app/")
     elif settings.static_dir is not None:
-        say(f"example page at {url}/example/")
+        typer.echo(f"example page at {url}/example/")
     return server
 
 
@@ -259,12 +256,6 @@ def end_server(server: RlxServer, loop: AgentLoop) -> None:
     server.close()
     for _ in range(2):
         loop.step(timeout_s=0.0)
-
-
-def say(text: str) -> None:
-    """Report the address to the parent process, also through a pipe."""
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
 
 
 def _raise_file_limit() -> None:

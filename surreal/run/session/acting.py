@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from functools import partial
 from typing import Any, Literal
 
@@ -70,8 +70,7 @@ class ActingSession:
         else:
             server = acting.build_remote_server(config, process.parameter_client, process.stop)
             agent = acting.build_agent(config, model, spaces, index=process.index, rng=process.rng(), server=server)
-        stack.callback(agent.close)
-        self._agent = agent
+        self._agent = stack.enter_context(closing(agent))
         self._listener = listener = acting.build_listener(config, process.parameter_client, model)
         stack.callback(listener.close)
         listener.run_listener_thread()

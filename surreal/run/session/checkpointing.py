@@ -163,11 +163,8 @@ class Checkpointing:
             self.replay.load_state_dict(found.metadata["replay"])
         except (KeyError, ValueError) as error:
             logger.warning("%s has no counts of the replay to continue from: %s", found.path, error)
-        self._go_on_drawing(found)
-
-    def _go_on_drawing(self, found: Checkpoint) -> None:
-        """Take over the random generators' states, so that nothing is drawn twice; without them they start again."""
         try:
+            # So that nothing is drawn twice.
             set_random_state(found.metadata["random"], self.replay.rng)
         except (KeyError, ValueError) as error:
             logger.info("random generators start again: %s", error)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,18 +49,15 @@ class EpisodeDisplay:
             mode = "human"
         elif self.screen is not None:
             mode = _terminal_mode(config)
-        env = build_env(config, training=False, render_mode=mode)
-        stack.callback(env.close)
+        env = stack.enter_context(closing(build_env(config, training=False, render_mode=mode)))
         if self.record is not None:
-            env = record_video(env, str(self.record), name=name)
-            stack.callback(env.close)
+            env = stack.enter_context(closing(record_video(env, str(self.record), name=name)))
         return env if self.screen is None else TerminalView(env, self.screen)
 
 
 def _terminal_mode(config: Config) -> str:
-    plain = build_env(config, training=False)
-    modes = plain.metadata.get("render_modes", ())
-    plain.close()
+    with closing(build_env(config, training=False)) as plain:
+        modes = plain.metadata.get("render_modes", ())
     return choose_mode(lambda mode: build_env(config, training=False, render_mode=mode), modes)
 
 
@@ -93,8 +90,7 @@ def play_policy(
     count = 1 if is_single else min(num_envs or config.eval.num_envs, episodes)
     with ExitStack() as stack:
         envs = [view.make_env(config, stack, name="play") for _ in range(count)]
-        agent = saved_agent(policy, config, env_spaces(envs[0]), rng=rng)
-        stack.callback(agent.close)
+        agent = stack.enter_context(closing(saved_agent(policy, config, env_spaces(envs[0]), rng=rng)))
         evaluator = build_evaluator(config, agent, envs, rng=rng)
         if on_episode is None:
             return evaluator.play(episodes)

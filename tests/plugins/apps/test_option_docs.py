@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import surreal.replay
-from surreal.plugins.apps.option_docs import options_of, public_classes
+from surreal.plugins.apps.option_docs import options_of
 from surreal.replay import Replay, UniformReplay
 from surreal.run.build.construct import Recipe
 from tests.pages import ROOT, load_script
@@ -101,7 +101,7 @@ def test_a_class_is_written_with_its_own_options_first_and_those_of_others_by_na
 
 
 def test_abstract_classes_are_not_to_be_named() -> None:
-    found = list(public_classes(surreal.replay, Replay))
+    found = list(load_script("reference_pages").public_classes(surreal.replay, Replay))
     assert UniformReplay in found and Replay not in found
 
 

@@ -31,7 +31,6 @@ from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.envs.make import make_env
 from surreal.envs.wrappers.named import WrapperSpec, find_wrapper, wrapper_names
-from surreal.plugins.apps.option_docs import public_classes
 from surreal.run.build import learning
 from surreal.run.build.acting import AGENT, MODEL
 from surreal.run.build.construct import Recipe, Setting, check
@@ -39,7 +38,9 @@ from surreal.run.build.learning import LEARNER, REPLAY
 from surreal.run.process.arguments import RoleArguments
 from surreal.run.roles.rlx_client import ClientArguments
 from surreal.run.roles.rlx_server import ServerArguments
+from tests.pages import load_script
 
+public_classes = load_script("reference_pages").public_classes
 PARTS = ((surreal.model, MODEL), (surreal.agent, AGENT), (surreal.learner, LEARNER), (surreal.replay, REPLAY))
 CLASSES = [(recipe, cls) for module, recipe in PARTS for cls in public_classes(module, recipe.base)]
 NAMES = [f"{recipe.section}: {cls.__name__}" for recipe, cls in CLASSES]

@@ -31,9 +31,8 @@ def model_table(source: str) -> Table:
     if isinstance(model, LazyModel) and spaces.obs_spec is not None:
         model.materialize(spaces.obs_spec)
     table = Table(title=f"{config.model.class_path} for {config.env.id}", title_justify="left", box=None)
-    for title in ("layer", "kind"):
+    for title in ("layer", "kind", "parameters"):
         table.add_column(title)
-    table.add_column("parameters")
     table.add_column("numbers", justify="right")
     total = 0
     for name, layer in model.named_modules():

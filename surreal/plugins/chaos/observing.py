@@ -86,11 +86,7 @@ class Standing(NamedTuple):
 
     def alive(self) -> dict[str, Life]:
         """Return the living processes by name; the newest life of each name."""
-        found: dict[str, Life] = {}
-        for life in sorted(self.lives, key=lambda life: -life.age_s):
-            if life.is_alive:
-                found[life.name] = life
-        return found
+        return {life.name: life for life in sorted(self.lives, key=lambda life: -life.age_s) if life.is_alive}
 
 
 def read_lives(client: RedisClient) -> tuple[Life, ...]:
@@ -177,10 +173,8 @@ class Reader:
         self, streams: Sequence[Stream], parameters: RedisClient, policies: Sequence[PolicyKeys], *, is_new: bool
     ) -> None:
         self._shards: dict[int, list[ShardReader]] = {}
-        self.clients: list[RedisClient] = []
+        self.clients = list({id(stream.client): stream.client for stream in streams}.values())
         for stream in streams:
-            if all(client is not stream.client for client in self.clients):
-                self.clients.append(stream.client)
             self._shards.setdefault(id(stream.client), []).append(ShardReader(stream, is_new=is_new))
         self._parameters = parameters
         self._policies = policies

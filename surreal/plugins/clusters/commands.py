@@ -78,7 +78,6 @@ def metrics(
     once: Annotated[bool, option(None, "Print the metrics once, and exit.", "--once")] = False,
 ) -> None:
     """Export run metrics to Prometheus until Ctrl-C: waiting times, sessions, steps, scores."""
-    from surreal.base.errors import ConfigError
     from surreal.base.system.program import install_command
     from surreal.run.process.finding import find_address
 

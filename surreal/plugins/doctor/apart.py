@@ -37,17 +37,16 @@ from surreal.run.process.interrupts import child_environment, follow_parent
 
 #: Time beyond the limit of a check after which the child is killed, s.
 _GRACE_S = 5.0
-#: Time limit for the child's imports, s.
+#: Time limit for the child's imports, until the first check begins, s.
 START_TIMEOUT_S = 120.0
 _FRAME = re.compile(r'  File "(.*)", line (\d+) in (.*)')
 _DUMP = "Timeout ("
 
 
-def run_apart(module: str, arguments: Sequence[str], *, start_timeout_s: float = START_TIMEOUT_S) -> Iterator[Finding]:
+def run_apart(module: str, arguments: Sequence[str]) -> Iterator[Finding]:
     """Run the checks of a module's `main(argv)`, and yield their findings.
 
-    It calls `report` with the checks; its first argument is the pipe's descriptor. `start_timeout_s` limits the time
-    until the first check begins.
+    It calls `report` with the checks; its first argument is the pipe's descriptor.
     """
     reading, writing = os.pipe()
     with tempfile.TemporaryDirectory(prefix="surreal-doctor-") as folder, os.fdopen(reading, "rb") as pipe:
@@ -65,7 +64,7 @@ def run_apart(module: str, arguments: Sequence[str], *, start_timeout_s: float =
             )
         os.close(writing)
         try:
-            yield from _follow(process, pipe, console, start_timeout_s)
+            yield from _follow(process, pipe, console)
         finally:
             with suppress(ProcessLookupError):  # the workers of an environment as well
                 os.killpg(process.pid, signal.SIGKILL)
@@ -89,12 +88,10 @@ def report(descriptor: int, checks: Iterator[Check]) -> None:
         write(is_done=True)
 
 
-def _follow(
-    process: subprocess.Popen[bytes], pipe: IO[bytes], console: Path, start_timeout_s: float
-) -> Iterator[Finding]:
+def _follow(process: subprocess.Popen[bytes], pipe: IO[bytes], console: Path) -> Iterator[Finding]:
     """Read a child's reports until it is done, closes the pipe, or exceeds the time of a check."""
-    title, timeout_s, rest = "the start of its process", start_timeout_s, b""
-    deadline_s = time.monotonic() + start_timeout_s
+    title, timeout_s, rest = "the start of its process", START_TIMEOUT_S, b""
+    deadline_s = time.monotonic() + START_TIMEOUT_S
     while is_in_time := bool(select.select([pipe], [], [], max(0.0, deadline_s - time.monotonic()))[0]):
         data = os.read(pipe.fileno(), 1 << 16)
         if not data:

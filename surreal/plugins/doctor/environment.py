@@ -72,16 +72,10 @@ def checker(env: Env) -> Iterator[Finding]:
             check_env(env.unwrapped, skip_render_check=True)
         except (AssertionError, Error, TypeError, ValueError, AttributeError) as error:
             problem = f"{type(error).__name__}: {error}" if not str(error) else str(error)
-    is_silent = True
-    for message in dict.fromkeys(str(warning.message) for warning in caught):
-        if (said := translate(message)) is not None:
-            is_silent = False
-            yield fault("gymnasium-checker", *said)
-    if problem and (said := translate(problem)) is not None:
-        is_silent = False
-        yield fault("gymnasium-checker-fails", *said)
-    if is_silent:
-        yield ok("gymnasium's checker finds nothing")
+    messages = [("gymnasium-checker", text) for text in dict.fromkeys(str(warning.message) for warning in caught)]
+    messages += [("gymnasium-checker-fails", problem)] if problem else []
+    found = [fault(name, *said) for name, text in messages if (said := translate(text)) is not None]
+    yield from found or [ok("gymnasium's checker finds nothing")]
 
 
 def translate(message: str) -> tuple[str, str] | None:

@@ -46,17 +46,13 @@ class Fault(NamedTuple):
     remedy: str
 
 
-def _read_faults() -> dict[str, Fault]:
-    found: dict[str, Fault] = {}
-    for section, entries in read_table(__package__, "faults.yaml").items():
-        for name, entry in entries.items():
-            (severity, cause), (_, remedy) = entry.items()
-            found[name] = Fault(section, Severity[severity.upper()], cause, remedy)
-    return found
-
-
 #: All faults by their names, in the order of their sections.
-FAULTS = _read_faults()
+FAULTS = {
+    name: Fault(section, Severity[severity.upper()], cause, remedy)
+    for section, entries in read_table(__package__, "faults.yaml").items()
+    for name, entry in entries.items()
+    for (severity, cause), (_, remedy) in [entry.items()]
+}
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ import termios
 import threading
 import time
 import tty
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Self, TextIO
 
@@ -44,20 +43,12 @@ _NOT_ASKED = "Redis did not take it; s tries again, q leaves this view"
 class Top:
     """Shows one run until it is over, or the user leaves; where output is not a terminal, lines every few seconds."""
 
-    def __init__(
-        self,
-        client: RedisClient,
-        console: Console,
-        keys: TextIO | None,
-        stop: threading.Event,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, client: RedisClient, console: Console, keys: TextIO | None, stop: threading.Event) -> None:
         self._follower = follower = Follower(client)
         self._address = client.address
-        self._keys, self._stop, self._clock = keys, stop, clock
+        self._keys, self._stop = keys, stop
         self._is_confirming = False
-        self._progress = Display(client.run, console, follower.limits(), trend=follower.trend(clock()), clock=clock)
+        self._progress = Display(client.run, console, follower.limits(), trend=follower.trend(time.monotonic()))
 
     def print_once(self) -> None:
         if not self._look():
@@ -69,12 +60,12 @@ class Top:
         progress, follower = self._progress, self._follower
         with Keyboard(self._keys) as keyboard, progress:
             progress.footer = _KEYS if keyboard.is_there else ""
-            look_s = self._clock()
+            look_s = time.monotonic()
             while not (self._stop.is_set() or follower.is_over or keyboard.is_gone):
-                if self._clock() >= look_s:
+                if time.monotonic() >= look_s:
                     self._look()
-                    look_s = self._clock() + _INTERVAL_S
-                key = keyboard.read(min(max(look_s - self._clock(), 0.0), _KEY_TIMEOUT_S))
+                    look_s = time.monotonic() + _INTERVAL_S
+                key = keyboard.read(min(max(look_s - time.monotonic(), 0.0), _KEY_TIMEOUT_S))
                 if key and self._press(key):
                     break
             progress.finish(follower.view, is_over=follower.is_over)

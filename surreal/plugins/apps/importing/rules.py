@@ -25,16 +25,12 @@ def activation(value: Any) -> Any:
     return "none" if value is None else _ACTIVATIONS.get(str(value), str(value).lower())
 
 
-def _number_or_none(value: Any) -> Any:
-    return None if value is False else value  # as RELAAX reads it
-
-
 _CONVERSIONS: dict[str, Callable[[Any], Any]] = {
     "float": float,
     "int": int,
     "lower": lambda value: str(value).lower(),
     "device": lambda value: "auto" if value else "cpu",
-    "number_or_none": _number_or_none,
+    "number_or_none": lambda value: None if value is False else value,  # as RELAAX reads it
     "number_or_zero": lambda value: float(value or 0.0),
     "activation": activation,
 }
@@ -180,7 +176,7 @@ class Draft:
             return
         self.settings["learner.args.optimizer"] = _RMSPROP
         if key.endswith("gradient_norm_clipping"):
-            self.take("learner.args.gradients_norm_clipping", _number_or_none(value))
+            self.take("learner.args.gradients_norm_clipping", _CONVERSIONS["number_or_none"](value))
         else:
             self.take(f"learner.args.{key.rpartition('.')[2]}", float(value))
 

@@ -63,11 +63,9 @@ def make_certificates(folder: Path, hosts: Iterable[str]) -> CertificateFiles:
         make = partial(_make, openssl, Path(made), known)
         if not (files.authority.exists() and authority_key.exists()):
             make("authority", files.authority, authority_key)
-        for name, certificate, key in (
-            ("server", files.server, files.server_key),
-            ("client", files.client, files.client_key),
-        ):
-            make(name, certificate, key, signer=(files.authority, authority_key))
+        signer = (files.authority, authority_key)
+        make("server", files.server, files.server_key, signer=signer)
+        make("client", files.client, files.client_key, signer=signer)
     return files
 
 

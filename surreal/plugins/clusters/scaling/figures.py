@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from surreal.config.yaml_tree import read_table
 from surreal.distributed.telemetry.heartbeats import Heartbeat
@@ -86,13 +86,8 @@ _FUNCTIONS: dict[str, Callable[[RunView], float | None]] = {
 }
 
 
-def _read_figures() -> tuple[Figure, ...]:
-    table: dict[str, Any] = read_table(__package__, "figures.yaml")
-    found = []
-    for name, entry in table.items():
-        (source, of), (_, text) = entry.items()
-        found.append(Figure(name, source, of, text))
-    return tuple(found)
-
-
-FIGURES = _read_figures()
+FIGURES = tuple(
+    Figure(name, source, of, text)
+    for name, entry in read_table(__package__, "figures.yaml").items()
+    for (source, of), (_, text) in [entry.items()]
+)

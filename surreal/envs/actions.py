@@ -134,9 +134,7 @@ def mask_width(space: gymnasium.Space[Any]) -> int:
     """Return how many entries an action mask of this (flat) space has, 0 where masks make no sense."""
     if isinstance(space, spaces.Discrete):
         return int(space.n)
-    if isinstance(space, spaces.MultiDiscrete):
-        return int(space.nvec.sum())
-    return 0
+    return int(space.nvec.sum()) if isinstance(space, spaces.MultiDiscrete) else 0
 
 
 def flat_mask(mask: Any, width: int) -> NDArray[np.bool_]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import gymnasium
@@ -50,12 +51,8 @@ def make_env(
         options = {"frameskip": 1, "obs_type": "ram", **options}
     # The pools check what matters; gymnasium's checker would cost a call at every step.
     options.setdefault("disable_env_checker", True)
-    try:
+    with _explained(env_id, options):
         env: gymnasium.Env[Any, Any] = gymnasium.make(find_env(env_id), **options)
-    except EnvError:
-        raise
-    except Exception as error:
-        raise _explain(env_id, options, error) from error
     if wrappers:
         number = next((i for i, spec in enumerate(wrappers) if spec.is_training_only), len(wrappers))
         env = RawEpisodeMonitor(apply_wrappers(env, wrappers[:number], training=training))
@@ -91,46 +88,34 @@ def make_vector_env(
         frame_stack: the same as for `make_env`; only for ALE's games.
         training: the same as for `make_env`.
     """
-    chosen = select_wrappers(wrappers, training=training)
+    chosen, options = select_wrappers(wrappers, training=training), dict(kwargs or {})
     if is_atari(env_id):
-        try:
-            options = {**find_env(env_id).kwargs, **dict(kwargs or {})}
-            return make_atari_vector(
-                options, num_envs, wrappers=[(spec.name, spec.args) for spec in chosen], frame_stack=frame_stack
+        with _explained(env_id, options):
+            env = make_atari_vector(
+                {**find_env(env_id).kwargs, **options},
+                num_envs,
+                wrappers=[(spec.name, spec.args) for spec in chosen],
+                frame_stack=frame_stack,
             )
-        except EnvError:
-            raise
-        except Exception as error:
-            raise _explain(env_id, dict(kwargs or {}), error) from error
+        return env
     if frame_stack != 1:
         raise EnvError(f"the vector environment of {env_id} does not stack frames; use the local pool")
     if chosen:
         names = ", ".join(spec.name for spec in chosen)
         raise EnvError(f"a vector environment takes no wrappers, got {names}; use the local pool")
-    try:
+    with _explained(env_id, options):
         spec = find_env(env_id)
         if spec.vector_entry_point is None:
             raise EnvError(f"{env_id} has no vector environment; use the local pool")
-        return gymnasium.make_vec(
-            env_id,
-            num_envs=num_envs,
-            vectorization_mode=gymnasium.VectorizeMode.VECTOR_ENTRY_POINT,
-            **dict(kwargs or {}),
-        )
-    except EnvError:
-        raise
-    except Exception as error:
-        raise _explain(env_id, dict(kwargs or {}), error) from error
+        mode = gymnasium.VectorizeMode.VECTOR_ENTRY_POINT
+        env = gymnasium.make_vec(env_id, num_envs=num_envs, vectorization_mode=mode, **options)
+    return env
 
 
 def check_env_id(env_id: str) -> None:
     """Find an environment by its id, or its class, without making it; raises `EnvError` if there is none."""
-    try:
+    with _explained(env_id, {}):
         find_env(env_id)
-    except EnvError:
-        raise
-    except Exception as error:
-        raise _explain(env_id, {}, error) from error
 
 
 def record_video(
@@ -154,6 +139,17 @@ def record_video(
         # The folder of a run is there before its second video.
         warnings.filterwarnings("ignore", message=".*Overwriting existing videos.*")
         return gymnasium.wrappers.RecordVideo(env, folder, episode_trigger=lambda i: i % every == 0, name_prefix=name)
+
+
+@contextmanager
+def _explained(env_id: str, options: Mapping[str, Any]) -> Iterator[None]:
+    """Raise any error inside as an `EnvError` with one clear sentence."""
+    try:
+        yield
+    except EnvError:
+        raise
+    except Exception as error:
+        raise _explain(env_id, options, error) from error
 
 
 def _explain(env_id: str, options: Mapping[str, Any], error: Exception) -> EnvError:

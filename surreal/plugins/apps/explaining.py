@@ -158,9 +158,7 @@ def _of_class(section: str, option: str, document: Mapping[str, Any]) -> Explana
 def _unit(name: str, kind: str) -> str:
     if kind == "size":
         return "bytes, or a text such as 64mb"
-    if kind.startswith("`true`"):
-        return ""
-    return next((unit for ending, unit in _UNITS if name.endswith(ending)), "")
+    return "" if kind.startswith("`true`") else next((unit for ending, unit in _UNITS if name.endswith(ending)), "")
 
 
 def _section(field: FieldInfo) -> type[Section] | None:

@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import secrets
 from collections.abc import Callable, Sequence
@@ -26,6 +25,7 @@ from surreal.plugins.dashboard.page.layout import FIRST_RUNS, layout
 from surreal.plugins.dashboard.page.parts import find_profiles, find_videos
 from surreal.plugins.dashboard.sources.runs import Runs
 from surreal.plugins.dashboard.wiring import wire
+from surreal.rlx.server.settings import is_loopback
 
 _ASSETS = Path(__file__).parent / "assets"
 
@@ -96,14 +96,6 @@ _REFUSAL = (
 _POLICY = "default-src 'self'; img-src 'self' data: blob:; style-src 'self' 'unsafe-inline'; frame-ancestors 'none'"
 
 
-def is_local(host: str) -> bool:
-    """Whether an address to listen on is a loopback address."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
 def read_token(path: Path | None) -> str:
     """Read the token from a file, which is made if it is missing; without a file, make a new token."""
     if path is None:
@@ -129,7 +121,7 @@ class Guard:
 
     def __init__(self, token: str, *, host: str = "127.0.0.1", port: int = 0) -> None:
         self._token = token
-        self._is_local = is_local(host)
+        self._is_local = is_loopback(host)
         self._names = _LOCAL_NAMES | {host}
         self._cookie = f"surreal_dashboard_{port}"
 

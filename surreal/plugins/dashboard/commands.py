@@ -16,7 +16,7 @@ from surreal.base.errors import ConfigError, SurrealError, describe_os_error
 from surreal.base.system.program import install_command
 from surreal.cli.options import Panel, RedisOption, say
 from surreal.run.process.arguments import REDIS_VARIABLE, option
-from surreal.run.process.interrupts import set_at_signals
+from surreal.run.process.interrupts import stop_at_signals
 
 
 def add_to(app: typer.Typer) -> None:
@@ -95,9 +95,7 @@ def serve(
             return
 
     token = read_token(token_file)
-    if stop is None:
-        stop = threading.Event()
-        set_at_signals(stop)
+    stop = stop or stop_at_signals()
     with _listen(host, port) as listening:
         port = listening.getsockname()[1]
         runs = Runs(folders, redis)

@@ -143,22 +143,21 @@ _TOLERANCE_S = 0.1
 def clocks(look: Look) -> Iterator[Finding]:
     """Compare the clocks of the processes, and check whether one was set meanwhile."""
     offsets = {record.name: record.offsets_s[-1] for record in look.records if record.offsets_s}
-    is_even = True
+    found: list[Finding] = []
     for record in look.records:
         # The first entry of a process is written before it knows the server's clock.
         known = record.offsets_s[1:]
         if known and max(known) - min(known) > _JUMP_S:
-            is_even = False
-            yield fault("clock-jumps", f"the clock of {record.name} jumped by {max(known) - min(known):.1f} s")
+            jump_s = max(known) - min(known)
+            found.append(fault("clock-jumps", f"the clock of {record.name} jumped by {jump_s:.1f} s"))
         elif known and abs(known[-1]) > _SKEW_S:
-            is_even = False
             where = "behind" if known[-1] > 0 else "ahead of"
-            yield fault("process-clock-skew", f"{record.name} is {abs(known[-1]):.1f} s {where} Redis")
+            found.append(fault("process-clock-skew", f"{record.name} is {abs(known[-1]):.1f} s {where} Redis"))
     for beat in look.view.beats:
         if beat.age_s < -_FUTURE_S:
-            is_even = False
-            yield fault("clock-jumps", f"{beat.name} gave a heartbeat {-beat.age_s:.0f} s from now")
-    if is_even and offsets:
+            found.append(fault("clock-jumps", f"{beat.name} gave a heartbeat {-beat.age_s:.0f} s from now"))
+    yield from found
+    if offsets and not found:
         furthest_s = max(_TOLERANCE_S, *map(abs, offsets.values()))
         yield ok(f"the clocks of {len(offsets)} processes are within {furthest_s:.2g} s of Redis'")
 

@@ -130,9 +130,7 @@ class _LeafWatcher:
             place = tuple(int(index) for index in np.argwhere(is_outside)[0])
             at = f" at {list(place)}" if place else ""
             return f"{array[place]:g}{at}, bounds {space.low[place]:g} to {space.high[place]:g}"
-        if not space.contains(array.astype(space.dtype)):
-            return f"{array.tolist()}, space {space}"
-        return ""
+        return "" if space.contains(array.astype(space.dtype)) else f"{array.tolist()}, space {space}"
 
     def _note_change(self, value: Any, array: NDArray[Any]) -> None:
         if self._first is None:

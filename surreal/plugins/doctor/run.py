@@ -37,8 +37,7 @@ def alive(look: Look) -> Iterator[Finding]:
     for beat in living:
         if beat.hangs_in:
             yield fault("process-hangs", f"{beat.name}: {beat.hangs_in}")
-    lives = Counter(beat.name for beat in look.view.beats)
-    for name, count in lives.items():
+    for name, count in Counter(beat.name for beat in look.view.beats).items():
         if count > _MANY_LIVES:
             yield fault("process-restarts", f"{name} was started {count} times in ten minutes")
     if living:
@@ -102,16 +101,15 @@ def ending(folder: Path) -> Iterator[Finding]:
 
 def logs(folder: Path) -> Iterator[Finding]:
     """Report the newest error in each process's log, and skipped updates."""
-    is_clean = True
+    found: list[Finding] = []
     for path in sorted((folder / "logs").glob("*.log")):
         errors = [line for line in tail(path) if " ERROR " in line or " CRITICAL " in line]
         if errors:
-            is_clean = False
-            yield fault("errors-logged", f"{path.stem}: {' '.join(errors[-1].split())[:300]}")
+            found.append(fault("errors-logged", f"{path.stem}: {' '.join(errors[-1].split())[:300]}"))
     if skipped := last_metric(folder, "learner/skipped_updates_total"):
-        is_clean = False
-        yield fault("updates-skipped", f"{skipped:,.0f} updates were skipped")
-    if is_clean:
+        found.append(fault("updates-skipped", f"{skipped:,.0f} updates were skipped"))
+    yield from found
+    if not found:
         yield ok("no process logged an error, and no update was skipped")
 
 

@@ -53,6 +53,4 @@ def _note(each: dict[str, Any]) -> str:
         return ", may be left out"
     if each["name"] == "state":
         return ", zeros where an episode begins"
-    if each.get("kind") == "discrete":
-        return f", {each['start']} to {each['start'] + each['n'] - 1}"
-    return ""
+    return f", {each['start']} to {each['start'] + each['n'] - 1}" if each.get("kind") == "discrete" else ""

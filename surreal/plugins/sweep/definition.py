@@ -94,8 +94,7 @@ class Definition:
                 key="run.max_env_steps",
             )
         if not config.eval.enabled:
-            place = config.source_of("eval.enabled")
-            where = f" ({place})" if place else ""
+            where = config.place_of("eval.enabled")
             raise ConfigError(f"eval.enabled is false{where}; a sweep compares evaluations", key="eval.enabled")
         return config
 

@@ -13,7 +13,6 @@ import logging
 import os
 import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,7 +30,7 @@ from surreal.run.launch.starting import Process, Spawner
 from surreal.run.observers.making import STATE_NAME
 from surreal.run.process import registry
 from surreal.run.process.arguments import DEFAULT_REDIS, REDIS_VARIABLE
-from surreal.run.process.interrupts import follow_parent, set_at_signals
+from surreal.run.process.interrupts import follow_parent, stop_at_signals
 
 logger = logging.getLogger(__name__)
 
@@ -105,8 +104,7 @@ class _CollectingArguments:
 def main(argv: Sequence[str]) -> int:
     """Collect until a signal comes, then collect the rest; returns the exit code."""
     arguments = read_command_line(_CollectingArguments, argv, name=__name__)
-    stop = threading.Event()
-    set_at_signals(stop)
+    stop = stop_at_signals()
     follow_parent()
     typer.echo("collecting the last logs and metrics")
     with RedisClient(os.environ.get(REDIS_VARIABLE, DEFAULT_REDIS), run=arguments.run) as client:

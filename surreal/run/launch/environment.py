@@ -14,7 +14,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ import typer
 from surreal.base.system.command_line import read_command_line
 from surreal.rlx.client.options import TOKEN_VARIABLE, find_token
 from surreal.run.process.ending import print_error
-from surreal.run.process.interrupts import follow_parent, release_checkpoint_signal, set_at_signals
+from surreal.run.process.interrupts import follow_parent, release_checkpoint_signal, stop_at_signals
 
 _POLL_S = 0.05
 _SHELLS = ("sh", "bash", "dash")
@@ -47,8 +46,7 @@ class _ProgramArguments:
 def main(argv: Sequence[str]) -> int:
     """Run the program until it ends or a signal comes; returns its exit code."""
     arguments = read_command_line(_ProgramArguments, argv, name=__name__)
-    stop = threading.Event()
-    set_at_signals(stop)
+    stop = stop_at_signals()
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # for the program, see `TrainingBase`
     release_checkpoint_signal()  # the same signal
     follow_parent()

@@ -12,7 +12,6 @@ from surreal.base.errors import ConfigError
 from surreal.config import Config
 from surreal.rlx.protocol.errors import RlxServerError
 from surreal.rlx.server.port_claim import PortClaim
-from surreal.rlx.server.settings import is_loopback
 from surreal.run.build.environments import client_specs
 from surreal.run.process.roles import ENVIRONMENT, RLX_CLIENT, RLX_SERVER, Role
 
@@ -96,8 +95,7 @@ def _reserve_port(config: Config, stack: ExitStack, owner: str) -> int:
 
 def server_url(config: Config, port: int) -> str:
     """Return the address at which programs on this machine find the servers of a run."""
-    host = config.rlx.host
-    if not is_loopback(host):
-        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - it is compared with
+    own = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - it is compared with
+    host = own.get(config.rlx.host, config.rlx.host)
     scheme = "rlx" if config.rlx.tls_cert is None else "rlxs"
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 
 from surreal.agent import AgentLoop, Rounds
 from surreal.agent.loop import EpisodeCallback
@@ -40,20 +40,17 @@ class Actor:
     ) -> None:
         self._has_sessions = pool is not None
         attributes = process.attributes.follow(stack)
-        self.pool = build_pool(config, index=index, attributes=attributes) if pool is None else pool
-        stack.callback(self.pool.close)
+        pool = build_pool(config, index=index, attributes=attributes) if pool is None else pool
+        self.pool = stack.enter_context(closing(pool))
         spaces = Spaces(self.pool.obs_spec, self.pool.action_space)
         self.model = model = build_acting_model(config, spaces)
         # In lockstep with its learner, a call would wait for its own thread.
         is_alone = config.run.deterministic
         server = None if is_alone else build_remote_server(config, process.parameter_client, process.stop)
         rng = role_rng(config.seed, RandomStream.AGENT, index)
-        agent = build_agent(config, model, spaces, index=index, rng=rng, server=server)
-        stack.callback(agent.close)
-        self.listener = build_listener(config, process.parameter_client, model)
-        stack.callback(self.listener.close)
-        if shards is None:
-            shards = process.replay
+        agent = stack.enter_context(closing(build_agent(config, model, spaces, index=index, rng=rng, server=server)))
+        self.listener = stack.enter_context(closing(build_listener(config, process.parameter_client, model)))
+        shards = process.replay if shards is None else shards
         self.sender = build_sender(config, shards, self.pool, process.stop, index=index, is_limited=False)
         stack.callback(self.sender.discard)
         # A wait for parameters would wait for its own thread.

@@ -11,7 +11,7 @@ import logging
 import math
 import threading
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from typing import Any
 
 import numpy as np
@@ -68,8 +68,7 @@ class GradientAgent:
     ) -> None:
         self._process = process
         self._threads = threads
-        self._shards = LocalShards(process.client.run)
-        stack.callback(self._shards.close)
+        self._shards = stack.enter_context(closing(LocalShards(process.client.run)))
         self._actor = Actor(process, config, stack, index, on_episode, shards=self._shards, pool=pool)
         self._seed = int(np.random.SeedSequence(config.seed, spawn_key=(index,)).generate_state(1)[0] >> 1)
         self._replay: Replay[Any] = build_replay(config, self._shards, seed=self._seed)
@@ -85,8 +84,7 @@ class GradientAgent:
                 raise StoppedError("stopped while waiting for parameters")
         self._learner.become_ready()
         sender: GradientSender = build_gradient_sender(process.config, process.replay, self._learner)
-        stack.callback(sender.close)
-        self._sender = sender
+        self._sender = stack.enter_context(closing(sender))
         self.loop, self.listener = self._actor.loop, self._actor.listener
         self.buffer = GradientBuffer(
             self._learner,

@@ -62,8 +62,7 @@ class Rehearsal:
         self._intake = SteppedIntake(self._replay)
         self.learner = build_learner(config, self.model, self._replay)
         server, rng = LocalServer(self.learner.remote_methods()), np.random.default_rng(config.seed)
-        agent = build_agent(config, self.model, spaces, index=0, rng=rng, server=server)
-        stack.callback(agent.close)
+        agent = stack.enter_context(closing(build_agent(config, self.model, spaces, index=0, rng=rng, server=server)))
         self._sender = build_sender(config, shards, pool, threading.Event(), is_limited=False)
         stack.callback(self._sender.discard)
         self.learner.metrics_interval = 1

@@ -55,6 +55,13 @@ def set_at_signals(stop: threading.Event, *, is_abortable: bool = False) -> Sequ
     return come
 
 
+def stop_at_signals() -> threading.Event:
+    """Return a new event, which is set at these signals."""
+    stop = threading.Event()
+    set_at_signals(stop)
+    return stop
+
+
 def _keep_ended_children() -> None:
     """Restore SIGCHLD, which may be inherited as ignored, so that this process learns how its children end."""
     if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:

@@ -9,7 +9,6 @@ It belongs to no run: all it knows of one is the server's address. The token com
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
@@ -31,7 +30,7 @@ from surreal.rlx.client.options import TOKEN_VARIABLE, find_token
 from surreal.rlx.client.training import at_show_signal
 from surreal.run.process.arguments import Debug, Level, option, server_address
 from surreal.run.process.ending import print_error
-from surreal.run.process.interrupts import follow_parent, set_at_signals
+from surreal.run.process.interrupts import follow_parent, stop_at_signals
 from surreal.run.process.roles import RLX_CLIENT
 
 
@@ -102,8 +101,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run environments until their episodes are played or a signal comes; returns the exit code."""
     given = sys.argv[1:] if argv is None else argv
     arguments = read_command_line(ClientArguments, given, name="surreal rlx-client", text=RLX_CLIENT.summary)
-    stop = threading.Event()
-    set_at_signals(stop)
+    stop = stop_at_signals()
     follow_parent()
     setup_logging(arguments.log_level, "rlx-client")
     add_python_path(arguments.python_path)

@@ -43,7 +43,7 @@ from surreal.run.build.saved_policy import load_policy
 from surreal.run.lockstep.gradient_agent import GradientSession
 from surreal.run.process.arguments import RoleArguments, option, parse_into, server_address
 from surreal.run.process.ending import ExitCode, print_error
-from surreal.run.process.interrupts import follow_parent, set_at_signals
+from surreal.run.process.interrupts import follow_parent, stop_at_signals
 from surreal.run.process.role import RoleProcess, role_rng, run_role
 from surreal.run.process.roles import RLX_SERVER, RandomStream
 from surreal.run.session.acting import ActingSession, saved_agent
@@ -202,8 +202,7 @@ def _serve_checkpoint(arguments: ServerArguments, path: Path) -> int:
     if refusal is not None:
         print_error(ConfigError(refusal, key="--checkpoint"))
         return ExitCode.USAGE
-    stop = threading.Event()
-    set_at_signals(stop)
+    stop = stop_at_signals()
     follow_parent()
     keep_freed_memory()
     setup_logging(arguments.log_level or "warning", "rlx-server")

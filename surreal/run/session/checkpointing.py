@@ -184,6 +184,4 @@ class Checkpointing:
                 "--run NAME or --run-dir DIR begins another",
                 key="--run-dir",
             )
-        if restore is None or restore in OWN_CHECKPOINTS:
-            return None
-        return self.store.load(policy_file(restore))
+        return None if restore is None or restore in OWN_CHECKPOINTS else self.store.load(policy_file(restore))

@@ -9,7 +9,8 @@ from flask import Flask, request
 from flask.testing import FlaskClient
 
 from surreal.base.errors import ConfigError
-from surreal.plugins.dashboard.app import TOKEN_HEADER, Guard, is_local, read_token
+from surreal.plugins.dashboard.app import TOKEN_HEADER, Guard, read_token
+from surreal.rlx.server.settings import is_loopback
 
 TOKEN = "a-token-of-the-test"
 HERE = {"Origin": "http://localhost:8600", "Host": "localhost:8600"}
@@ -80,7 +81,7 @@ def test_elsewhere_than_on_this_machine_everything_needs_the_token() -> None:
      ("192.168.1.2", False), ("my-host", False)],
 )  # fmt: skip
 def test_addresses_of_this_machine_alone_are_known(host: str, expected: bool) -> None:
-    assert is_local(host) == expected
+    assert is_loopback(host) == expected
 
 
 def test_a_token_is_kept_in_a_file_that_only_its_owner_reads(tmp_path: Path) -> None:

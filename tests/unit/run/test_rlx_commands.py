@@ -141,7 +141,7 @@ def test_a_signal_shows_the_first_environment_of_a_client(monkeypatch: pytest.Mo
         return DriverCounts()
 
     monkeypatch.setattr(rlx_client, "run_envs", play)
-    monkeypatch.setattr(rlx_client, "set_at_signals", lambda stop: None)
+    monkeypatch.setattr(rlx_client, "stop_at_signals", threading.Event)
     monkeypatch.setattr(Window, "show", lambda self, frame: frames.append(True) or True)
     before = signal.getsignal(signal.SIGUSR1)
     assert rlx_client.main(["CartPole-v1", "--server", "127.0.0.1:9", "--envs", "2"]) == 0

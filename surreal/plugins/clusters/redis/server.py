@@ -11,7 +11,6 @@ import os
 import re
 import secrets
 import socket
-import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -36,7 +35,7 @@ from surreal.distributed.server.owners import Keeper
 from surreal.plugins.clusters.options import AccessOptions
 from surreal.plugins.clusters.redis.certificates import make_certificates
 from surreal.plugins.clusters.redis.node_local import NodeLocal
-from surreal.run.process.interrupts import set_at_signals
+from surreal.run.process.interrupts import stop_at_signals
 from surreal.run.process.run_folder import RunFolder
 
 _EVERYWHERE = ("0.0.0.0", "::", "*")  # noqa: S104
@@ -87,8 +86,7 @@ def serve(
         )
     except ValueError as error:
         raise ConfigError(str(error)) from error
-    stop, address = threading.Event(), ""
-    set_at_signals(stop)
+    stop, address = stop_at_signals(), ""
 
     def begin(server: EmbeddedRedis) -> None:  # it has loaded its data
         nonlocal address
@@ -218,8 +216,7 @@ def serve_job(
         )
     except ValueError as error:
         raise ConfigError(f"--maxmemory is {maxmemory!r}: {error}", key="--maxmemory") from error
-    stop = threading.Event()
-    set_at_signals(stop)
+    stop = stop_at_signals()
     folder = RunFolder(run_dir)
     folder.path.mkdir(parents=True, exist_ok=True)
     if local is not None:

@@ -18,7 +18,7 @@ from redis.exceptions import RedisError
 from surreal.base.errors import ConfigError, RedisUnavailableError, SurrealError, describe_os_error
 from surreal.distributed.connection.client import RedisClient
 from surreal.plugins.clusters.scaling.figures import FIGURES, processes_by_role
-from surreal.run.process.interrupts import set_at_signals
+from surreal.run.process.interrupts import stop_at_signals
 from surreal.run.view.reader import RunReader
 from surreal.run.view.run_view import RunView
 
@@ -127,9 +127,7 @@ def serve(
     """
     registry = CollectorRegistry()
     registry.register(RunCollector(reader))
-    if stop is None:
-        stop = threading.Event()
-        set_at_signals(stop)
+    stop = stop or stop_at_signals()
     try:
         server, thread = start_http_server(port, addr=host, registry=registry)
     except socket.gaierror as error:

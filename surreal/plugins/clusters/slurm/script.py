@@ -78,10 +78,8 @@ def _check(config: Config) -> None:
 
 
 def _refused(config: Config, key: str, problem: str) -> ConfigError:
-    place = config.source_of(key)
-    where = f" ({place})" if place else ""
-    advice = "use `surreal run` in a job of one node"
-    return ConfigError(f"{key}{where} {problem}; {advice}", key=key, source=place)
+    message = f"{key}{config.place_of(key)} {problem}; use `surreal run` in a job of one node"
+    return ConfigError(message, key=key, source=config.source_of(key))
 
 
 def _resources(config: Config, options: JobOptions) -> str:

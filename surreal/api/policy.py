@@ -155,8 +155,7 @@ def load(
 
 def _spaces_of(config: Config) -> tuple[gymnasium.Space[Any], gymnasium.Space[Any]]:
     """The spaces of observations and actions: as they are written down, else those of the environment."""
-    written = written_spaces(config)
-    if written is not None:
+    if (written := written_spaces(config)) is not None:
         if written.observation is None:
             raise EnvError("env.observation_space is raw: a policy for observations of any form acts in its run alone")
         return written.observation, written.action

@@ -47,8 +47,7 @@ def make_kept(code: str, **kwargs: Any) -> Any:
         raise EnvError(f"{problem}; train with it again, or put it into a module") from error
     if hashlib.sha256(data).hexdigest() != code or path.stat().st_uid != os.getuid():
         raise EnvError(f"{path} is not what was kept there; delete it, and train again")
-    make = cloudpickle.loads(data)
-    return make(**kwargs)
+    return cloudpickle.loads(data)(**kwargs)
 
 
 def name_env(make: Callable[..., Any]) -> tuple[str, dict[str, str], str | None]:

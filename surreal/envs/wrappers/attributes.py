@@ -39,7 +39,6 @@ class FollowVectorAttributes(VectorWrapper[Any, Any, Any, Any, Any]):
     A value is for all of its environments at once, because most vector environments keep one value for all.
 
     Args:
-        env: the vector environment.
         path: JSON file of names and values.
     """
 

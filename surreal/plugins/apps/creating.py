@@ -101,8 +101,7 @@ def switch_environment(config: Path, environment: str, *, has_files: bool) -> Ch
     document, template = read_document(config), find_template(environment)
     app = str(document.get("name") or config.resolve().parent.name)
     before, now = fitting_families(document), families(template, _env_id(template))
-    algorithm = _algorithm_of(document) or find_algorithm(template.algorithm)
-    configuration = choose(algorithm, now)
+    configuration = choose(_algorithm_of(document) or find_algorithm(template.algorithm), now)
     text = config.read_text(encoding="utf-8")
     text = _replace(text, _ENVIRONMENT, _environment(app, template, configuration))
     has_new_settings = not set(before) & set(now)
@@ -127,8 +126,7 @@ def switch_algorithm(config: Path, name: str, *, keeps_settings: bool = False) -
     """
     document = read_document(config)
     found = next((each for each in configurations() if each.name == name), None)
-    current = _algorithm_of(document)
-    if keeps_settings and found is None and find_algorithm(name) == current:
+    if keeps_settings and found is None and find_algorithm(name) == _algorithm_of(document):
         return Change(template_of(document), None, [])
     among = fitting_families(document)
     configuration = found or choose(find_algorithm(name), among)

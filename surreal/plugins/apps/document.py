@@ -178,8 +178,7 @@ def split_sections(text: str) -> dict[str, str]:
     name, body = "", ""
     above = ""  # lines that belong to the next section
     for line in text.splitlines(keepends=True):
-        found = _KEY.match(line)
-        if found is not None:
+        if (found := _KEY.match(line)) is not None:
             if name or body:
                 parts[name] = body
             name, body, above = found[1], above + line, ""

@@ -30,9 +30,8 @@ def model_table(source: str) -> Table:
     model = build_model(config, spaces)
     if isinstance(model, LazyModel) and spaces.obs_spec is not None:
         model.materialize(spaces.obs_spec)
-    table = Table(title=f"{config.model.class_path} for {config.env.id}", title_justify="left", box=None)
-    for title in ("layer", "kind", "parameters"):
-        table.add_column(title)
+    title = f"{config.model.class_path} for {config.env.id}"
+    table = Table("layer", "kind", "parameters", title=title, title_justify="left", box=None)
     table.add_column("numbers", justify="right")
     total = 0
     for name, layer in model.named_modules():

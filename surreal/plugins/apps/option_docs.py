@@ -79,8 +79,7 @@ def described(owner: type[object]) -> dict[str, str]:
         for line in lines[lines.index("Args:") + 1 :] if "Args:" in lines else []:
             if line and not line.startswith(" "):  # the next section
                 break
-            entry = _ENTRY.match(line)
-            if entry is not None:
+            if (entry := _ENTRY.match(line)) is not None:
                 name = entry[1]
                 found[name] = entry[2]
             elif name is not None:

@@ -166,13 +166,7 @@ class _Parts:
         return [sweep.sweep_card(*each) for each in found], charts
 
     def logs(
-        self,
-        _: Any,
-        key: str | None,
-        level: str,
-        processes: list[str] | None,
-        contains: str | None,
-        seen: str | None,
+        self, _: Any, key: str | None, level: str, processes: list[str] | None, contains: str | None, seen: str | None
     ) -> tuple[Any, ...]:
         watched = self._runs.watch(key) if key else None
         if watched is None or watched.listed.folder is None:

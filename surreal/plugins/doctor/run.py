@@ -57,21 +57,18 @@ def parameters(look: Look) -> Iterator[Finding]:
     if not look.is_going_on or not published or look.learner is None:
         return
     rate = look.learner.rate("broadcast/version") or look.learner.rate("broadcast/broadcasts_total")
-    behind = False
+    found: list[Finding] = []
     for record in look.living("listener/"):
         version, age_s = record.last("listener/version"), record.last("listener/age_s")
         # What it has not fetched was published since; where nothing is published, nothing is behind.
         if version is not None and age_s is not None and published > version and age_s > _STALE_S and rate:
-            behind = True
-            yield fault(
-                "parameters-stale",
-                f"{record.name} has version {version:.0f}, loaded {_ago(age_s)}; {published} is published",
-            )
+            said = f"{record.name} has version {version:.0f}, loaded {_ago(age_s)}; {published} is published"
+            found.append(fault("parameters-stale", said))
     lag = look.learner.mean("learner/policy_lag_versions")
     if lag is not None and rate and lag / rate > _OLD_S:
-        behind = True
-        yield fault("policy-lag", f"policy lag is {lag:.0f} versions, which took {lag / rate:.0f} s")
-    if not behind and lag is not None:
+        found.append(fault("policy-lag", f"policy lag is {lag:.0f} versions, which took {lag / rate:.0f} s"))
+    yield from found
+    if not found and lag is not None:
         yield ok(f"policy lag is {lag:.3g} versions" + (f", {lag / rate:.2g} s" if rate else ""))
 
 

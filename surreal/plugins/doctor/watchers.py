@@ -46,8 +46,7 @@ class Watcher(Protocol):
     def see(self, shown: Shown) -> None:
         """Look at a reset or step."""
 
-    def findings(self) -> Iterator[Finding]:
-        """Yield the findings."""
+    def findings(self) -> Iterator[Finding]: ...
 
 
 class Budget(NamedTuple):

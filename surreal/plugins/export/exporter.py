@@ -189,8 +189,7 @@ def to_torchscript(module: PolicyModule, example: dict[str, Tensor], about: str)
             name = type(module.model).__qualname__
             raise ExportError(f"{name} cannot be traced for TorchScript: {_first_line(error)}") from error
         if module.mask_width:
-            wrapped = _WithoutMask(traced, MASK, module.mask_width, module.obs_names[0])
-            traced = torch.jit.script(wrapped)
+            traced = torch.jit.script(_WithoutMask(traced, MASK, module.mask_width, module.obs_names[0]))
         buffer = io.BytesIO()
         torch.jit.save(traced, buffer, _extra_files={f"{METADATA}.json": about})
     return buffer.getvalue()

@@ -85,12 +85,10 @@ class RunHistory(History):
 
     @property
     def read_bytes(self) -> int:
-        """Bytes read so far."""
         return sum(reader.offset for reader, _ in self._sources)
 
     @property
     def total_bytes(self) -> int:
-        """Total size of the files."""
         return sum(reader.path.stat().st_size for reader, _ in self._sources if reader.path.exists())
 
     def update(self, max_bytes: int = 1 << 62) -> bool:
@@ -178,8 +176,7 @@ def tail_logs(
 def _read(path: Path, process: str) -> list[LogRecord]:
     records: list[LogRecord] = []
     for line in tail(path, _TAIL_BYTES):
-        match = _RECORD.fullmatch(line)
-        if match:
+        if match := _RECORD.fullmatch(line):
             level = match[2] if match[2] in LEVELS else "INFO"
             records.append(LogRecord(match[1], process, level, match[3]))
         elif records and line:  # further lines of a record; before the first one, the rest of a record cut in two

@@ -94,34 +94,34 @@ def list_runs(folders: Iterable[Path] = (RUNS_FOLDER,), in_redis: Iterable[Liste
     return sorted(found, key=lambda run: (run.started, run.label))
 
 
-def find_runs(names: Sequence[str], runs: Path = RUNS_FOLDER) -> list[ListedRun]:
+def find_runs(names: Sequence[str]) -> list[ListedRun]:
     """Find the runs that a person names, each once: `runs/demo`, `demo`, `runs/cartpole-*`, `runs`.
 
     Args:
         names: each a run's folder, a folder of runs, a pattern of folders, or a run's name or id.
-        runs: default folder of runs.
 
     Raises:
         ConfigError: a name matches no run.
     """
     found: dict[Path | None, ListedRun] = {}
     for name in names:
-        below = list_runs(_folders_of(name, runs))
+        below = list_runs(_folders_of(name))
         if not below:
-            known = [run.label for run in list_runs([runs])]
+            known = [run.label for run in list_runs()]
             near = difflib.get_close_matches(Path(name).name, known, 1, 0.4)
-            hint = f"; {runs} has {', '.join(known[-3:])}" if known else f", and there is none in {runs.absolute()}"
+            others = f"; {RUNS_FOLDER} has {', '.join(known[-3:])}"
+            hint = others if known else f", and there is none in {RUNS_FOLDER.absolute()}"
             raise ConfigError(f"{name} is not a run{f'; did you mean {near[0]}?' if near else hint}", key="RUN")
         found.update((run.folder, run) for run in below)
     return list(found.values())
 
 
-def _folders_of(name: str, runs: Path) -> list[Path]:
-    places = (Path(name).expanduser(), runs / name)
+def _folders_of(name: str) -> list[Path]:
+    places = (Path(name).expanduser(), RUNS_FOLDER / name)
     for path in places:
         if path.is_dir():
             return [path]
-    if (folder := named_folder(name, runs)) is not None:
+    if (folder := named_folder(name)) is not None:
         return [folder.path]
     for path in places:
         matches = [Path(match) for match in sorted(glob.glob(str(path))) if Path(match).is_dir()]

@@ -64,8 +64,7 @@ def delete(run: ListedRun, address: str | None = None) -> None:
 
 def delete_run(client: RedisClient) -> int:
     """Remove a run's keys from one server; returns their number."""
-    alive = [beat.name for beat in live_processes(client)]
-    if alive:
+    if alive := [beat.name for beat in live_processes(client)]:
         raise BusyError(f"run {client.run} is alive ({', '.join(alive)}); stop it first, then delete it")
     # A server of experience or parameters alone has no heartbeats, but the leases of its writers.
     leases = [key for pattern in run_pattern(client.run) for key in client.scan(f"{pattern}lease")]

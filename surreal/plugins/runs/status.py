@@ -30,9 +30,7 @@ def print_status(view: RunView, console: Console) -> None:
     for name, value in describe_troubles(view, without=phase):
         summary.add_row(name, value)
     console.print(summary)
-    table = Table(box=None)
-    for title in ("process", "host", "pid", "seen", "version", "env steps"):
-        table.add_column(title)
+    table = Table("process", "host", "pid", "seen", "version", "env steps", box=None)
     for beat in view.processes:
         seen = f"{max(0.0, beat.age_s):.0f} s ago" + ("" if beat.is_alive() else ", dead")
         table.add_row(beat.name, beat.host, str(beat.pid), seen, str(beat.version), f"{beat.global_step:,}")

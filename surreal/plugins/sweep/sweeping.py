@@ -128,8 +128,7 @@ class Sweeping:
     def _end_trials(self) -> None:
         """End the trials that are finished, failed or hopeless, and stop the runs of the last."""
         for trial in self._trials.open:
-            end = self._judge.end_of(trial, self._failures)
-            if end is not None:
+            if (end := self._judge.end_of(trial, self._failures)) is not None:
                 self._end(trial, end)
         now = time.monotonic()
         for seat, run in self._running.items():

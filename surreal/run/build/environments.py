@@ -82,8 +82,7 @@ def build_spaces(config: Config, *, training: bool = True) -> Spaces:
 
 def find_spaces(config: Config, *, training: bool = True) -> EnvSpaces:
     """Return the environment's own spaces; arguments as for `build_spaces`."""
-    given = written_spaces(config, training=training)
-    if given is not None:
+    if (given := written_spaces(config, training=training)) is not None:
         return given
     with closing(build_env(config, training=True)) as env:
         return EnvSpaces(env.observation_space, env.action_space)

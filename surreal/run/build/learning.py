@@ -139,8 +139,7 @@ def build_learner(config: Config, model: Module, replay: ReplayView | None, *, r
 
 def _with_own_seed(config: Config, rank: int) -> Config:
     args = config.learner.args
-    entropy = (args.get("seed", config.seed), rank)
-    seed = int(np.random.SeedSequence(entropy).generate_state(1)[0] >> 1)
+    seed = int(np.random.SeedSequence((args.get("seed", config.seed), rank)).generate_state(1)[0] >> 1)
     learner = config.learner.model_copy(update={"args": {**args, **({"seed": seed} if "seed" in args else {})}})
     return config.model_copy(update={"seed": seed, "learner": learner})
 

@@ -38,8 +38,7 @@ def port_owner(client: RedisClient) -> str:
 
 def client_spaces(config: Config) -> EnvSpaces:
     """Return the spaces as clients know them: with the wrappers that they apply, frames not stacked."""
-    given = explicit_spaces(config.env)
-    if given is not None:
+    if (given := explicit_spaces(config.env)) is not None:
         return given
     with closing(make_env(config.env.id, kwargs=config.env.kwargs, wrappers=client_specs(config))) as env:
         return EnvSpaces(env.observation_space, env.action_space)

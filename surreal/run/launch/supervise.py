@@ -106,8 +106,7 @@ class Supervision:
             elif child.process is not None and child.process.poll() is not None:
                 code = child.process.returncode
                 child.process = None
-                reason = self._ended(child, code)
-                if reason is not None:
+                if (reason := self._ended(child, code)) is not None:
                     return reason
         self._orphans.reap()
         return None

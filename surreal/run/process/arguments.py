@@ -229,8 +229,7 @@ def read_place(variables: Mapping[str, str]) -> RankPlace | None:
     """Read the place of this process; None if there are no other ranks."""
     if "RANK" not in variables or variables.get("WORLD_SIZE", "1") == "1":
         return None
-    missing = [name for name in _NEEDED if not variables.get(name)]
-    if missing:
+    if missing := [name for name in _NEEDED if not variables.get(name)]:
         raise ConfigError(f"$RANK is set, but not ${missing[0]}; torchrun sets both")
     try:
         place = RankPlace(

@@ -70,8 +70,7 @@ def named_folder(name: str | os.PathLike[str] | None, runs: Path = RUNS_FOLDER) 
 
 def require_folder(name: str | os.PathLike[str] | None, runs: Path = RUNS_FOLDER) -> RunFolder:
     """Find the folder of a run as `named_folder` does; raises `ConfigError` with the nearest name if there is none."""
-    folder = named_folder(name, runs)
-    if folder is not None:
+    if (folder := named_folder(name, runs)) is not None:
         return folder
     known = sorted(path.parent.name for path in runs.glob(f"*/{RUN_NAME}"))
     if name is None:

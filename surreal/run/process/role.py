@@ -235,8 +235,7 @@ def run_role(role: Role, body: Callable[[RoleProcess], None], arguments: RoleArg
     is_asked = not arguments.supervised and (arguments.place is None or arguments.place.rank == 0)
     with HealthFile(role.name, partial(look_at_loops, stop), health_path(os.environ) if is_asked else None) as health:
         try:
-            process = RoleProcess(role, arguments, stop, signals, checkpoint_request)
-            return _take_part(process, body, health)
+            return _take_part(RoleProcess(role, arguments, stop, signals, checkpoint_request), body, health)
         except StoppedError:  # before it was connected
             return ExitCode(128 + signals[0]) if signals else ExitCode.OK
         except KeyboardInterrupt:

@@ -154,8 +154,7 @@ class ServerSession(LearnerSession):
 
     def _join(self, group: ServerGroup, *, is_new: bool) -> None:
         self._server.reset()
-        stop = self.process.stop
-        formation = group.join([], self.broadcaster.newest_version(), is_new=is_new, stop=stop)
+        formation = group.join([], self.broadcaster.newest_version(), is_new=is_new, stop=self.process.stop)
         self.publishing.take_over()  # only now, when no process publishes
         self.broadcaster.propose(formation.version)
 

@@ -118,8 +118,7 @@ class PastSelves:
         self._looked_s = self.clock()
         try:
             self._report()
-            table = self.exchange.read_table()
-            if table is not None:
+            if (table := self.exchange.read_table()) is not None:
                 self.league.load_json(table)
         except RedisError as error:
             logger.debug("the league cannot be read: %s", error)
@@ -183,8 +182,7 @@ class PastSelves:
         if version in self._missing:
             return False
         try:
-            published = self.exchange.fetch(version)
-            if published is not None:
+            if (published := self.exchange.fetch(version)) is not None:
                 agent = self.make_agent()
                 tensors, header = published.decode()
                 agent.model.load_tensors(tensors, version, header)

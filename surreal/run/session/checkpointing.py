@@ -39,8 +39,7 @@ class PrioritiesSaver:
         if self._replay is None or not self._path.exists():
             return
         try:
-            known = self._replay.load_priorities(self._path)
-            logger.info("read the priorities of %d transitions", known)
+            logger.info("read the priorities of %d transitions", self._replay.load_priorities(self._path))
         except CheckpointError as error:
             logger.warning("the replay begins with equal priorities: %s", error)
 

@@ -139,8 +139,7 @@ def _check_spaces(config: Config, archive: ReplayArchive, source: str) -> None:
     theirs, ours = {"action": contract.action.to_json()}, {"action": action_spec(spaces.action_space).to_json()}
     if spaces.obs_spec is not None:
         theirs["obs"], ours["obs"] = contract.stacked_obs.to_json(), spaces.obs_spec.to_json()
-    diff = describe_difference(theirs, ours)
-    if diff:
+    if diff := describe_difference(theirs, ours):
         raise ContractError(
             f"{source} holds experience of another environment than {config.env.id} ({'; '.join(diff[:3])})", diff=diff
         )

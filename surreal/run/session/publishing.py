@@ -83,8 +83,7 @@ class Publishing:
     def publish(self) -> None:
         learner, replay = self.learner, self.replay
         counts = (learner.updates, replay.global_step, self.applied(), replay.learned)
-        progress = write_progress(*counts, skipped=learner.skipped_updates)
-        self.broadcaster.broadcast(self.model, progress)
+        self.broadcaster.broadcast(self.model, write_progress(*counts, skipped=learner.skipped_updates))
         self._last_s = self.clock()
         self._last_updates = self.learner.updates
         self.replay.commit(self.broadcaster.version)

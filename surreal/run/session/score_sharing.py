@@ -92,8 +92,7 @@ class ScoreCollector:
     def step(self) -> None:
         """Write received rounds; try again later if Redis is away or the disk is full."""
         try:
-            entries = self._read()
-            if entries:
+            if entries := self._read():
                 self._bring(entries)
         except (RedisError, OSError) as error:
             logger.debug("scores wait in Redis: %s", error)

@@ -73,7 +73,6 @@ class Stroke(NamedTuple):
 
     @classmethod
     def of(cls, number: int, theme: str) -> Stroke:
-        """Return the stroke of a curve by its number."""
         dash = _DASHES[number // len(COLORS) % len(_DASHES)]
         return cls(color(number, is_dark=theme == "dark"), dash)
 
@@ -195,13 +194,7 @@ def chart(name: str, drawings: Sequence[Drawing], x_title: str, theme: str, **mo
 
 
 def figure(
-    drawings: Sequence[Drawing],
-    x_title: str,
-    theme: str,
-    *,
-    scale: float = 1.0,
-    is_log: bool = False,
-    keeps: str = "",
+    drawings: Sequence[Drawing], x_title: str, theme: str, *, scale: float = 1.0, is_log: bool = False, keeps: str = ""
 ) -> Any:
     """Build Plotly's figure of curves and their bands, with values multiplied by `scale`."""
     look = _THEMES.get(theme, _THEMES["light"])

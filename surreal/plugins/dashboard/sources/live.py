@@ -93,10 +93,8 @@ class LiveRun:
     def _find_servers(self) -> None:
         """Connect to the servers of experience and parameters that the run's configuration names."""
         with suppress(SurrealError):
-            if self._folder is not None:
-                self._config = load_config(self._folder / CONFIG_NAME)
-            else:
-                self._config = registry.stored_config(self._client)
+            folder = self._folder
+            self._config = load_config(folder / CONFIG_NAME) if folder else registry.stored_config(self._client)
         if self._config is None:
             return
         clients = [self._other(address) for address in self._config.replay_addresses]

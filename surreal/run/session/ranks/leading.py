@@ -165,8 +165,7 @@ def follow_first_rank(process: RoleProcess) -> None:
     """Learn with the other ranks until the end; rank 0 publishes, and writes checkpoints."""
     with ExitStack() as stack:
         keep_torch_out_of_tmp(process.run_dir, stack)
-        group = join_ranks(process, stack)
-        if group is not None:
+        if (group := join_ranks(process, stack)) is not None:
             with group.explaining():
                 _follow(process, group, stack)
 
@@ -196,8 +195,7 @@ def _learn(process: RoleProcess, batches: RankReplay, learner: Learner, prioriti
     i = 0
     while True:
         process.turn()
-        batch = batches.next_batch(_DEQUEUE_TIMEOUT_S)
-        if batch is not None:
+        if (batch := batches.next_batch(_DEQUEUE_TIMEOUT_S)) is not None:
             try:
                 learner.optimize(i, batch)
             except DivergedError as error:

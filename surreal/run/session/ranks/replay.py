@@ -89,8 +89,7 @@ class RankReplay:
         Raises `StoppedError` if the ranks are to end, `RankError` if one is gone, `DivergedError` if this rank's
         learner diverged, and that of rank 0 did not.
         """
-        is_ready = self.replay.has_batch(min(timeout_s, _WAIT_S))
-        word = self._exchange(is_ready=is_ready, is_ending=self.stop())
+        word = self._exchange(is_ready=self.replay.has_batch(min(timeout_s, _WAIT_S)), is_ending=self.stop())
         if word.ending:
             self._is_over = True
             raise StoppedError("the learner's ranks are to end")

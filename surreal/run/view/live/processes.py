@@ -56,12 +56,10 @@ def _folded(ordered: Sequence[Heartbeat], restarts: Mapping[str, int], rows: int
     for role in roles:
         mine = [beat for beat in ordered if beat.role == role]
         found += [_row(beat, restarts) for beat in mine if beat.name in alone]
-        others = [beat for beat in mine if beat.name not in alone]
-        if others:
+        if others := [beat for beat in mine if beat.name not in alone]:
             found.append(_row(others[0], restarts) if len(others) == 1 else _row_of_many(role, others, restarts))
     if len(found) > rows:
-        hidden = len(found) - rows + 1
-        found = [*found[: rows - 1], _Row(f"{hidden} more", "", "", "", "", "")]
+        found = [*found[: rows - 1], _Row(f"{len(found) - rows + 1} more", "", "", "", "", "")]
     return found
 
 

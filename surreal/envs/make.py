@@ -91,7 +91,7 @@ def make_vector_env(
     chosen, options = select_wrappers(wrappers, training=training), dict(kwargs or {})
     if is_atari(env_id):
         with _explained(env_id, options):
-            env = make_atari_vector(
+            env: gymnasium.vector.VectorEnv[Any, Any, Any] = make_atari_vector(
                 {**find_env(env_id).kwargs, **options},
                 num_envs,
                 wrappers=[(spec.name, spec.args) for spec in chosen],

@@ -208,7 +208,7 @@ def test_staying_ends_with_a_signal_or_when_the_run_goes_on(
     redis_server: Any, run_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(staying, "_LOOK_INTERVAL_S", 0.02)
-    monkeypatch.setattr(staying, "_STAY_POLL_INTERVAL_S", 0.01)
+    monkeypatch.setattr(staying, "_POLL_INTERVAL_S", 0.01)
     client = RedisClient(redis_server.address, run=run_id)
     health = HealthFile("agent", lambda: Vitals(WORKING), None)
     signals: list[signal.Signals] = []

@@ -170,7 +170,7 @@ class Opponents(Protocol):
         """Return metrics; any thread may call it."""
 
 
-class NoOpponents(Opponents):
+class NoOpponents:
     """The agent controls all players, and all steps are experience: one policy that all players share."""
 
     def __init__(self, num_players: int) -> None:
@@ -180,10 +180,14 @@ class NoOpponents(Opponents):
     def begin(self, game: int) -> PlayerRoles:
         return self._roles
 
+    def end(self, game: int, returns: NDArray[np.float64]) -> None: ...
+
     def act(
         self, slots: NDArray[np.int64], obs: Obs, is_first: NDArray[np.bool_], action_mask: NDArray[np.bool_] | None
     ) -> NDArray[Any]:
         raise RuntimeError("there are no opponents that could act")
+
+    def maintain(self) -> None: ...
 
     def metrics(self) -> dict[str, float]:
         return {}

@@ -45,8 +45,8 @@ class Proposer(Protocol):
         """Learn from a trial that has ended."""
 
 
-class Grid(Proposer):
-    """Proposes every combination, one after the other, whatever the results are."""
+class Grid:
+    """Proposes every combination, one after the other."""
 
     def __init__(self, definition: Definition) -> None:
         self._settings = combinations(definition.space)
@@ -56,6 +56,9 @@ class Grid(Proposer):
 
     def prune(self, trial: Trial, reports: Mapping[int, float]) -> str:
         return ""
+
+    def tell(self, trial: Trial) -> None:
+        """Ignore the result: a grid does not depend on it."""
 
 
 class OptunaSearch:

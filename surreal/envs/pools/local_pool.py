@@ -16,7 +16,6 @@ from surreal.envs.pools.base import (
     OnError,
     Seed,
     check_awaited,
-    checked_actions,
     describe_observations,
     empty_batch,
     env_seeds,
@@ -70,6 +69,8 @@ class LocalEnvPool(EnvPool):
         self.observation_space = stepper.observation_space
         self.obs_spec = stepper.obs_spec
         self.action_space = stepper.adapter.space
+        self._dtype = stepper.adapter.dtype
+        self._shape = stepper.adapter.shape
         self._empty = empty_batch(self.obs_spec)
         # Every row always holds a legal action, because vector environments also check those that they ignore.
         self._actions = np.repeat(stepper.adapter.default()[None], self.num_envs, axis=0)
@@ -105,8 +106,11 @@ class LocalEnvPool(EnvPool):
 
     def send(self, actions: NDArray[Any], env_ids: NDArray[np.int64]) -> None:
         """Pass actions; the next `recv` reads them, so they must not change until then."""
-        actions, ids = checked_actions(self._stepper.adapter, actions, env_ids)
+        actions = np.asarray(actions, self._dtype)
+        ids = np.asarray(env_ids, np.int64)
         count = len(ids)
+        if actions.shape != (count, *self._shape):
+            raise ValueError(f"actions of {count} rows must have shape {(count, *self._shape)}, got {actions.shape}")
         if self._num_missing == self.num_envs and ids.tobytes() == self._all_ids:
             self._given = actions
             self._steps += count

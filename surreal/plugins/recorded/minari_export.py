@@ -57,8 +57,7 @@ def export_dataset(
     contract, name = archive.contract, target.removeprefix(PREFIX)
     if contract.stack > 1:
         raise ConfigError("the archive holds stacks of frames, which Minari has no form for", key="PATH")
-    ours = (contract.obs, contract.action)
-    if ours != (ObsSpec.from_space(observation_space), action_spec(action_space)):
+    if (contract.obs, contract.action) != (ObsSpec.from_space(observation_space), action_spec(action_space)):
         raise ConfigError(f"the archive does not hold observations {observation_space}, actions {action_space}")
     archive.verify()
     try:

@@ -72,9 +72,8 @@ class LiveRun:
             shards = tuple(replay_info(replay, stream.shard) for stream in replay.streams())
         except RedisError as error:
             raise SurrealError(f"Redis at {self._client.address}: {error}") from error
-        age_s = view.age_s
-        if age_s is None:
-            age_s = max(0.0, time.time() - self._started) if self._started else 0.0
+        since_s = max(0.0, time.time() - self._started) if self._started else 0.0
+        age_s = since_s if view.age_s is None else view.age_s
         self._trend.add(view, time.monotonic())
         limits = RunLimits() if self._config is None else RunLimits.of(self._config)
         bound = nearest_bound(limits, view, self._trend, age_s)

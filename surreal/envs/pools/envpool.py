@@ -114,12 +114,13 @@ class ThreadedEnvPool(EnvPool):
             self._is_started = True
         obs, reward, terminated, truncated, info = self._envs.recv()
         ids = np.asarray(info["env_id"], np.int64)
+        begins = self._begins.take(ids)
+        reward = np.where(begins, 0.0, reward)  # a reset leaves in it whatever its memory held
         leaves = self._leaves(obs)
         if not (is_sound(reward) and all(map(is_sound, leaves))):
             problem = describe_unsound_step(obs, reward)
             raise EnvError(f"{self._name} cannot continue, because EnvPool resets no single environment: {problem}")
-        begins = self._begins.take(ids)
-        self._returns[ids] += np.where(begins, 0.0, reward)
+        self._returns[ids] += reward
         self._lengths[ids] += ~begins
         is_ended = np.logical_or(terminated, truncated)
         self._begins[ids] = is_ended

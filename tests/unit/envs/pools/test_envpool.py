@@ -175,6 +175,22 @@ def test_ids_are_translated() -> None:
         assert set(pool.recv().obs) == {"position", "velocity"}
 
 
+def test_the_reward_of_a_reset_is_zero_whatever_its_memory_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    with make_pool("CartPole-v1", 1, batch_size=1) as pool:
+        receive = pool._envs.recv
+
+        def recv() -> tuple[Any, ...]:
+            obs, reward, *rest, info = receive()
+            return obs, np.where(info["elapsed_step"] == 0, np.float32(2e34), reward), *rest, info
+
+        monkeypatch.setattr(pool._envs, "recv", recv)
+        for _, kind, _, reward, *_ in rows_of(pool, 60):
+            assert reward == (kind != StepKind.FIRST)
+        metrics = pool.metrics()
+        assert metrics["env/episodes_total"] >= 2
+        assert metrics["env/episode_return_recent"] == metrics["env/episode_length_recent"]
+
+
 def test_what_it_does_not_have_or_take_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(EnvError, match="no environment Bandit-v0 for surreal/Bandit-v0; use the local pool"):
         make_pool("surreal/Bandit-v0")

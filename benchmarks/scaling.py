@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.fleet import CARTPOLE, prepare_chunk
+from benchmarks.chunks import CARTPOLE, prepare_chunk
 
 #: Env steps a second of one agent process.
 AGENT_STEPS_S = 1000

@@ -17,7 +17,8 @@ import psutil
 import pytest
 import redis
 
-from benchmarks.fleet import CARTPOLE, Fleet, prepare_chunk
+from benchmarks.chunks import CARTPOLE, prepare_chunk
+from benchmarks.fleet import Fleet
 from surreal.base.errors import ConfigError
 from surreal.config import load_config
 from surreal.distributed.connection.client import RedisClient

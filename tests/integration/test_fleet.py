@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.fleet import CARTPOLE, Fleet, Round, fairness, prepare_chunk, store_bare
+from benchmarks.chunks import CARTPOLE, prepare_chunk, store_bare
+from benchmarks.fleet import Fleet, Round, fairness
 from surreal.distributed.connection.client import RedisClient
 
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks.arms import Round, acknowledged_steps, ages_ms, measure
+from benchmarks.arm_figures import Round, acknowledged_steps, ages_ms
+from benchmarks.arms import measure
 from benchmarks.baselines.rlx_arms import Act
 
 

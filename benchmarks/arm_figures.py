@@ -1,4 +1,4 @@
-"""What the arms of `benchmarks.arms` did in a round, and the figures that follow from it."""
+"""Rounds of `benchmarks.arms`, and the figures that follow from them."""
 
 from __future__ import annotations
 

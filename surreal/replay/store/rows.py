@@ -27,6 +27,9 @@ class Ring:
         self.size = max(size, 1)
         self.head = 0  # next sequence number
         self.tail = 0  # oldest live one
+        self._lap = (
+            0  # number of slot 0 in the tail's lap: `take` wraps what lies beyond it faster than a division would
+        )
         self._shapes = dict(shapes)
         self.columns = self._allocate()
 
@@ -52,14 +55,10 @@ class Ring:
         return first
 
     def free_until(self, sequence: int) -> None:
-        self.tail = sequence
+        self.tail, self._lap = sequence, sequence - sequence % self.size
 
     def take(self, name: str, sequences: NDArray[np.int64]) -> NDArray[Any]:
-        return self.columns[name].take(self._near(sequences), axis=0, mode="wrap")
-
-    def _near(self, sequences: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Compute slots, or `size` more: `take` wraps these faster than a division would."""
-        return sequences - (self.tail - self.tail % self.size)
+        return self.columns[name].take(sequences - self._lap, axis=0, mode="wrap")
 
     def _allocate(self) -> dict[str, NDArray[Any]]:
         return {name: np.empty((self.size, *shape), dtype) for name, (shape, dtype) in self._shapes.items()}
@@ -68,6 +67,7 @@ class Ring:
         live, before = np.arange(self.tail, self.head), self.columns
         old_slots = live % self.size
         self.size = needed + needed // 4
+        self._lap = self.tail - self.tail % self.size
         self.columns = self._allocate()
         for name, column in self.columns.items():
             column[live % self.size] = before[name][old_slots]
@@ -85,7 +85,7 @@ class PackedRing(Ring):
 
     def take_records(self, sequences: NDArray[np.int64]) -> NDArray[np.void]:
         """Copy the rows with these sequence numbers; the columns are the fields of the result."""
-        return self._records.take(self._near(sequences), mode="wrap")
+        return self._records.take(sequences - self._lap, mode="wrap")
 
     def _allocate(self) -> dict[str, NDArray[Any]]:
         fields = [(name, dtype, shape) for name, (shape, dtype) in self._shapes.items()]

@@ -48,6 +48,7 @@ _D3RLPY_NEEDS = (
 D3RLPY = Requirement("d3rlpy", ["--no-deps", "d3rlpy==2.8.1", *_D3RLPY_NEEDS], shares_ours=True)
 #: It needs an older mujoco, and lists what only gamepads and videos need.
 GYM_HIL = Requirement("gym_hil", ["--no-deps", "gym-hil==0.1.14", "mujoco==3.8.1"], shares_ours=True)
+ZOO = Requirement("rl_zoo3", ["rl-zoo3==2.9.2", "sb3-contrib==2.9.2", "stable-baselines3==2.9.2"], shares_ours=True)
 SBX = Requirement("sbx", ["sbx-rl==0.28.0"], shares_ours=True)
 SAMPLE_FACTORY = Requirement("sample_factory", ["sample-factory==2.1.1", "ale-py==0.12.1", "torch==2.13.0"])
 #: Its own list names an older torch, whose wheels have CUDA, and what only robots, displays and uploads need.
@@ -97,6 +98,11 @@ def _base_python(newest: tuple[int, int] | None) -> str | None:
     return shutil.which(f"python{newest[0]}.{newest[1]}")
 
 
+def script_path(script: str) -> Path:
+    """Return the path of a script of `benchmarks/baselines`."""
+    return _BASELINES / script
+
+
 class Peer:
     """The process of a peer.
 
@@ -106,7 +112,7 @@ class Peer:
     """
 
     def __init__(self, script: str, python: Path) -> None:
-        command = [str(python), str(_BASELINES / script)]
+        command = [str(python), str(script_path(script))]
         CACHE.mkdir(exist_ok=True)
         with (CACHE / f"{Path(script).stem}.log").open("w") as log:  # some peers print a lot
             self._process = subprocess.Popen(
@@ -148,7 +154,7 @@ def ask_script(python: Path, script: str, *arguments: object, threads: int | Non
         arguments: arguments of the script.
         threads: number of threads, passed as `--threads`; None: the script starts worker processes instead.
     """
-    command = [str(python), str(_BASELINES / script), *map(str, arguments)]
+    command = [str(python), str(script_path(script)), *map(str, arguments)]
     command += [] if threads is None else ["--threads", str(threads)]
     environment = os.environ | {"OMP_NUM_THREADS": str(threads or 1)}
     ended = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)

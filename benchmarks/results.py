@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks import zoo
 from benchmarks.curves import pictures
 from benchmarks.references import REFERENCES
 from surreal.config import load_config, preset_names
@@ -119,7 +120,7 @@ def add_record(record: Mapping[str, Any]) -> None:
 
 def write_page() -> None:
     """Write docs/results.md."""
-    _PAGE.write_text(page(read_records()), encoding="utf-8")
+    _PAGE.write_text(page(read_records(), zoo.read_records()), encoding="utf-8")
 
 
 def read_records() -> Records:
@@ -132,8 +133,8 @@ def read_records() -> Records:
     return found
 
 
-def page(records: Records) -> str:
-    """Write the tables."""
+def page(records: Records, theirs: Mapping[str, Mapping[int, Mapping[str, Any]]]) -> str:
+    """Write the tables; `theirs` are records of the Zoo's twins: preset -> seed -> record."""
     lines = [
         "| preset | seeds | return | goal | env steps | seconds | reference | reached |",
         "|---|---|---|---|---|---|---|---|",
@@ -141,6 +142,11 @@ def page(records: Records) -> str:
     for preset in preset_names():
         of_seeds = [record for _, record in sorted(records.get((preset, ()), {}).items())]
         lines.append(f"| `{preset}` | {' | '.join(_cells(preset, of_seeds))} |")
+    ours = {
+        preset: [each for each in records.get((preset, ()), {}).values() if "error" not in each] for preset in theirs
+    }
+    lines += ["", *zoo.HEAD.strip().splitlines()]
+    lines += zoo.rows(ours, {preset: list(of_seeds.values()) for preset, of_seeds in theirs.items()})
     lines += ["", *_AT_AGENTS_HEAD.strip().splitlines()]
     for preset, rule, agents in rows_at_agents():
         of_seeds = [

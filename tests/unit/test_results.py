@@ -6,6 +6,7 @@ import pytest
 
 from benchmarks.references import REFERENCES
 from benchmarks.results import is_confirmed, page
+from benchmarks.zoo import TWINS, verdict
 from surreal.config import load_config, preset_names
 from surreal.config.classes import import_class
 from surreal.replay import Replay
@@ -28,11 +29,36 @@ def test_reference_is_reached_when_it_is_confirmed() -> None:
 def test_table_names_what_was_not_run_and_what_is_not_confirmed() -> None:
     record = {"seed": 0, "machine": "m", "env_steps": 1, "seconds": 1}
     known, lucky = {**record, "return": 501.0, "standard_error": 0.1}, {**record, "return": 500.1, "standard_error": 1}
-    text = page({("cartpole-ppo", ()): {0: known}, ("cartpole-a2c", ()): {0: lucky}})
+    text = page({("cartpole-ppo", ()): {0: known}, ("cartpole-a2c", ()): {0: lucky}}, {})
     rows = {line.split("`")[1]: line for line in text.splitlines() if line.startswith("| `")}
     assert rows["cartpole-ppo"].endswith("| 1 of 1 |")
     assert rows["cartpole-a2c"].endswith("| not confirmed |")
     assert "| not run |" in rows["cartpole-trpo"]
+
+
+def test_surreal_stands_next_to_the_twin_of_the_zoo() -> None:
+    assert TWINS.keys() <= set(preset_names())
+    record = {"machine": "m", "env_steps": 1000, "seconds": 1}
+    ours = {seed: {**record, "seed": seed, "return": 480.0 + seed} for seed in range(3)}
+    theirs = {seed: {**record, "seed": seed, "return": 500.0, "env_steps": 2000 + seed} for seed in range(2)}
+    text = page(
+        {("cartpole-ppo", ()): ours, ("cartpole-a2c", ()): ours}, {"cartpole-ppo": theirs, "cartpole-dqn": theirs}
+    )
+    (row,) = (line for line in text.splitlines() if "2,001" in line)
+    assert row == "| `cartpole-ppo` | 481 (480 .. 482) | 1,000 | 500 (500 .. 500) | 2,001 | no | 500 |"
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "found"),
+    [
+        ([-160.0, -140.0], [-155.0], "yes"),
+        ([-155.0], [-155.0, -155.0], "yes"),
+        ([-170.0, -150.0], [-155.0, -154.0], "overlap"),
+        ([-170.0, -156.0], [-155.0, -154.0], "no"),
+    ],
+)
+def test_ranges_that_overlap_count(ours: list[float], theirs: list[float], found: str) -> None:
+    assert verdict(ours, theirs) == found
 
 
 @pytest.mark.parametrize("preset", preset_names())

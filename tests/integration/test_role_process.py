@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import threading
 from collections.abc import Callable
@@ -199,6 +200,28 @@ def test_a_process_that_stays_takes_no_part_in_a_run_that_has_ended(
             process.join_run()
         assert registry.stop_reason(process.client) == "enough"  # resuming would have cleared it
         assert process.ending() == Ending("enough")
+    finally:
+        process.close()
+        process.client.delete_run()
+
+
+@pytest.mark.parametrize("status", ["running", "interrupted"])
+def test_a_learner_that_was_killed_or_drained_at_the_end_comes_back_to_write_the_result(
+    join: Callable[..., RoleProcess], tmp_path: Path, status: str
+) -> None:
+    (tmp_path / "result.json").write_text(json.dumps({"status": status}))
+    process = join(role=LEARNER, resume=True, stay=True)
+    registry.request_stop(process.client, "enough")
+    try:
+        process.join_run()
+        assert process.ending() == Ending("enough")
+    finally:
+        process.close()
+    (tmp_path / "result.json").write_text(json.dumps({"status": "finished"}))
+    process = join(role=LEARNER, resume=True, stay=True)
+    try:
+        with pytest.raises(StoppedError, match="enough"):
+            process.join_run()
     finally:
         process.close()
         process.client.delete_run()

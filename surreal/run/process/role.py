@@ -98,7 +98,7 @@ class RoleProcess:
         reason = registry.stop_reason(self.client) if self.arguments.stay or self.arguments.once else None
         if reason:
             self._stop_reason = reason
-            # A learner that was killed after its run's end must still write the result.
+            # A learner that was killed or drained after its run's end must still write the result.
             if not (self._registrant.leads and RunFolder(self.run_dir).is_without_result()):
                 raise StoppedError(f"run {self.client.run} has ended: {reason}")
         if not self.arguments.supervised:

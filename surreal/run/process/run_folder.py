@@ -132,8 +132,9 @@ class RunFolder:
                 raise error from error.__cause__
 
     def is_without_result(self) -> bool:
+        """Whether the last process that led the run was killed, or ended by a signal: neither is the run's own end."""
         try:
-            return bool(read_result(self.path)["status"] == "running")
+            return read_result(self.path)["status"] in ("running", "interrupted")
         except (OSError, ValueError, KeyError):
             return False
 

@@ -86,14 +86,14 @@ def main(argv: Sequence[str]) -> int:
     return int(has_failed)
 
 
-def run(python: Path, preset: str, seed: int, *options: str) -> dict[str, Any]:
+def run(python: Path, preset: str, seed: int) -> dict[str, Any]:
     """Train and play with the twin of a preset; returns a record."""
     algorithm, env_id = TWINS[preset]
     record = {"preset": preset, "algorithm": algorithm, "env": env_id, "seed": seed, "packages": list(ZOO.packages)}
     active: list[Span] = []
     with tempfile.TemporaryDirectory() as folder:
         command = ["nice", "-n", "10", "env", "OMP_NUM_THREADS=1", str(python), str(script_path("zoo_peer.py"))]
-        ended = run_between_benchmarks([*command, algorithm, env_id, str(seed), folder, *options], active)
+        ended = run_between_benchmarks([*command, algorithm, env_id, str(seed), folder], active)
     if ended.returncode:
         return {**record, "error": (ended.stderr.strip().splitlines() or ["it printed nothing"])[-1]}
     seconds = round(sum(span.ended_s - span.began_s for span in active))

@@ -45,7 +45,7 @@ def acknowledged_steps(rounds: Sequence[Round]) -> set[tuple[int, int]]:
 
 
 def ages_ms(acts: Sequence[Act], broadcasts: Sequence[tuple[int, float]]) -> tuple[list[float], list[float]]:
-    """Return (outdated_ms, new_ms) of each broadcast and arm, see the module."""
+    """Return (outdated_ms, new_ms) of each broadcast and arm, see `benchmarks.arms`."""
     outdated, new, by_arm = list[float](), list[float](), defaultdict[int, list[Act]](list)
     for act in acts:
         by_arm[act.arm].append(act)

@@ -1,10 +1,10 @@
 """Stable-Baselines3 or sb3-contrib on one task, with the settings and the program of RL Baselines3 Zoo.
 
-    python zoo_peer.py ALGORITHM ENV SEED FOLDER --episodes N
+    python zoo_peer.py ALGORITHM ENV SEED FOLDER [--episodes N] [--steps N]
 
-It trains for the Zoo's number of env steps and evaluates 25 times on the way, with 20 episodes each. The policy of the
-best evaluation then plays fresh episodes. Prints {"return", "standard_error", "episodes", "env_steps"} as JSON;
-`env_steps` are those of all training.
+It trains for the Zoo's number of env steps, or `--steps`, and evaluates 25 times on the way, with 20 episodes each. The
+policy of the best evaluation then plays fresh episodes. Prints {"return", "standard_error", "episodes", "env_steps"} as
+JSON; `env_steps` are those of all training.
 """
 
 from __future__ import annotations

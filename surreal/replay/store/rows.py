@@ -27,9 +27,8 @@ class Ring:
         self.size = max(size, 1)
         self.head = 0  # next sequence number
         self.tail = 0  # oldest live one
-        self._lap = (
-            0  # number of slot 0 in the tail's lap: `take` wraps what lies beyond it faster than a division would
-        )
+        # Number of slot 0 in the tail's lap. Rows beyond that lap are wrapped by `take`, faster than by a division.
+        self._lap = 0
         self._shapes = dict(shapes)
         self.columns = self._allocate()
 

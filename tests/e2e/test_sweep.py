@@ -36,7 +36,7 @@ def test_sweep_is_interrupted_and_goes_on(workplace: Workplace) -> None:
     (workplace.folder / "lr.yaml").write_text(SWEEP)
     folder = workplace.folder / "sweeps" / "lr"
     first = folder / "runs" / "000-s0"
-    command = workplace.spawn("-m", "surreal", "sweep", "lr.yaml")
+    command = workplace.start("sweep", "lr.yaml")
     workplace.wait_for(lambda: command.process.poll() is not None or state_of(first) == "running", "the first run")
     command.interrupt()
     assert command.wait() == 130, command.output
@@ -51,7 +51,7 @@ def test_sweep_is_interrupted_and_goes_on(workplace: Workplace) -> None:
     assert code == 2
     assert "already has a sweep; --resume continues it" in output
 
-    command = workplace.spawn("-m", "surreal", "sweep", "lr.yaml", "--resume")
+    command = workplace.start("sweep", "lr.yaml", "--resume")
     assert command.wait() == 0, command.output
     assert "ended: all trials are over" in command.output
     trials = TrialFile(folder / "trials.jsonl").trials

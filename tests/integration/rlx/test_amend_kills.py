@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -115,10 +113,17 @@ class Trial:
     def start_server(self) -> None:
         self.life += 1
         program = (SERVER, self._port, str(self.life), *self._stream, self._folder / "acknowledged")
-        command = [sys.executable, "-c", *map(str, program)]
-        self._server = subprocess.Popen(command, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        assert self._server.stdout is not None
-        self._port = self._server.stdout.readline().strip()
+        (stdin, typing), (printed, stdout) = os.pipe(), os.pipe()
+        self._server = self._python.start(
+            ["-c", *map(str, program)],
+            folder=self._folder,
+            environment=environment_of_a_user(),
+            streams=(stdin, stdout, 2),
+        )
+        os.close(stdin)
+        os.close(stdout)
+        self._typing, self._printed = open(typing, "w"), open(printed)
+        self._port = self._printed.readline().strip()
 
     def start_client(self, *older: Path) -> None:
         number, self._begun = self._begun, self._begun + 1
@@ -133,7 +138,8 @@ class Trial:
 
     def kill_server(self) -> None:
         self._server.kill()
-        self._server.communicate()
+        self._server.wait()
+        self._hang_up()
 
     def kill_client(self, number: int) -> Path:
         client = self._clients.pop(number)
@@ -149,9 +155,15 @@ class Trial:
         """Kill the clients and end the server in order; returns its metrics."""
         for number in list(self._clients):
             self.kill_client(number)
-        output, _ = self._server.communicate("\n", timeout=TIMEOUT_S)
-        assert self._server.returncode == 0
-        return dict(json.loads(output))
+        print(file=self._typing, flush=True)
+        assert self._server.wait(TIMEOUT_S) == 0
+        metrics = json.loads(self._printed.read())
+        self._hang_up()
+        return dict(metrics)
+
+    def _hang_up(self) -> None:
+        self._typing.close()
+        self._printed.close()
 
     def close(self) -> None:
         for number in list(self._clients):

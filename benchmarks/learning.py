@@ -26,7 +26,7 @@ from benchmarks.harness import report
 from benchmarks.peers import SB3, ask_script, find_python, skip
 from surreal.config import load_config
 
-#: How SB3's policy is evaluated. Pendulum's presets ask for far more episodes.
+#: How SB3's policy is evaluated. The presets of Pendulum and LunarLander ask for far more episodes.
 _EVALUATION = ["eval.episodes=20", "eval.num_envs=20", "eval.confirm_episodes=100", "eval.interval_s=0.2"]
 #: Settings that make Surreal's run the same algorithm as SB3's.
 _SETTINGS = {
@@ -40,8 +40,17 @@ _SETTINGS = {
         *_EVALUATION,
     ],
     "pendulum-sac": ["learner.args.use_linear_schedule=false", *_EVALUATION],
+    "pendulum-tqc": ["learner.args.use_linear_schedule=false", *_EVALUATION],
+    "lunarlander-ppo": _EVALUATION,
+    "lunarlander-dqn": ["learner.args.double=false", "model.args.dueling=false", *_EVALUATION],
 }
-PRESETS = ("cartpole-ppo", "cartpole-dqn", "pendulum-ppo", "pendulum-sac")
+PRESETS = (
+    "cartpole-ppo", "cartpole-dqn", "pendulum-ppo", "pendulum-sac", "pendulum-tqc",
+    "lunarlander-ppo", "lunarlander-dqn",
+)  # fmt: skip
+#: Env steps that show which number of threads is faster, and those before them that are not measured. PPO's updates
+#: come after 16,384.
+_TRIAL, _TRIALS = (4_000, 2_000), {"lunarlander-ppo": (60_000, 16_000)}
 
 
 class Solved(NamedTuple):
@@ -70,8 +79,9 @@ def main(argv: Sequence[str]) -> None:
 
 def compare_learning(preset: str, python: Path, rounds: int) -> None:
     """Report time and env steps until solved."""
+    steps, warm_up = _TRIALS.get(preset, _TRIAL)
     speeds = {
-        threads: ask_script(python, "sb3_peer.py", preset, "--steps", 4000, "--warm-up", 2000, threads=threads)
+        threads: ask_script(python, "sb3_peer.py", preset, "--steps", steps, "--warm-up", warm_up, threads=threads)
         for threads in (1, 2)
     }
     threads = max(speeds, key=lambda threads: speeds[threads]["env_steps_per_s"])

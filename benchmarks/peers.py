@@ -39,7 +39,11 @@ class Requirement(NamedTuple):
 CPPRB = Requirement("cpprb", ["cpprb==11.0.0"])
 RLOX = Requirement("rlox", ["rlox==1.2.0"], shares_ours=True)
 TORCHRL = Requirement("torchrl", ["torchrl==0.14.1", "tensordict==0.14.3"], shares_ours=True)
-SB3 = Requirement("stable_baselines3", ["stable-baselines3==2.9.2", "opencv-python-headless"], shares_ours=True)
+SB3 = Requirement(
+    "stable_baselines3",
+    ["stable-baselines3==2.9.2", "sb3-contrib==2.9.2", "opencv-python-headless"],
+    shares_ours=True,
+)
 #: Its own list of requirements names an older gymnasium. What is not here comes from this interpreter.
 _D3RLPY_NEEDS = (
     "gym==0.26.2", "gym-notices==0.1.0", "structlog==26.1.0", "dataclasses-json==0.6.7", "marshmallow==4.4.0",

@@ -42,8 +42,6 @@ REFERENCES = {
     "pendulum-crossq": Reference(-157, 20_000),  # SAC's, whose critics it changes
     "pendulum-tqc": Reference(-157, 20_000),  # SAC's, whose critics it changes
     "lunarlander-dqn": Reference(154, 100_000),
-    # The mean of four runs of Stable-Baselines3 2.9.2 with the Zoo's settings on version 3: 10, 41, 13 and 76.
-    "lunarlander-a2c": Reference(35, 200_000),
     "lunarlander-ppo": Reference(242, 1_000_000),
     "lunarlander-continuous-ppo": Reference(271, 1_000_000),
     "lunarlander-continuous-trpo": Reference(262, 200_000),

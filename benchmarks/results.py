@@ -61,18 +61,17 @@ fresh episodes (Atari: 100) without exploration. `return` is their mean return: 
 Env steps and seconds are medians over the seeds, from the start of the command to its end; other work on the machine
 increases the seconds. Runs stop while a benchmark measures, and that time does not count. A goal is the return at which
 a run ends, not the highest that a preset can reach. The references are those of RL Baselines3 Zoo, with the env steps
-that they took. Those of LunarLander were measured on its version 2. For A2C, which scores much lower on version 3,
-Stable-Baselines3 was run there with these settings. Those of Walker2d, Ant and Humanoid are Tianshou's, on version 3.
-The Zoo has no R2D2 and no interpolated policy gradient. R2D2 is compared with Gymnasium's threshold for a solved
-CartPole, and interpolated policy gradient with PPO's reference. The references of CrossQ, Simba, XQC and FlashSAC are
-their papers', on version 4; that of PQN is also its paper's.
+that they took. Those of LunarLander were measured on its version 2. Those of Walker2d, Ant and Humanoid are Tianshou's,
+on version 3. The Zoo has no R2D2 and no interpolated policy gradient. R2D2 is compared with Gymnasium's threshold for a
+solved CartPole, and interpolated policy gradient with PPO's reference. The references of CrossQ, Simba, XQC and
+FlashSAC are their papers', on version 4; that of PQN is also its paper's.
 
 The last column gives the seeds that reached the reference, or the goal if there is none, confirmed one-sided at 95 %:
 the mean return of the fresh episodes, less 1.645 standard errors, is at least as high. `not confirmed` means that no
 seed did, or that the standard error was not recorded. `not run` means that there is no result of the whole preset with
 its present settings: it takes hours, needs something that was not available, or has changed since it was run. Other
-pages may report results of an older version, of fewer env steps, or with other settings. Results of on-policy presets
-other than `lunarlander-a2c` are older than [exact rounds](algorithms/on-policy.md).
+pages may report results of an older version, of fewer env steps, or with other settings. Most results of on-policy
+presets are older than [exact rounds](algorithms/on-policy.md).
 
 """
 

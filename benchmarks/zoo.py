@@ -34,7 +34,7 @@ _TASKS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("acrobot", "Acrobot-v1", ("dqn", "a2c", "ppo")),
     ("mountaincar", "MountainCar-v0", ("dqn",)),
     ("mountaincar-continuous", "MountainCarContinuous-v0", ("sac",)),
-    ("lunarlander", "LunarLander-v3", ("dqn", "a2c", "ppo")),
+    ("lunarlander", "LunarLander-v3", ("dqn", "ppo")),
     ("lunarlander-continuous", "LunarLanderContinuous-v3", ("trpo", "ppo", "ddpg", "td3", "sac", "tqc")),
 )
 TWINS = {f"{task}-{algorithm}": (algorithm, env_id) for task, env_id, algorithms in _TASKS for algorithm in algorithms}

@@ -1,4 +1,4 @@
-"""Stable-Baselines3, or sbx-rl, on one task with the settings of one of Surreal's presets.
+"""Stable-Baselines3, sb3-contrib (TQC) or sbx-rl, on one task with the settings of one of Surreal's presets.
 
     python sb3_peer.py PRESET [--library sbx] [--threads N] [--seed N] --goal RETURN
         prints {"return", "env_steps"} as JSON when its policy reaches the goal, or at the end of its env steps
@@ -76,6 +76,30 @@ def pendulum_sac(library: Any, seed: int) -> Any:
     return library.SAC("MlpPolicy", env, **settings, **pace, policy_kwargs=network, seed=seed, device="cpu")
 
 
+def pendulum_tqc(library: Any, seed: int) -> Any:
+    env = make_vec_env("Pendulum-v1", n_envs=4, seed=seed)
+    settings = {"batch_size": 256, "gamma": 0.99, "buffer_size": 20_000, "learning_starts": 1000, "tau": 0.005}
+    pace = {"train_freq": 1, "gradient_steps": 4, "learning_rate": 1e-3, "top_quantiles_to_drop_per_net": 2}
+    network = {"net_arch": [64, 64], "n_critics": 2, "n_quantiles": 25}
+    return library.TQC("MlpPolicy", env, **settings, **pace, policy_kwargs=network, seed=seed, device="cpu")
+
+
+def lunarlander_ppo(library: Any, seed: int) -> Any:
+    env = make_vec_env("LunarLander-v3", n_envs=16, seed=seed)
+    settings = {"n_steps": 1024, "batch_size": 64, "n_epochs": 4, "gae_lambda": 0.98, "gamma": 0.999, "ent_coef": 0.01}
+    rates = {"learning_rate": 3e-4, "clip_range": 0.2, "max_grad_norm": 0.5, "vf_coef": 0.5}
+    return library.PPO("MlpPolicy", env, **settings, **rates, policy_kwargs=_layers(64), seed=seed, device="cpu")
+
+
+def lunarlander_dqn(library: Any, seed: int) -> Any:
+    env = make_vec_env("LunarLander-v3", n_envs=8, seed=seed)
+    settings = {"batch_size": 128, "gamma": 0.99, "buffer_size": 50_000, "learning_starts": 1000}
+    pace = {"train_freq": 1, "gradient_steps": 8, "target_update_interval": 250, "learning_rate": 6.3e-4}
+    explore = {"exploration_fraction": 0.12, "exploration_final_eps": 0.1, "max_grad_norm": 10.0}
+    network = {"net_arch": [256, 256]}
+    return library.DQN("MlpPolicy", env, **settings, **pace, **explore, policy_kwargs=network, seed=seed, device="cpu")
+
+
 def halfcheetah_sac(library: Any, seed: int) -> Any:
     env = make_vec_env("HalfCheetah-v5", n_envs=4, seed=seed)
     settings = {"batch_size": 256, "gamma": 0.99, "buffer_size": 1_000_000, "learning_starts": 1000, "tau": 0.005}
@@ -135,15 +159,21 @@ _TRAINED = {
     "halfcheetah-ppo": (halfcheetah_ppo, 1_000_000),
     "cartpole-dqn": (cartpole_dqn, 60_000),
     "pendulum-sac": (pendulum_sac, 20_000),
+    "pendulum-tqc": (pendulum_tqc, 20_000),
+    "lunarlander-ppo": (lunarlander_ppo, 1_000_000),
+    "lunarlander-dqn": (lunarlander_dqn, 100_000),
     "halfcheetah-sac": (halfcheetah_sac, 1_000_000),
     "halfcheetah-tqc": (halfcheetah_tqc, 1_000_000),
 }
+
+#: Tasks of presets that have a goal here.
+_TASKS = {"cartpole": "CartPole-v1", "pendulum": "Pendulum-v1", "lunarlander": "LunarLander-v3"}
 
 
 def main(argv: list[str]) -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("preset", choices=_TRAINED)
-    parser.add_argument("--library", default="stable_baselines3")
+    parser.add_argument("--library", help="default: the one of Stable-Baselines3's that has the algorithm")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--goal", type=float)
@@ -153,14 +183,15 @@ def main(argv: list[str]) -> None:
     torch.set_num_threads(asked.threads)
     os.environ["NPROC"] = str(asked.threads)  # JAX's threads, before it is imported
     make, budget = _TRAINED[asked.preset]
-    model = make(import_module(asked.library), asked.seed)
+    library = asked.library or ("sb3_contrib" if asked.preset.endswith("tqc") else "stable_baselines3")
+    model = make(import_module(library), asked.seed)
     if asked.goal is None:
         clock = _Clock(asked.warm_up)
         model.learn(asked.steps, callback=clock)
         steps, seconds = model.num_timesteps - clock.first_steps, time.perf_counter() - clock.started_s
         print(json.dumps({"env_steps_per_s": steps / seconds}))
         return
-    task = "CartPole-v1" if asked.preset.startswith("cartpole") else "Pendulum-v1"
+    task = _TASKS[asked.preset.partition("-")[0]]
     watch = _UntilSolved(make_vec_env(task, n_envs=20, seed=asked.seed + 1000), asked.goal, budget // 100)
     model.learn(budget, callback=watch)
     print(json.dumps({"return": watch.mean_return, "env_steps": model.num_timesteps}))

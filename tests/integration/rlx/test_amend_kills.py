@@ -122,7 +122,7 @@ class Trial:
         )
         os.close(stdin)
         os.close(stdout)
-        self._typing, self._printed = open(typing, "w"), open(printed)
+        self._typing, self._printed = os.fdopen(typing, "w"), os.fdopen(printed)
         self._port = self._printed.readline().strip()
 
     def start_client(self, *older: Path) -> None:

@@ -1,11 +1,11 @@
-"""Run presets over seeds, two at once; record their results and curves, and write docs/results.md.
+"""Run presets over seeds, two at once; record results and curves, and write docs/results.md and the presets' headers.
 
     python -m benchmarks.learn                                what is missing of the queue, in its order
     python -m benchmarks.learn --list                         only list it
     python -m benchmarks.learn cartpole-ppo --seeds 0 1 2     run these again
     python -m benchmarks.learn --at-agents                    gradients at the agents, and at the learner
     python -m benchmarks.learn --pong                         half a million env steps of Pong
-    python -m benchmarks.learn --write                        only draw the pictures and write the page
+    python -m benchmarks.learn --write                        only draw the pictures, and write the page and headers
 
 Each run is `surreal run PRESET --seed N --verify`, at a low priority. It ends when its evaluation reaches the preset's
 goal, or after its env steps; then the best policy plays 1000 fresh episodes (Atari: 100). Runs are kept in
@@ -32,6 +32,7 @@ from typing import Any
 
 from benchmarks.alone import Span, overlap_s, run_between_benchmarks
 from benchmarks.curves import draw_all, has_curve, read_run, write_curve
+from benchmarks.headers import PLAYED, write_headers
 from benchmarks.results import PONG, add_record, read_records, rows_at_agents, settings_at_agents, write_page
 from surreal.config import preset_names
 from surreal.config.preset_files import preset_path
@@ -46,8 +47,6 @@ QUEUE = (
     ("walker2d", "ant", "humanoid", "bipedalwalker"),
     ("minigrid", "dmcontrol", "tictactoe", "vizdoom"),
 )
-#: Presets whose games are played in a browser.
-PLAYED = ("bandit-rlx", "catch-rlx")
 #: A learner needs about one core.
 _AT_ONCE = 2
 #: Episodes that verify a policy. Atari's episodes take too long for 1000.
@@ -69,7 +68,9 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--at-agents", action="store_true", help="run what is missing in the second table")
     parser.add_argument("--pong", action="store_true", help="run what is missing in the third table")
     parser.add_argument("--list", action="store_true", help="only list the jobs")
-    parser.add_argument("--write", action="store_true", help="only draw the pictures and write the page")
+    parser.add_argument(
+        "--write", action="store_true", help="only draw the pictures, and write the page and the headers of the presets"
+    )
     asked = parser.parse_args(argv)
     jobs = [] if asked.write else _jobs(asked)
     if asked.list:
@@ -97,6 +98,7 @@ def main(argv: Sequence[str]) -> int:
             raise
     draw_all()
     write_page()
+    write_headers(read_records())
     return int(has_failed)
 
 

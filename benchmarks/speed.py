@@ -15,6 +15,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmarks.learning import PRESETS
+
 _PAGE = Path(__file__).parents[1] / "docs" / "speed.md"
 _RECORDS = Path(__file__).with_name("speed.jsonl")
 _TABLE = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -30,8 +32,9 @@ class Row(NamedTuple):
     command: str = ""  #: module in `benchmarks`, and arguments; "": there is none
 
 
-def _solved(preset: str) -> Row:
-    return Row(f"`{preset}`", f"{preset} solved over Stable-Baselines3, seconds", f"learning {preset}")
+def _solved(preset: str) -> Iterable[Row]:
+    for name, what in (("seconds", "time"), ("env_steps", "env steps")):
+        yield Row(f"`{preset}`, {what}", f"{preset} solved over Stable-Baselines3, {name}", f"learning {preset}")
 
 
 def _learning(preset: str, peer: str) -> Row:
@@ -72,7 +75,7 @@ TABLES = {
         _learning("atari-ppo", SB3),
         *map(_limit, ("atari-vtrace", "atari-ppo")),
     ],
-    "solved": list(map(_solved, ("cartpole-ppo", "cartpole-dqn", "pendulum-ppo", "pendulum-sac"))),
+    "solved": [row for preset in PRESETS for row in _solved(preset)],
     "compiled": [
         _compiled("PPO, minibatch of 256, 2 x 64"),
         _compiled("SAC, 2 x 64"),

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from benchmarks.headers import with_results
 from benchmarks.references import REFERENCES
-from benchmarks.results import is_confirmed, page
+from benchmarks.results import aim_rows, is_confirmed, page, read_records
 from benchmarks.zoo import TWINS, verdict
 from surreal.config import load_config, preset_names
 from surreal.config.classes import import_class
+from surreal.config.preset_files import preset_path
 from surreal.replay import Replay
+
+#: Headers that compare with other settings.
+BY_HAND = ("bitflip-her-dqn", "cartpole-pqn-lstm")
 
 
 @pytest.mark.parametrize("preset", [name for name in REFERENCES if not name.startswith("atari")])
@@ -34,6 +41,43 @@ def test_table_names_what_was_not_run_and_what_is_not_confirmed() -> None:
     assert rows["cartpole-ppo"].endswith("| 1 of 1 |")
     assert rows["cartpole-a2c"].endswith("| not confirmed |")
     assert "| not run |" in rows["cartpole-trpo"]
+
+
+def test_an_aim_is_reached_by_the_mean_over_the_seeds_within_its_env_steps() -> None:
+    record = {"machine": "m", "return": 280.0, "env_steps": 500_000, "seconds": 1}
+    verdicts = []
+    for changes in ({}, {"return": 275.0}, {"env_steps": 500_001}):
+        of_seeds = {0: {**record, "seed": 0}, 1: {**record, "seed": 1, **changes}}
+        rows = [row for row in aim_rows({("lunarlander-continuous-tqc", ()): of_seeds}) if "278" in row]
+        verdicts.append(rows[0].split("|")[-2].strip())
+    assert verdicts == ["yes", "no", "no"]
+    assert all(row.endswith("| not run |") for row in aim_rows({}))
+
+
+@pytest.mark.parametrize("preset", preset_names())
+def test_the_header_of_a_preset_has_the_results_that_are_recorded(preset: str) -> None:
+    text = preset_path(preset).read_text()
+    of_seeds = [record for _, record in sorted(read_records().get((preset, ()), {}).items())]
+    assert with_results(text, preset, of_seeds) == text, "python -m benchmarks.learn --write"
+    assert not re.search(r"^# .*\b(reached|not run with)\b", text, re.MULTILINE) or preset in BY_HAND
+
+
+def test_results_take_the_place_of_older_ones() -> None:
+    record = {"return": 499.96, "episodes": 1000, "env_steps": 2000}
+    once = with_results("# A preset.\nversion: 1\n", "cartpole-a2c", [{**record, "seed": 0}])
+    assert once == (
+        "# A preset.\n# Result: 500 (seed 0; 1000 fresh episodes) after 2,000 env steps.\n"
+        "# Reference: 500 after 500,000 env steps (docs/results.md).\nversion: 1\n"
+    )
+    records = [{**record, "seed": 0}, {**record, "seed": 2, "return": -3.5, "env_steps": 10}, {"seed": 3, "error": 1}]
+    twice = with_results(once, "cartpole-a2c", records)
+    assert twice == once.replace(
+        "500 (seed 0; 1000 fresh episodes) after 2,000",
+        "500 and -3.5 (seeds 0 and 2; 1000 fresh episodes) after 10 to 2,000",
+    )
+    assert "Result: not run to its end yet.\n" in with_results(twice, "cartpole-a2c", [])
+    assert "from 2,000 recorded env steps" in with_results("# A\na: 1\n", "pendulum-bc", [{**record, "seed": 0}])
+    assert with_results("# A\na: 1\n", "catch-rlx", []) == "# A\na: 1\n"
 
 
 def test_surreal_stands_next_to_the_twin_of_the_zoo() -> None:

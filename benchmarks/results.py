@@ -71,8 +71,8 @@ the mean return of the fresh episodes, less 1.645 standard errors, is at least a
 seed did, or that the standard error was not recorded. `not run` means that there is no result of the whole preset with
 its present settings: it takes hours, needs something that was not available, or has changed since it was run. Other
 pages may report results of an older version, of fewer env steps, or with other settings. Env steps of presets for
-recorded experience are those of the dataset. Most results of on-policy
-presets are older than [exact rounds](algorithms/on-policy.md).
+recorded experience are those of the dataset. Most results of on-policy presets are older than [exact
+rounds](algorithms/on-policy.md).
 
 """
 

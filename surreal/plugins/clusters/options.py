@@ -77,6 +77,10 @@ class Request:
     redis_user: Annotated[
         str | None, option("NAME", "User of --redis for all processes; default: one for each role.")
     ] = None
+    redis_sentinel_user: Annotated[
+        str | None,
+        option("NAME", "User of the Sentinels of --redis, if they want a password: key sentinel of the Secret."),
+    ] = None
     redis_ca: Annotated[
         Path | None, option("FILE", "PEM file with the certificate authority of --redis, if it is private.")
     ] = None

@@ -156,6 +156,34 @@ def test_another_redis_takes_the_place_of_the_runs_own(rendered: Callable[..., A
     assert [each["port"] for each in ports] == [7000, 7001]
 
 
+@pytest.mark.parametrize(
+    ("address", "ports"),
+    [
+        ("redis+sentinel://s1,s2/primary", [6379, 26379]),
+        ("rediss+sentinel://s1:5000,s2,s3:5000/primary", [5000, 6379, 26379]),
+        ("redis+cluster://a:7000,b", [6379, 7000]),
+        ("cache.example", [6379]),
+    ],
+)
+def test_ports_of_another_redis_are_open(rendered: Callable[..., Any], address: str, ports: list[int]) -> None:
+    (egress,) = find(rendered(redis=address), "NetworkPolicy", "from-run-to-redis")["spec"]["egress"]
+    assert [each["port"] for each in egress["ports"]] == ports
+
+
+def test_sentinels_have_a_user_and_a_password_of_their_own(rendered: Callable[..., Any]) -> None:
+    manifests = rendered(redis="redis+sentinel://s1,s2/primary", redis_sentinel_user="watcher")
+    for each in manifests:
+        kubernetes_validate.validate(each, "1.30", strict=True)
+    variables = find(manifests, "ConfigMap", "run")["data"]
+    assert variables["SURREAL_REDIS_SENTINEL_USER"] == "watcher"
+    path = Path(variables["SURREAL_REDIS_SENTINEL_PASSWORD_FILE"])
+    volumes = mounted(manifests, str(path.parent))
+    assert set(volumes) == {"learner", "agent", "eval"}
+    for name, volume in volumes.items():
+        assert {"key": "sentinel", "path": path.name} in volume["secret"]["items"], name
+        assert [each["path"] for each in volume["secret"]["items"]] == ["password", "sentinel"]
+
+
 def mounted(manifests: list[dict[str, Any]], path: str) -> dict[str, dict[str, Any]]:
     """The volume that each kind of pod has at a path."""
     found = {}
@@ -224,6 +252,8 @@ def test_checkpoints_go_to_an_s3_service_at_any_port(rendered: Callable[..., Any
         ({"s3_endpoint": "minio:9000"}, "--s3-endpoint is 'minio:9000'; it must be http://HOST:PORT"),
         ({"s3_endpoint": "http://me:secret@minio:9000"}, "--s3-endpoint is 'http://minio:9000'"),
         ({"redis_user": "default"}, "name it with --redis"),
+        ({"redis_sentinel_user": "default"}, "name it with --redis"),
+        ({"redis": "cache:6379", "redis_sentinel_user": "default"}, "for Sentinels, but --redis is cache:6379"),
         ({"redis": "cache:6379", "has_tls": True}, "--tls is for the run's own Redis"),
         ({"redis": "cache:6379", "redis_ca": Path("/nowhere")}, "write rediss://"),
         ({"redis": "rediss://cache:6379", "redis_ca": Path("/nowhere")}, "/nowhere cannot be read as PEM"),

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from surreal.base.errors import ConfigError
 from surreal.config import Config
+from surreal.distributed.connection.cluster import PASSWORD_VARIABLE, USER_VARIABLE
 from surreal.distributed.connection.rights import ADMINISTRATOR, USERS
 from surreal.plugins.clusters.kubernetes.manifest import (
     PART_LABEL,
@@ -21,6 +22,7 @@ from surreal.plugins.clusters.kubernetes.manifest import (
     find,
     mount,
     pod_name,
+    pod_template,
 )
 from surreal.plugins.clusters.redis.certificates import make_certificates
 
@@ -57,6 +59,7 @@ def make_secrets(run: str, namespace: str | None = None, *, has_tls: bool = Fals
 
 
 _PORT = 6379
+_SENTINEL, _SENTINEL_PORT = "+sentinel://", 26379
 #: The Secret with tls.crt, tls.key and ca.crt of the run's Redis servers.
 TLS_SECRET = "surreal-redis-tls"  # noqa: S105 - the name of one
 _TLS_FOLDER = "/run/secrets/redis-tls"
@@ -64,7 +67,7 @@ _TLS_FOLDER = "/run/secrets/redis-tls"
 _CA_FOLDER, _CA_FILE = "/run/secrets/redis-ca", "ca.crt"
 _CA_VARIABLE = "SURREAL_REDIS_TLS_CA"
 #: Volume with the password of a process; containers with it connect to Redis.
-_PASSWORD_VOLUME = "redis"  # noqa: S105 - the name of one
+_PASSWORD_VOLUME, _PASSWORD_FOLDER = "redis", "/run/secrets/surreal"
 _USER_VARIABLE = "SURREAL_REDIS_USER"
 
 
@@ -109,9 +112,12 @@ def use_other(manifests: list[Manifest], address: str, user: str | None) -> list
             key="--redis",
         )
     if (policy := find(manifests, "NetworkPolicy", "from-run-to-redis")) is not None:
-        given = {server.rpartition(":")[2] for server in parts.netloc.split(",") if ":" in server}
-        ports = sorted(int(port) for port in given if port.isdigit()) or [_PORT]
-        policy["spec"]["egress"] = [{"ports": [{"protocol": "TCP", "port": port} for port in ports]}]
+        default = _SENTINEL_PORT if _SENTINEL in address else _PORT
+        given = (server.rpartition(":") for server in parts.netloc.split(","))
+        ports = {int(port) if colon and port.isdigit() else default for _, colon, port in given}
+        if _SENTINEL in address:
+            ports.add(_PORT)  # of the primary that they name
+        policy["spec"]["egress"] = [{"ports": [{"protocol": "TCP", "port": port} for port in sorted(ports)]}]
     kept = [each for each in manifests if pod_name(each) != "redis"]
     if user is not None:
         for manifest in kept:
@@ -122,6 +128,25 @@ def use_other(manifests: list[Manifest], address: str, user: str | None) -> list
                         if volume["name"] == _PASSWORD_VOLUME:
                             volume["secret"]["items"] = [{"key": user, "path": "password"}]
     return kept
+
+
+def use_sentinel_user(manifests: list[Manifest], address: str, user: str | None) -> dict[str, str]:
+    """Give all processes a user of the Sentinels, and return the environment variables that they need.
+
+    The password is the key `sentinel` of the Secret. None: the Sentinels want no password.
+    """
+    if user is None:
+        return {}
+    if _SENTINEL not in address:
+        raise ConfigError(
+            f"--redis-sentinel-user is for Sentinels, but --redis is {address}; write redis+sentinel://",
+            key="--redis-sentinel-user",
+        )
+    for manifest in manifests:
+        for volume in (pod_template(manifest) or {"spec": {}})["spec"].get("volumes", ()):
+            if volume["name"] == _PASSWORD_VOLUME:
+                volume["secret"]["items"].append({"key": "sentinel", "path": "sentinel"})
+    return {USER_VARIABLE: user, f"{PASSWORD_VARIABLE}_FILE": f"{_PASSWORD_FOLDER}/sentinel"}
 
 
 def trust_file(manifests: list[Manifest], path: Path, address: str) -> dict[str, str]:

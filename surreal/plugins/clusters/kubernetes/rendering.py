@@ -30,7 +30,14 @@ from surreal.plugins.clusters.kubernetes.manifest import (
     set_redis_memory,
     use_s3,
 )
-from surreal.plugins.clusters.kubernetes.redis import own_address, own_shards, trust_file, use_other, use_tls
+from surreal.plugins.clusters.kubernetes.redis import (
+    own_address,
+    own_shards,
+    trust_file,
+    use_other,
+    use_sentinel_user,
+    use_tls,
+)
 from surreal.plugins.clusters.options import Request
 from surreal.run.process.ending import ExitCode
 from surreal.run.process.roles import AGENT, EVAL, LEARNER, PARAMETER_SERVER, RLX_SERVER
@@ -76,9 +83,10 @@ def render(request: Request, warn: Callable[[str], object]) -> list[Manifest]:
         if request.has_tls:
             raise ConfigError("--tls is for the run's own Redis; for TLS with another one, --redis rediss://HOST:PORT")
         manifests = use_other(manifests, address, request.redis_user)
-        found = {} if request.redis_ca is None else trust_file(manifests, request.redis_ca, address)
+        found = use_sentinel_user(manifests, address, request.redis_sentinel_user)
+        found |= {} if request.redis_ca is None else trust_file(manifests, request.redis_ca, address)
     else:
-        if request.redis_user is not None or request.redis_ca is not None:
+        if any((request.redis_user, request.redis_sentinel_user, request.redis_ca)):
             raise ConfigError("--redis-user and --redis-ca are for an existing Redis: name it with --redis")
         asked += own_shards(manifests, config, has_tls=request.has_tls)
         address = own_address(has_tls=request.has_tls)

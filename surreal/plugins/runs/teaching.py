@@ -139,6 +139,12 @@ class Teaching:
                 f"run {process.client.run} does not record interventions; start it with --set env.interventions=true",
                 key="RUN",
             )
+        if config.env.rate_hz is not None:
+            raise ConfigError(
+                f"env.rate_hz is {config.env.rate_hz:g}, and a taught environment keeps no time; what drives it can "
+                "replace actions itself (docs/person.md)",
+                key="RUN",
+            )
         with ExitStack() as stack:
             env = build_env(config, training=True, render_mode=None if self.expert is not None else "rgb_array")
             expert: Any = self.expert

@@ -17,6 +17,7 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from surreal import __version__
 from tests.cluster.executor.controllers import PLANS, Member, numbered_template
@@ -89,13 +90,8 @@ class Cluster:
         """Run a command in a pod's container, as `kubectl exec` does; standard error is in its output."""
         if pod.container is None:
             raise ProcessLookupError(f"pod {pod.name} has no running container")
-        with pod.container.start(command, subprocess.PIPE) as process:
-            try:
-                output, _ = process.communicate(timeout=timeout_s)
-            except subprocess.TimeoutExpired:
-                process.kill()  # or the end of this block would wait for it
-                raise
-        return subprocess.CompletedProcess(list(command), process.returncode, output.decode(errors="replace"))
+        streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "errors": "replace"}
+        return subprocess.run(pod.container.command(command), timeout=timeout_s, text=True, **streams)
 
     def pods(self, labels: str = "", *, terminating: bool = False) -> list[Pod]:
         """The pods with these labels ("app=web,tier=front"), oldest first; terminating ones only on request."""
@@ -196,21 +192,20 @@ class Cluster:
 
     def _control(self, key: Key, spec: Manifest, now: float) -> None:
         """Carry out a controller's plan."""
-        template = digest(spec["template"])
+        newest = digest(spec["template"])
         mine = {pod.name: pod for pod in self._pods.values() if pod.owner == key}
-        pods = mine.values()
-        members = [Member(pod.name, pod.template == template, pod.is_ready, pod.is_terminating) for pod in pods]
+        members = [Member(name, pod.template == newest, pod.is_ready, pod.is_terminating) for name, pod in mine.items()]
         plan = PLANS[key.kind](spec, members)
         for name in plan.delete:
             self.say(f"{key}: deletes {name}")
             mine[name].delete()
         for _ in range(plan.create):
-            self._make(key, spec["template"], f"{key.name}-{template[:6]}-{uuid.uuid4().hex[:5]}", template, now)
+            self._make(key, spec["template"], f"{key.name}-{newest[:6]}-{uuid.uuid4().hex[:5]}", newest, now)
         for ordinal in plan.ordinals:
             for claim in spec.get("volumeClaimTemplates", []):
                 name = f"{claim['metadata']['name']}-{key.name}-{ordinal}"
                 self._objects[Key("PersistentVolumeClaim", key.namespace, name)] = claim
-            self._make(key, numbered_template(key.name, spec, ordinal), f"{key.name}-{ordinal}", template, now)
+            self._make(key, numbered_template(key.name, spec, ordinal), f"{key.name}-{ordinal}", newest, now)
 
     def _make(self, owner: Key, template: Manifest, name: str, digest_of: str, now: float) -> None:
         number = next(self._numbers)

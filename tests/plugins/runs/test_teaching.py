@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import gymnasium
@@ -10,13 +11,15 @@ import pytest
 from gymnasium import spaces
 
 from surreal.agent import AgentLoop
+from surreal.base.errors import ConfigError
 from surreal.base.types import Action
+from surreal.config import load_config
 from surreal.distributed.experience.local import LocalShards
 from surreal.distributed.experience.pointer_queue import PointerQueue
 from surreal.distributed.experience.sender import ExpSender
 from surreal.envs import LocalEnvPool
 from surreal.envs.wrappers.intervention import Intervention
-from surreal.plugins.runs.teaching import Taught, WholeEpisodes
+from surreal.plugins.runs.teaching import Taught, Teaching, WholeEpisodes
 
 
 class Counting(gymnasium.Env[Any, Any]):
@@ -113,3 +116,18 @@ def test_whole_episodes_know_no_rounds() -> None:
     episodes = WholeEpisodes(ExpSender(LocalShards("test")), lambda: False, max_rows=1)
     with pytest.raises(ValueError, match="no rounds"):
         episodes.send_outcomes(None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("preset", "settings", "words"),
+    [
+        ("cartpole-a3c", [], "learner.gradients is agents"),
+        ("cartpole-dqn", [], "run demo does not record interventions"),
+        ("cartpole-dqn", ["env.interventions=true", "env.rate_hz=20"], "env.rate_hz is 20, and a taught environment"),
+    ],
+)
+def test_a_run_that_cannot_be_taught_is_refused(preset: str, settings: list[str], words: str) -> None:
+    teaching = Teaching(None, episodes=None, success_reward=1.0, failure_reward=0.0, say=print)
+    process: Any = SimpleNamespace(config=load_config(preset, settings), client=SimpleNamespace(run="demo"))
+    with pytest.raises(ConfigError, match=words):
+        teaching(process)

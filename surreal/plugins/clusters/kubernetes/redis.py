@@ -131,7 +131,7 @@ def use_other(manifests: list[Manifest], address: str, user: str | None) -> list
 
 
 def use_sentinel_user(manifests: list[Manifest], address: str, user: str | None) -> dict[str, str]:
-    """Give all processes a user of the Sentinels, and return the environment variables that they need.
+    """Log all processes in to Sentinels as a user, and return the environment variables that they need.
 
     The password is the key `sentinel` of the Secret. None: the Sentinels want no password.
     """

@@ -60,9 +60,9 @@ class Container:
         """The container's first process, as this machine counts."""
         return int(self._pid_file.read_text())
 
-    def start(self, command: Sequence[str], output: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
-        """Start another command in the container, as `kubectl exec`, probes and hooks do."""
-        return subprocess.Popen([ENGINE, "exec", self._name, *command], stdout=output, stderr=subprocess.STDOUT)
+    def command(self, words: Sequence[str]) -> list[str]:
+        """Another command in the container, as `kubectl exec`, probes and hooks start it."""
+        return [ENGINE, "exec", self._name, *words]
 
     def send(self, signal: str) -> None:
         """Send a signal to its first process, which only SIGKILL ends without a handler."""

@@ -154,7 +154,8 @@ class Pod:
     def _ask(self, spec: Manifest, container: Container) -> subprocess.Popen[bytes]:
         """Start an attempt of a probe, or a hook."""
         if "exec" in spec:
-            return container.start(spec["exec"]["command"])
+            command = container.command(spec["exec"]["command"])
+            return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT)
         port = spec["httpGet"]["port"]  # there is no other kind in the manifests
         url = f"http://{self.place.address}:{self._ports.get(port, port)}{spec['httpGet'].get('path', '/')}"
         request = self.place.router.entering(sys.executable, "-I", "-S", "-c", _REQUEST, url)

@@ -42,10 +42,10 @@ from surreal.run.process.ending import ExitCode
 QUEUE = (
     ("bandit", "bitflip", "cartpole", "acrobot", "pendulum", "mountaincar"),
     ("lunarlander",),
-    ("fetchreach", "halfcheetah", "hopper"),
-    ("atari",),
+    ("fetchreach", "halfcheetah", "hopper", "atari-ppo"),
     ("walker2d", "ant", "humanoid", "bipedalwalker"),
     ("minigrid", "dmcontrol", "tictactoe", "vizdoom"),
+    ("atari-a2c", "atari-breakout", "atari-dqn", "atari-r2d2", "atari-rainbow", "atari-vtrace"),
 )
 #: A learner needs about one core.
 _AT_ONCE = 2

@@ -42,8 +42,8 @@ def learned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     monkeypatch.setattr(curves, "FOLDER", tmp_path / "curves")
     monkeypatch.setattr(write_curve, "__defaults__", (tmp_path / "curves",))
     monkeypatch.setattr(results, "RECORDS", tmp_path / "results.jsonl")
-    for name in ("draw_all", "write_page"):
-        monkeypatch.setattr(learn, name, lambda: None)
+    for name in ("draw_all", "write_page", "write_headers"):
+        monkeypatch.setattr(learn, name, lambda *_: None)
     monkeypatch.setenv("SURREAL_LEARN", str(tmp_path / "runs"))
     return commands
 
@@ -58,6 +58,10 @@ def test_small_tasks_come_first_and_what_is_recorded_is_skipped(
 ) -> None:
     queue = listed(capsys, "--seeds", "0", "1")
     assert queue.index("cartpole-ppo 1") < queue.index("lunarlander-dqn 0") < queue.index("atari-ppo 0")
+    assert queue.index("atari-ppo 1") < queue.index("walker2d-sac 0") < queue.index("atari-dqn 0")
+    assert sorted(queue) == sorted(
+        f"{name} {seed}" for name in preset_names() if name not in learn.PLAYED for seed in range(2)
+    )
     assert learn.main(["cartpole-ppo", "--seeds", "1"]) == 0
     assert set(queue) - set(listed(capsys, "--seeds", "0", "1")) == {"cartpole-ppo 1"}
     assert "nice" in learned[0] and learned[0][learned[0].index("--seed") + 1] == "1"

@@ -145,8 +145,13 @@ def works_in(process: psutil.Process, run_dir: Path) -> bool:
 @pytest.mark.slow
 def test_run_survives_a_stop_longer_than_heartbeats_claims_and_leases_last(tmp_path: Path) -> None:
     run_dir, metrics = tmp_path / "run", tmp_path / "run" / "metrics.jsonl"
-    settings = ["--set=run.max_env_steps=5000", "--set=run.stop_at_return=null", "--run-dir", str(run_dir)]
-    settings += ["--set=replay.start_size=200", "--set=eval.episodes=1", "--set=eval.confirm_episodes=0"]
+    settings = ["--set=run.max_env_steps=15000", "--set=run.stop_at_return=null", "--run-dir", str(run_dir)]
+    settings += [
+        "--set=replay.start_size=200",
+        "--set=replay.samples_per_insert=8",
+        "--set=eval.episodes=1",
+        "--set=eval.confirm_episodes=0",
+    ]
     with run_in_thread(sys.executable, "-m", "surreal", "run", "cartpole-dqn", "--quiet", *settings) as found:
         wait_for(lambda: metrics.exists() and '"learner/updates_total"' in metrics.read_text(), "the first updates")
         (launcher,) = (each for each in psutil.Process().children() if works_in(each, run_dir))
@@ -157,7 +162,7 @@ def test_run_survives_a_stop_longer_than_heartbeats_claims_and_leases_last(tmp_p
             wait_for(lambda: time.monotonic() - stopped_s > 1.2 * ALIVE_S, "the end of all heartbeats")
     ((ended, active),) = found
     assert ended.returncode == 0, ended.stderr
-    assert json.loads((run_dir / "result.json").read_text())["env_steps"] >= 5_000
+    assert json.loads((run_dir / "result.json").read_text())["env_steps"] >= 15_000
     logs = "".join(path.read_text() for path in (run_dir / "logs").iterdir())
     assert "restart" not in logs, logs
     before, after = active

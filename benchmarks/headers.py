@@ -3,7 +3,8 @@
     # Result: -84.5, -81.7 and -82.4 (seeds 0, 1 and 2; 1000 fresh episodes) after 330,016 to 500,096 env steps.
     # Reference: -83 after 500,000 env steps (docs/results.md).
 
-The rest of a header is written by hand and has no results, so it cannot contradict the records.
+The rest of a header is written by hand; a test keeps results of whole runs out of it, and compares these lines with the
+records.
 """
 
 from __future__ import annotations

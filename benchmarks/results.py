@@ -79,7 +79,7 @@ rounds](algorithms/on-policy.md).
 _AIMS_HEAD = """
 ## Aims
 
-These are the best results in the field that the presets should reach, with the mean over the seeds, within the env
+These are published results that the presets should reach, with the mean over the seeds, within the env
 steps. FetchReach with HER should reach every goal after 20,000 env steps: the policies of seeds 1 and 2 reached all of
 120 goals after 4,808 and 5,348. Three more aims have no record yet: HalfCheetah at 9535 within an hour on two cores,
 Pong at 18 within two hours, and CartPole solved within 4 s of learning.

@@ -16,6 +16,7 @@ import json
 import os
 import sys
 import time
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -69,21 +70,6 @@ def cartpole_dqn(library: Any, seed: int) -> Any:
     return library.DQN("MlpPolicy", env, **settings, **pace, **explore, policy_kwargs=network, seed=seed, device="cpu")
 
 
-def pendulum_sac(library: Any, seed: int) -> Any:
-    env = make_vec_env("Pendulum-v1", n_envs=4, seed=seed)
-    settings = {"batch_size": 256, "gamma": 0.99, "buffer_size": 20_000, "learning_starts": 1000, "tau": 0.005}
-    pace, network = {"train_freq": 1, "gradient_steps": 4, "learning_rate": 1e-3}, {"net_arch": [64, 64]}
-    return library.SAC("MlpPolicy", env, **settings, **pace, policy_kwargs=network, seed=seed, device="cpu")
-
-
-def pendulum_tqc(library: Any, seed: int) -> Any:
-    env = make_vec_env("Pendulum-v1", n_envs=4, seed=seed)
-    settings = {"batch_size": 256, "gamma": 0.99, "buffer_size": 20_000, "learning_starts": 1000, "tau": 0.005}
-    pace = {"train_freq": 1, "gradient_steps": 4, "learning_rate": 1e-3, "top_quantiles_to_drop_per_net": 2}
-    network = {"net_arch": [64, 64], "n_critics": 2, "n_quantiles": 25}
-    return library.TQC("MlpPolicy", env, **settings, **pace, policy_kwargs=network, seed=seed, device="cpu")
-
-
 def lunarlander_ppo(library: Any, seed: int) -> Any:
     env = make_vec_env("LunarLander-v3", n_envs=16, seed=seed)
     settings = {"n_steps": 1024, "batch_size": 64, "n_epochs": 4, "gae_lambda": 0.98, "gamma": 0.999, "ent_coef": 0.01}
@@ -100,19 +86,26 @@ def lunarlander_dqn(library: Any, seed: int) -> Any:
     return library.DQN("MlpPolicy", env, **settings, **pace, **explore, policy_kwargs=network, seed=seed, device="cpu")
 
 
-def halfcheetah_sac(library: Any, seed: int) -> Any:
-    env = make_vec_env("HalfCheetah-v5", n_envs=4, seed=seed)
-    settings = {"batch_size": 256, "gamma": 0.99, "buffer_size": 1_000_000, "learning_starts": 1000, "tau": 0.005}
-    pace, network = {"train_freq": 1, "gradient_steps": 4, "learning_rate": 3e-4}, {"net_arch": [256, 256]}
-    return library.SAC("MlpPolicy", env, **settings, **pace, policy_kwargs=network, seed=seed, device="cpu")
+def _sac(library: Any, seed: int, task: str, kind: str, units: int, rate: float, stored: int) -> Any:
+    env = make_vec_env(task, n_envs=4, seed=seed)
+    settings: dict[str, Any] = {
+        "batch_size": 256,
+        "gamma": 0.99,
+        "buffer_size": stored,
+        "learning_starts": 1000,
+        "tau": 0.005,
+    }
+    pace = {"train_freq": 1, "gradient_steps": 4, "learning_rate": rate}
+    network: dict[str, Any] = {"net_arch": [units, units]}
+    if kind == "TQC":
+        settings["top_quantiles_to_drop_per_net"] = 2
+        network |= {"n_critics": 2, "n_quantiles": 25}
+    make = getattr(library, kind)
+    return make("MlpPolicy", env, **settings, **pace, policy_kwargs=network, seed=seed, device="cpu")
 
 
-def halfcheetah_tqc(library: Any, seed: int) -> Any:
-    env = make_vec_env("HalfCheetah-v5", n_envs=4, seed=seed)
-    settings = {"batch_size": 256, "gamma": 0.99, "buffer_size": 1_000_000, "learning_starts": 1000, "tau": 0.005}
-    pace = {"train_freq": 1, "gradient_steps": 4, "learning_rate": 3e-4, "top_quantiles_to_drop_per_net": 2}
-    network = {"net_arch": [256, 256], "n_critics": 2, "n_quantiles": 25}
-    return library.TQC("MlpPolicy", env, **settings, **pace, policy_kwargs=network, seed=seed, device="cpu")
+_PENDULUM = {"task": "Pendulum-v1", "units": 64, "rate": 1e-3, "stored": 20_000}
+_HALFCHEETAH = {"task": "HalfCheetah-v5", "units": 256, "rate": 3e-4, "stored": 1_000_000}
 
 
 class _UntilSolved(BaseCallback):
@@ -158,12 +151,12 @@ _TRAINED = {
     "pendulum-ppo": (pendulum_ppo, 100_000),
     "halfcheetah-ppo": (halfcheetah_ppo, 1_000_000),
     "cartpole-dqn": (cartpole_dqn, 60_000),
-    "pendulum-sac": (pendulum_sac, 20_000),
-    "pendulum-tqc": (pendulum_tqc, 20_000),
+    "pendulum-sac": (partial(_sac, kind="SAC", **_PENDULUM), 20_000),
+    "pendulum-tqc": (partial(_sac, kind="TQC", **_PENDULUM), 20_000),
     "lunarlander-ppo": (lunarlander_ppo, 1_000_000),
     "lunarlander-dqn": (lunarlander_dqn, 100_000),
-    "halfcheetah-sac": (halfcheetah_sac, 1_000_000),
-    "halfcheetah-tqc": (halfcheetah_tqc, 1_000_000),
+    "halfcheetah-sac": (partial(_sac, kind="SAC", **_HALFCHEETAH), 1_000_000),
+    "halfcheetah-tqc": (partial(_sac, kind="TQC", **_HALFCHEETAH), 1_000_000),
 }
 
 #: Tasks of presets that have a goal here.

@@ -59,7 +59,7 @@ from surreal.rlx.server.settings import ServerSettings
 SPAWN = multiprocessing.get_context("spawn")
 CASES = ("calm", "flood", "silence", "killed", "leaving")
 AIM_OUTDATED_MS = 100.0
-_CAPACITY = 100_000
+_CAPACITY, _REPLAY_BYTES = 1_000_000, 5 << 30  #: more than all rounds need: a step that is dropped would count as lost
 _NUM_ACTIONS, _MAX_VERSION = 6, 1 << 30
 _LIFE_S, _LEAVES_EVERY = 0.5, 20
 
@@ -84,7 +84,7 @@ def learn(address: str, run: str, pipe: Connection) -> None:
         model, times = make_model(), list[tuple[int, float]]()
         model(torch.zeros(1, *IMAGE, dtype=torch.uint8))  # it makes its parameters
         optimizer, broadcaster = torch.optim.Adam(model.parameters(), 1e-5), TorchBroadcaster(client, model)
-        replay = UniformReplay(client, batch_size=32, capacity=_CAPACITY, start_size=64)
+        replay = UniformReplay(client, batch_size=32, capacity=_CAPACITY, max_bytes=_REPLAY_BYTES, start_size=64)
         replay.start_threads()
         next_s = 0.0
         while not pipe.poll(0):
@@ -264,7 +264,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=6.0, help="length of a round of one case")
     args = parser.parse_args()
     load = os.getloadavg()[0]
-    with EmbeddedRedis(maxmemory_bytes=1 << 30) as server:
+    with EmbeddedRedis(maxmemory_bytes=2 * _REPLAY_BYTES) as server:
         lines = measure(server.address, arms=args.arms, rate_hz=args.rate, rounds=args.rounds, seconds=args.seconds)
     machine = {"arms": args.arms, "load": load, "is_busy": load > (os.cpu_count() or 1)}
     for line in lines:

@@ -85,7 +85,7 @@ def train(task: Task, folder: Path, redis: str, archive: Path) -> surreal.Policy
         while replay_info(ReplayShards.of(client), 0).steps < task.train_steps:
             if process.poll() is not None:
                 sys.exit(f"the training run ended with status {process.returncode}")
-            time.sleep(0.2)
+            time.sleep(2.0)
         export_replay(client, archive)
         process.send_signal(signal.SIGINT)
     return surreal.load(folder)

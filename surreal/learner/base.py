@@ -22,7 +22,7 @@ from surreal.base.ranges import PositiveInt, checked
 from surreal.base.specs import ObsSpec
 from surreal.base.types import Batch, SampleInfo, TrajectoryBatch
 from surreal.distributed.calls import remote_methods
-from surreal.learner.stepping.devices import BatchMover, Readback, resolve_device
+from surreal.learner.stepping.devices import BatchMover, Readback, multiplication_of, resolve_device
 from surreal.learner.stepping.optimizers import MODEL
 from surreal.learner.stepping.reports import Histograms, Readings
 
@@ -73,6 +73,7 @@ class Learner(ABC, Generic[ModelT, BatchT]):
         self.is_ready = False
         self._move = BatchMover(self.device) if self.device.type != "cpu" else None
         self._readback = Readback(self.device)
+        self._multiplication: Callable[[], AbstractContextManager[None]] = nullcontext
         self._global_step = 0
         #: metrics of the last update under bare names, {} if they were not read (`metrics_interval`)
         self.reading: dict[str, float] = {}
@@ -95,7 +96,7 @@ class Learner(ABC, Generic[ModelT, BatchT]):
             batch = self._move(batch)
         if self.histograms.interval is not None:
             self.histograms.begin(self.updates)
-        with self.around_learn(batch) as seen:
+        with self._multiplication(), self.around_learn(batch) as seen:
             metrics = self.learn(i, seen)
         if self.histograms.is_due:
             with torch.no_grad():
@@ -158,6 +159,7 @@ class Learner(ABC, Generic[ModelT, BatchT]):
         """Move the model, which has its shape, to its device, and `build`; the first batch does it at the latest."""
         self.model.to(self.device)
         self.build()
+        self._multiplication = multiplication_of(self.model.parameters())
         self.is_ready = True
 
     def build(self) -> None:

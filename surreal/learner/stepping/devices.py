@@ -1,8 +1,11 @@
-"""Devices: where the networks of a learner run, and transfers between devices."""
+"""Devices: where the networks of a learner run and how they multiply there, and transfers between devices."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cache
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import torch
@@ -14,6 +17,9 @@ from surreal.base.pytorch import move_tensor, tensors_of
 from surreal.base.types import Batch, TrajectoryBatch
 
 B = TypeVar("B", bound=Batch | TrajectoryBatch)
+
+#: Entries of the smallest matrix for which oneDNN is faster than MKL, whose calls cost less.
+_WIDE = 128 * 128
 
 
 def available_devices() -> list[str]:
@@ -32,6 +38,35 @@ def resolve_device(name: str) -> torch.device:
     if ("cuda:0" if name == "cuda" else name) not in here:
         raise ValueError(f"device is {name!r}, but torch has only {' and '.join(here)} here; use one of these")
     return torch.device(name)
+
+
+def multiplication_of(
+    parameters: Iterable[Tensor], cpu: Path = Path("/proc/cpuinfo")
+) -> Callable[[], AbstractContextManager[None]]:
+    """Return how an update of these parameters multiplies: `onednn` for wide layers on AMD's CPUs with AVX-512."""
+    is_wide = any(each.dim() == 2 and each.numel() >= _WIDE and each.device.type == "cpu" for each in parameters)
+    has_halves = torch.backends.cpu.get_cpu_capability() == "AVX512" and cpu.exists() and "AMD" in cpu.read_text()
+    return onednn if is_wide and has_halves and _is_onednn_exact() else nullcontext
+
+
+@contextmanager
+def onednn() -> Iterator[None]:
+    """Multiply float32 matrices with oneDNN: MKL, torch's default, uses half of the vector units of AMD's CPUs."""
+    # This permits bfloat16, which oneDNN uses only with AMX.
+    products = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
+    before, products.fp32_precision = products.fp32_precision, "bf16"
+    try:
+        yield
+    finally:
+        products.fp32_precision = before
+
+
+@cache
+def _is_onednn_exact() -> bool:
+    rows = torch.linspace(0.0, 1000.0, 256 * 256).sin().reshape(256, 256)
+    with onednn():
+        product = rows @ rows
+    return torch.allclose(product.double(), rows.double() @ rows.double(), rtol=1e-5, atol=1e-4)
 
 
 class BatchMover:

@@ -6,7 +6,9 @@ Where there is no GPU, stand-ins record the order of copies; where there is one,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,9 +16,17 @@ import pytest
 import torch
 
 from surreal.base.types import Batch, TrajectoryBatch
-from surreal.learner import DQNLearner
+from surreal.learner import DQNLearner, base
 from surreal.learner.stepping import devices
-from surreal.learner.stepping.devices import BatchMover, Readback, available_devices, batch_to, resolve_device
+from surreal.learner.stepping.devices import (
+    BatchMover,
+    Readback,
+    available_devices,
+    batch_to,
+    multiplication_of,
+    onednn,
+    resolve_device,
+)
 from surreal.learner.stepping.reports import Readings
 from surreal.model import QFunction
 
@@ -202,3 +212,59 @@ def test_metrics_of_any_kind_are_read_from_a_device(device: str) -> None:
     }
     read = Readings().read(metrics, updates=1, step=1)
     assert list(read.items()) == [("number", 1.5), ("loss", 2.5), ("count", 3.0), ("share", 1.0)]
+
+
+@pytest.fixture
+def amd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
+    monkeypatch.setattr(devices, "_is_onednn_exact", lambda: True)
+    cpu = tmp_path / "cpuinfo"
+    cpu.write_text("vendor_id : AuthenticAMD\n")
+    return cpu
+
+
+def test_wide_layers_multiply_in_onednn_on_a_cpu_whose_vectors_mkl_leaves_half_unused(amd: Path) -> None:
+    assert multiplication_of([torch.zeros(256), torch.zeros(64, 256)], amd) is onednn
+
+
+@pytest.mark.parametrize("shape", [(64, 64), (127, 128), (1 << 20,)])
+def test_narrow_layers_do_not_because_a_call_costs_more(amd: Path, shape: tuple[int, ...]) -> None:
+    assert multiplication_of([torch.zeros(shape)], amd) is nullcontext
+
+
+@pytest.mark.parametrize(
+    ("capability", "vendor", "is_exact"),
+    [("AVX2", "AuthenticAMD", True), ("AVX512", "GenuineIntel", True), ("AVX512", "AuthenticAMD", False)],
+)
+def test_other_cpus_do_not(
+    amd: Path, monkeypatch: pytest.MonkeyPatch, capability: str, vendor: str, is_exact: bool
+) -> None:
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
+    monkeypatch.setattr(devices, "_is_onednn_exact", lambda: is_exact)
+    amd.write_text(f"vendor_id : {vendor}\n")
+    assert multiplication_of([torch.zeros(256, 256)], amd) is nullcontext
+    assert multiplication_of([torch.zeros(256, 256)], amd.with_name("not there")) is nullcontext
+
+
+def test_an_update_multiplies_so_and_nothing_after_it(make_batch: MakeBatch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(base, "multiplication_of", lambda parameters: onednn)
+    products, seen = torch.backends.mkldnn.matmul, list[str]()
+
+    class Seeing(DQNLearner):
+        def learn(self, i: int, batch: Any) -> Any:
+            seen.append(products.fp32_precision)
+            if i:
+                raise ValueError
+            return super().learn(i, batch)
+
+    learner, before = Seeing(QFunction((8,), action_space=2)), products.fp32_precision
+    learner.optimize(0, make_batch())
+    with pytest.raises(ValueError):
+        learner.optimize(1, make_batch())
+    assert seen == ["bf16", "bf16"]
+    assert products.fp32_precision == before != "bf16"
+
+
+def test_bfloat16_is_not_exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "onednn", partial(torch.autocast, "cpu", torch.bfloat16))
+    assert not devices._is_onednn_exact.__wrapped__()

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from surreal.base import tree
-from surreal.base.types import Batch, TrajectoryBatch
+from surreal.base.types import IS_INTERVENTION, Batch, TrajectoryBatch
 from surreal.learner.gradients import GradientLearner, one_graph
 from surreal.learner.stepping.optimizers import MODEL
 from surreal.learner.stepping.reports import normal_values
@@ -110,6 +110,12 @@ def cloning_losses(model: Model, policy: Distribution | Tensor, action: Tensor) 
         raise ValueError(f"the model gives actions {tuple(policy.shape)}, and those taken are {tuple(action.shape)}")
     scaled = model.bounds.to_scaled
     return 0.5 * (scaled(policy) - scaled(action)).square().sum(-1)
+
+
+def cloned_interventions(model: Model, policy: Distribution | Tensor, batch: Batch) -> Tensor:
+    """Return the mean of `cloning_losses` over a batch in which only interventions count."""
+    is_intervention = batch.extras.get(IS_INTERVENTION, torch.zeros_like(batch.reward))
+    return (cloning_losses(model, policy, batch.action) * is_intervention).mean()
 
 
 def _mean(values: Tensor, mask: Tensor | None) -> Tensor:

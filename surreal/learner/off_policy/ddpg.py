@@ -15,9 +15,11 @@ from torch import Tensor
 from surreal.base.contracts import ReplayView
 from surreal.base.ranges import NonNegative, NonNegativeInt, Positive, PositiveInt, PositiveShare, checked
 from surreal.base.types import Batch
-from surreal.learner.gradients import GradientLearner, one_graph
+from surreal.learner.gradients import one_graph
 from surreal.learner.losses import TargetNetwork, UpdateNoise, joint_loss, l2_penalty
 from surreal.learner.off_policy.batches import joint_outputs, normalized
+from surreal.learner.off_policy.bc import cloned_interventions
+from surreal.learner.off_policy.transitions import TransitionLearner
 from surreal.model import DeterministicActorCritic
 from surreal.model.norms import batch_statistics
 from surreal.model.off_policy.critics import ContinuousCritics
@@ -25,7 +27,7 @@ from surreal.model.off_policy.critics import ContinuousCritics
 ACTOR, CRITIC = "actor", "critic"
 
 
-class DDPGLearner(GradientLearner[DeterministicActorCritic, Batch]):
+class DDPGLearner(TransitionLearner[DeterministicActorCritic]):
     """Learns a deterministic policy, and the critics whose values it climbs, from transitions.
 
     Targets take the smallest value of all critics of the target network (clipped double Q-learning), if there are
@@ -49,10 +51,10 @@ class DDPGLearner(GradientLearner[DeterministicActorCritic, Batch]):
             raising it smooths the values over more actions. 0: none.
         smoothing_clip: bound of that noise.
         l2_coeff: weight of the sum of the critics' squared weights in their loss; raising it keeps them smaller.
+        intervention_cloning: weight, in the policy's loss, of the cloning loss (see `BCLearner`) of steps whose action
+            something else chose; raising it imitates a person or a teacher more. 0: none.
         seed: seed of the noise.
     """
-
-    takes = frozenset({"transitions"})
 
     @checked
     def __init__(
@@ -68,6 +70,7 @@ class DDPGLearner(GradientLearner[DeterministicActorCritic, Batch]):
         smoothing_sigma: NonNegative = 0.0,
         smoothing_clip: Positive = 0.5,
         l2_coeff: NonNegative = 0.0,
+        intervention_cloning: NonNegative = 0.0,
         gradients_norm_clipping: Positive | None = None,
         seed: NonNegativeInt = 0,
         **options: Any,
@@ -85,6 +88,7 @@ class DDPGLearner(GradientLearner[DeterministicActorCritic, Batch]):
         self.smoothing_sigma = smoothing_sigma
         self.smoothing_clip = smoothing_clip
         self.l2_coeff = l2_coeff
+        self.intervention_cloning = intervention_cloning
         self._noise = UpdateNoise(seed, self.device)
         self._policy_loss: Tensor | None = None  # of the last step of the actor
 
@@ -126,6 +130,8 @@ class DDPGLearner(GradientLearner[DeterministicActorCritic, Batch]):
             with batch_statistics(model.actor):
                 action = model.actor(batch.obs)
             policy_loss = self.policy_loss(batch, action)
+            if self.intervention_cloning > 0.0:
+                policy_loss = policy_loss + self.intervention_cloning * cloned_interventions(model, action, batch)
             self.step(policy_loss, ACTOR)
             found["policy_loss"] = policy_loss.detach()
             if self.target is not None:

@@ -16,12 +16,13 @@ from surreal.base.contracts import ReplayView
 from surreal.base.pytorch import Module
 from surreal.base.ranges import NonNegativeInt, Positive, PositiveInt, PositiveShare, checked
 from surreal.base.types import Batch
-from surreal.learner.gradients import GradientLearner, one_graph
+from surreal.learner.gradients import one_graph
 from surreal.learner.losses import TargetNetwork, UpdateNoise, chosen_q, huber_loss, q_target
+from surreal.learner.off_policy.transitions import TransitionLearner
 from surreal.model import NoisyQFunction
 
 
-class DQNLearner(GradientLearner[Module, Batch]):
+class DQNLearner(TransitionLearner[Module]):
     """Learns a Q-function from transitions.
 
     Args:
@@ -34,8 +35,6 @@ class DQNLearner(GradientLearner[Module, Batch]):
             period.
         seed: seed of the noise of a `NoisyQFunction`.
     """
-
-    takes = frozenset({"transitions"})
 
     @checked
     def __init__(

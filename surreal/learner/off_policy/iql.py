@@ -16,16 +16,17 @@ from torch import Tensor
 from surreal.base.contracts import ReplayView
 from surreal.base.ranges import NonNegative, Positive, PositiveShare, ShareBelowOne, checked
 from surreal.base.types import Batch
-from surreal.learner.gradients import GradientLearner, one_graph
+from surreal.learner.gradients import one_graph
 from surreal.learner.losses import TargetNetwork, critic_loss
 from surreal.learner.off_policy.batches import normalized
 from surreal.learner.off_policy.bc import cloning_losses
+from surreal.learner.off_policy.transitions import TransitionLearner
 from surreal.model import ImplicitActorCritic
 
 ACTOR, CRITIC, VALUE = "actor", "critic", "value"
 
 
-class IQLLearner(GradientLearner[ImplicitActorCritic, Batch]):
+class IQLLearner(TransitionLearner[ImplicitActorCritic]):
     """Learns the values of actions and states, and a policy of the better actions, from transitions.
 
     Args:
@@ -41,8 +42,6 @@ class IQLLearner(GradientLearner[ImplicitActorCritic, Batch]):
         target_update_tau: share by which the target critics move to the critics in each update; raising it makes them
             follow faster.
     """
-
-    takes = frozenset({"transitions"})
 
     @checked
     def __init__(

@@ -17,11 +17,13 @@ from torch import Tensor, nn
 
 from surreal.base.contracts import ReplayView
 from surreal.base.pytorch import Module
-from surreal.base.ranges import NonNegativeInt, Positive, PositiveInt, PositiveShare, checked
+from surreal.base.ranges import NonNegative, NonNegativeInt, Positive, PositiveInt, PositiveShare, checked
 from surreal.base.types import Batch
-from surreal.learner.gradients import GradientLearner, one_graph
+from surreal.learner.gradients import one_graph
 from surreal.learner.losses import TargetNetwork, UpdateNoise, joint_loss
 from surreal.learner.off_policy.batches import joint_outputs, normalized
+from surreal.learner.off_policy.bc import cloned_interventions
+from surreal.learner.off_policy.transitions import TransitionLearner
 from surreal.learner.stepping.reports import normal_values
 from surreal.model import SoftActorCritic, SoftModel
 from surreal.model.norms import batch_statistics
@@ -42,7 +44,7 @@ class Temperature(Module):
         return self.log_value.detach().exp()
 
 
-class SACLearner(GradientLearner[SoftModel, Batch]):
+class SACLearner(TransitionLearner[SoftModel]):
     """Learns a policy that seeks reward and entropy, and the critics of its actions, from transitions.
 
     Args:
@@ -68,10 +70,10 @@ class SACLearner(GradientLearner[SoftModel, Batch]):
             from each sample, and saves the time of sampling. Metrics and schedules count a batch as one update.
         joint_batch: whether the critics compute the actions taken and the next ones in one batch, so that batch norms
             see both (CrossQ, arXiv:1902.05605); for a `SoftActorCritic`.
+        intervention_cloning: weight, in the policy's loss, of the cloning loss (see `BCLearner`) of steps whose action
+            something else chose; raising it imitates a person or a teacher more. 0: none.
         seed: seed of the actions drawn.
     """
-
-    takes = frozenset({"transitions"})
 
     @checked
     def __init__(
@@ -90,6 +92,7 @@ class SACLearner(GradientLearner[SoftModel, Batch]):
         policy_delay: PositiveInt = 1,
         updates_per_batch: PositiveInt = 1,
         joint_batch: bool = False,
+        intervention_cloning: NonNegative = 0.0,
         gradients_norm_clipping: Positive | None = None,
         seed: NonNegativeInt = 0,
         **options: Any,
@@ -123,6 +126,7 @@ class SACLearner(GradientLearner[SoftModel, Batch]):
         self.updates_per_batch = updates_per_batch
         self.takes_several_steps = updates_per_batch > 1
         self.joint_batch = joint_batch
+        self.intervention_cloning = intervention_cloning
         self.target: TargetNetwork | None = None
         self._noise = UpdateNoise(seed, self.device)
         self._policy_metrics = dict[str, Tensor]()  # of the last step of the actor
@@ -182,6 +186,8 @@ class SACLearner(GradientLearner[SoftModel, Batch]):
             climbed, log_probability = model.expect(model.critic, batch.obs, generator, batch.extras.get("action_mask"))
         # Differentiated by the actor's parameters only: it climbs the critic, which is unchanged.
         loss = (temperature * log_probability - model.critic.output.climbed(climbed)).mean()
+        if self.intervention_cloning > 0.0:
+            loss = loss + self.intervention_cloning * cloned_interventions(model, model.actor(batch.obs), batch)
         self.step(loss, ACTOR)
         entropy = -log_probability.detach().mean()
         if self._learns_temperature:

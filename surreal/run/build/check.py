@@ -75,7 +75,10 @@ def check_names(config: Config) -> None:
     check_observers(config, why_fixed(config))
     check(config, MODEL)
     check(config, AGENT, AGENT.offered - ({"exploration"} if config.agent.exploration is None else set()))
-    learner, _ = check(config, LEARNER)
+    learner, args = check(config, LEARNER)
+    if not config.env.has_interventions and (idle := sorted({"intervention_weight", "intervention_cloning"} & {*args})):
+        problem = f"has {idle[0]}, but env.interventions is false: nothing replaces actions; set it, or leave it out"
+        raise refused(config, "learner.args", problem)
     check_ranks(config)
     replay = check_replay(config)
     if replay.hands_out not in learner.takes:

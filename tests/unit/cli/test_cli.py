@@ -153,6 +153,7 @@ def test_errors_are_one_line_and_wrong_use_exits_with_2(
         ("env.id=nowhere:Mine-v0", "No module named 'nowhere'"),
         ("learner.class=nowhere.Mine", "nowhere cannot be imported"),
         ("learner.args.duoble=true", "did you mean learner.args.double?"),
+        ("learner.args.intervention_weight=2", "learner.args has intervention_weight, but env.interventions is false"),
         ("learner.args.double=very", "DQNLearner needs true or false (--set)"),
         ("learner.args.device=cpu", "is set by other settings"),
         ("agent.args.exploration=0.1", "is set by other settings"),

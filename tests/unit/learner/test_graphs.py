@@ -85,6 +85,9 @@ OFF_POLICY: dict[str, Callable[..., GradientLearner]] = {
         DeterministicActorCritic([8], action_space=BOX, critics=2, **OPTIONS), **TD3, **options
     ),
     "sac": lambda **options: SACLearner(SoftActorCritic([8], action_space=BOX, **OPTIONS), **options),
+    "sac-taught": lambda **options: SACLearner(
+        SoftActorCritic([8], action_space=BOX, **OPTIONS), intervention_weight=4.0, intervention_cloning=1.0, **options
+    ),
     "sac-gsde": lambda **options: SACLearner(
         SoftActorCritic([8], action_space=BOX, state_dependent_sigma=0.1, **OPTIONS), **options
     ),
@@ -221,6 +224,8 @@ def make(make_batch: Any, make_trajectories: Any, make_model: Any, play: Any, mi
             found = make_batch(seed)
             if name == "sac-dict":
                 found = found._replace(obs=as_goals(found.obs), next_obs=as_goals(found.next_obs))
+            if name == "sac-taught":
+                found = found._replace(extras={"is_intervention": torch.arange(16) % 3 == seed % 3})
             is_discrete = name.startswith(("dqn", "quantile")) or name == "sac-discrete"
             generator = torch.Generator().manual_seed(seed)
             return found if is_discrete else found._replace(action=torch.rand(16, 2, generator=generator) * 2.0 - 1.0)

@@ -140,7 +140,8 @@ class Agent(ABC):
             obs, self._chosen_for = to_tensors(obs, model.device), model
             self._numpy = choose_numpy(model, obs, before) if self._reads_arrays() else None
         elif self._numpy is not None and not self._numpy.is_current():  # the parameters were replaced, not overwritten
-            obs, self._numpy = to_tensors(obs, model.device), None
+            self._numpy = NumpyPass.of(model)
+            obs = to_tensors(obs, model.device) if self._numpy is None else obs
         if self._numpy is not None:
             output, after = self._numpy(tree.map_leaves(to_array, obs), None if before is None else before.numpy())
         else:

@@ -43,7 +43,13 @@ def test_actions_keep_leaving_while_the_learner_and_then_the_server_are_stopped(
 ) -> None:
     (workplace.folder / "arm.py").write_text(ARM)
     notes = workplace.folder / "actions"
-    settings = ["env.id=arm:Arm-v0", "env.rate_hz=50", "env.safe_action=[0.125]", "env.num_envs=1", "eval.enabled=false"]
+    settings = [
+        "env.id=arm:Arm-v0",
+        "env.rate_hz=50",
+        "env.safe_action=[0.125]",
+        "env.num_envs=1",
+        "eval.enabled=false",
+    ]
     settings += ["replay.samples_per_insert=null", "replay.start_size=64", "sender.max_delay_s=0.2", "python_path=[.]"]
     settings += ["run.max_env_steps=1000000", "run.stop_at_return=null"]
     server = start_redis()

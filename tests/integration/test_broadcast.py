@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
+import numpy as np
 import pytest
 import redis
 import torch
@@ -37,7 +39,11 @@ from surreal.distributed.connection.holders import make_token
 from surreal.distributed.connection.wire import ScriptChannel
 from surreal.distributed.parameters.parts import upload_parts
 from surreal.distributed.parameters.published import encode_parameters, fetch_parts, part_names
+from surreal.run.build.acting import build_acting_model
+from surreal.run.build.environments import build_pool, build_spaces
+from surreal.run.build.rlx_server import ServerOptions, build_rlx_pool
 from surreal.run.process.progress import write_progress
+from surreal.run.session.acting import ActingSession
 from surreal.run.session.publishing import Publishing
 
 PARTS = [64 << 20, 100]  # bytes of a part: all in one value, and many parts
@@ -114,6 +120,32 @@ def test_parameters_are_exchanged_by_reference_for_agents_that_keep_time(client:
     assert listener.update_once()
     assert mirror.holds(2) and mirror.version == 2
     assert all(bool((tensor == 1).all()) for tensor in acting)
+
+
+@pytest.mark.parametrize("kind", ["training", "rate", "rlx"])
+def test_only_pools_that_wait_for_actions_let_parameters_be_written_to(client: RedisClient, kind: str) -> None:
+    overrides = ["env.rate_hz=50"] if kind == "rate" else []
+    config = load_config("cartpole-rlx" if kind == "rlx" else "cartpole-dqn", overrides)
+    spaces = build_spaces(config)
+    model = build_acting_model(config, spaces)
+    broadcaster = TorchBroadcaster(client, model)
+    broadcaster.broadcast(model)
+    process: Any = MagicMock(
+        config=config, parameter_client=client, stop=threading.Event(), rng=lambda: np.random.default_rng(0)
+    )
+    with contextlib.ExitStack() as stack:
+        pool = build_rlx_pool(config, ServerOptions()) if kind == "rlx" else build_pool(config, index=0)
+        stack.callback(pool.close)
+        acting: Any = ActingSession(process, stack, pool, spaces, is_greedy=True).loop.agent.model
+        before = [parameter.data for parameter in acting.parameters()]
+        values = [tensor.clone() for tensor in before]
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.add_(1.0)
+        version = broadcaster.broadcast(model)
+        assert acting.wait_for_version(version, 30)
+        assert all(map(torch.equal, acting.tensors().values(), model.tensors().values()))
+        assert all(map(torch.equal, before, values)) is (kind != "training")
 
 
 def test_thread_follows_notices_without_polling(client: RedisClient, listener: TorchListener) -> None:

@@ -65,6 +65,8 @@ class RatePool(EnvPool):
         is_realtime: whether the process gets a real-time priority, see `run_in_real_time`.
     """
 
+    keeps_time = True
+
     def __init__(
         self,
         pool: EnvPool,

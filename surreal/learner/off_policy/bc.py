@@ -115,7 +115,8 @@ def cloning_losses(model: Model, policy: Distribution | Tensor, action: Tensor) 
 def cloned_interventions(model: Model, policy: Distribution | Tensor, batch: Batch) -> Tensor:
     """Return the mean of `cloning_losses` over a batch in which only interventions count."""
     is_intervention = batch.extras.get(IS_INTERVENTION, torch.zeros_like(batch.reward))
-    return (cloning_losses(model, policy, batch.action) * is_intervention).mean()
+    loss: Tensor = (cloning_losses(model, policy, batch.action) * is_intervention).mean()
+    return loss
 
 
 def _mean(values: Tensor, mask: Tensor | None) -> Tensor:

@@ -68,6 +68,8 @@ class RlxEnvPool(EnvPool):
         EnvError: actions of this space cannot be handed over.
     """
 
+    keeps_time = True  # clients may: the server does not know
+
     def __init__(
         self,
         action_space: gymnasium.Space[Any],

@@ -188,10 +188,10 @@ def build_remote_server(config: Config, client: RedisClient, stop: threading.Eve
     return RemoteServer(client, policy=config.broadcast.policy, stop=stop)
 
 
-def build_listener(config: Config, client: RedisClient, model: Module) -> TorchListener:
-    """Make the agents' and the evaluation's side of the parameters."""
-    in_place = config.env.rate_hz is None
-    return TorchListener(client, model, policy=config.broadcast.policy, shards=config.num_servers, in_place=in_place)
+def build_listener(config: Config, client: RedisClient, model: Module, *, keeps_time: bool = False) -> TorchListener:
+    """Make the agents' and the evaluation's side of the parameters; `keeps_time` is that of the agent's `EnvPool`."""
+    policy, shards = config.broadcast.policy, config.num_servers
+    return TorchListener(client, model, policy=policy, shards=shards, in_place=not keeps_time)
 
 
 def build_keeper(config: Config, client: RedisClient, run_dir: Path, stop: threading.Event) -> LeagueKeeper | None:

@@ -71,7 +71,8 @@ class ActingSession:
             server = acting.build_remote_server(config, process.parameter_client, process.stop)
             agent = acting.build_agent(config, model, spaces, index=process.index, rng=process.rng(), server=server)
         self._agent = stack.enter_context(closing(agent))
-        self._listener = listener = acting.build_listener(config, process.parameter_client, model)
+        listener = acting.build_listener(config, process.parameter_client, model, keeps_time=pool.keeps_time)
+        self._listener = listener
         stack.callback(listener.close)
         listener.run_listener_thread()
         while not listener.wait_for_first(_FIRST_PARAMETERS_S, process.stop):

@@ -31,7 +31,7 @@ from surreal.replay.archive.manifest import Manifest
 T = TypeVar("T")
 
 _DEFAULT_BOUND_BYTES = 2 << 30
-_LOOK_AHEAD = 64
+_LOOK_AHEAD = 16  # chunks, which stay in memory
 _MIN_WAIT_S, _MAX_WAIT_S = 0.01, 0.2
 
 

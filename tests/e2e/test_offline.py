@@ -11,6 +11,7 @@ import gymnasium
 import numpy as np
 import pytest
 
+from surreal.base.checkpoint import CheckpointStore
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.sender import ExpSender
 from surreal.replay.archive import export_replay
@@ -68,3 +69,55 @@ def test_the_learner_alone_learns_from_an_archive_and_needs_no_redis(workplace: 
     code, output = workplace.run(*command, "--set", "learner.max_updates=50")
     assert code == 0, output
     assert len(list((workplace.folder / "runs" / "alone" / "checkpoints").glob("*.safetensors"))) == 1
+
+
+@pytest.fixture
+def swung(redis_server: Any, run_id: str, tmp_path: Path) -> Iterator[Path]:
+    """An archive of two episodes of Pendulum, with random actions."""
+    with RedisClient(redis_server.address, run=run_id) as client:
+        sender = ExpSender(client)
+        env = gymnasium.make("Pendulum-v1")
+        env.action_space.seed(0)
+        for seed in range(2):
+            obs, is_over = env.reset(seed=seed)[0], False
+            while not is_over:
+                action = env.action_space.sample()
+                new_obs, reward, _, is_over, _ = env.step(action)
+                sender.send([obs, new_obs], action, float(reward), is_over, truncated=is_over)
+                obs = new_obs
+        env.close()
+        assert sender.close()
+        archive = tmp_path / "out-archive"
+        export_replay(client, archive)
+        yield archive
+        client.delete_run()
+
+
+@pytest.mark.parametrize("kind", ["bc", "td3bc", "iql", "cql"])
+def test_a_learner_of_recorded_experience_continues_online(workplace: Workplace, swung: Path, kind: str) -> None:
+    run_dir, recorded, updates = workplace.folder / "runs" / "mine", 400, 300
+    code, output = workplace.run(
+        "run", f"pendulum-{kind}", "--run", "mine", "--offline", str(swung), "--set", "eval.enabled=false",
+        "--set", f"learner.max_updates={updates}", "--set", "learner.batch_size=32", "--set", "replay.start_size=50",
+    )  # fmt: skip
+    assert code == 0, output
+    offline = json.loads((run_dir / "result.json").read_text())
+    assert (offline["updates"], offline["env_steps"]) == (updates, recorded)
+    before = newest_checkpoint(run_dir)
+    code, output = workplace.run(
+        "run", "--run", "mine", "--resume", "--set", "agent.count=1", "--set", "replay.samples_per_insert=8",
+        "--set", f"run.max_env_steps={recorded + 400}", "--set", "learner.max_updates=null",
+    )  # fmt: skip
+    assert code == 0, output
+    online = json.loads((run_dir / "result.json").read_text())
+    # A learner that began again would reach about 100 updates with 400 steps.
+    assert online["updates"] > updates and online["env_steps"] >= recorded + 400
+    after = newest_checkpoint(run_dir)
+    assert before.keys() == after.keys()
+    assert any((before[name] != after[name]).any() for name in before if name.startswith("model/"))
+
+
+def newest_checkpoint(run_dir: Path) -> Any:
+    whole = CheckpointStore(run_dir / "checkpoints").newest_whole()
+    assert whole is not None
+    return whole.tensors

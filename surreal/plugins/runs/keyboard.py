@@ -1,4 +1,4 @@
-"""A person at a keyboard as an expert, in a window of pygame: for `surreal record` and `surreal teach`."""
+"""A person at a keyboard as an expert, in a window of pygame: for `surreal record`, `surreal teach`, and training."""
 
 from __future__ import annotations
 
@@ -78,15 +78,18 @@ def _names(keys: Any) -> frozenset[str]:
 class Keyboard:
     """An expert for `surreal.envs.wrappers.intervention.Intervention`; its window shows what the environment draws.
 
+    The window opens with the first step, so processes that only ask for the environment's spaces need no display.
+
     Args:
         env: made with render_mode "rgb_array".
         always: whether the person chooses every action; otherwise, only while a key is held, or after Tab.
 
     Raises:
-        EnvError: pygame is missing, there is no display, or the environment draws no images or has no keys.
+        EnvError: pygame is missing, or the environment draws no images or has no keys; in the first step, there is no
+            display.
     """
 
-    def __init__(self, env: gymnasium.Env[Any, Any], *, always: bool) -> None:
+    def __init__(self, env: gymnasium.Env[Any, Any], *, always: bool = False) -> None:
         try:
             import pygame
         except ImportError:
@@ -95,10 +98,6 @@ class Keyboard:
         self.controls = Controls(env)
         if env.render_mode != "rgb_array":
             raise EnvError(f"a keyboard needs an environment that draws images; its render_mode is {env.render_mode}")
-        try:
-            pygame.display.init()
-        except pygame.error as error:
-            raise EnvError(f"there is no display for a window: {error}; use --expert module:Class") from error
         self._screen: Any = None
         self._held: set[str] = set()
         self._keeps = False
@@ -133,7 +132,11 @@ class Keyboard:
     def _show(self) -> None:
         pygame, frame = self._pygame, np.asarray(self._env.render())
         if self._screen is None:
-            self._screen = pygame.display.set_mode((frame.shape[1], frame.shape[0]))
+            try:
+                pygame.display.init()
+                self._screen = pygame.display.set_mode((frame.shape[1], frame.shape[0]))
+            except pygame.error as error:
+                raise EnvError(f"there is no display for a window: {error}; use --expert module:Class") from error
             pygame.display.set_caption("surreal")
         self._screen.blit(pygame.surfarray.make_surface(frame.swapaxes(0, 1)), (0, 0))
         pygame.display.flip()

@@ -14,11 +14,13 @@ from gymnasium import spaces
 
 from surreal.base.errors import BadValueError, ConfigError, EnvError, StoppedError
 from surreal.cli.program import main
+from surreal.config import load_config
 from surreal.distributed.connection.client import RedisClient
 from surreal.envs.wrappers.intervention import Intervention
 from surreal.plugins.runs.keyboard import Controls, Keyboard
 from surreal.plugins.runs.recording import EPISODES_NAME, Format, Recorder
 from surreal.replay.archive import ReplayArchive, import_replay
+from surreal.run.build.environments import build_pool, build_spaces
 
 
 class Counting(gymnasium.Env[Any, Any]):
@@ -245,4 +247,38 @@ def test_a_person_takes_over_lets_go_and_marks(monkeypatch: pytest.MonkeyPatch) 
         with pytest.raises(StoppedError):
             press(pygame.K_ESCAPE)
     finally:
+        pygame.display.quit()
+
+
+def test_a_keyboard_replaces_actions_of_a_training_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    pygame = pytest.importorskip("pygame")
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    wrapper = "{name: intervention, args: {expert: 'surreal.plugins.runs.keyboard:Keyboard'}}"
+    overrides = [f"env.wrappers=[{wrapper}]", "env.kwargs={render_mode: rgb_array}", "env.num_envs=1"]
+    config = load_config("cartpole-dqn", overrides)
+    build_spaces(config)
+    assert not pygame.display.get_init()
+    pool = build_pool(config, index=0)
+
+    def executed(*events: tuple[int, int]) -> int | None:
+        """Let the agent choose 1 in the next step; returns the action that replaced it."""
+        for kind, key in events:
+            pygame.event.post(pygame.event.Event(kind, key=key))
+        pool.send(np.ones(1, np.int64), np.zeros(1, np.int64))
+        info = pool.recv().info
+        return int(info["executed_action"][0]) if "is_intervention" in info else None
+
+    try:
+        pool.recv()
+        assert executed() is None
+        assert executed((pygame.KEYDOWN, pygame.K_LEFT)) == 0
+        assert executed() == 0
+        assert executed((pygame.KEYUP, pygame.K_LEFT)) is None
+        pygame.event.post(pygame.event.Event(pygame.KEYDOWN, key=pygame.K_RETURN))
+        pool.send(np.ones(1, np.int64), np.zeros(1, np.int64))
+        assert pool.recv().terminated.any()
+        with pytest.raises(StoppedError):
+            executed((pygame.QUIT, 0))
+    finally:
+        pool.close()
         pygame.display.quit()

@@ -78,7 +78,7 @@ class EnvPool(ABC):
     obs_spec: ObsSpec  #: the leaves of one observation
     #: outputs of the policy that environments ask for, next to the actions: "q_values", "probabilities"
     wants: frozenset[str] = frozenset()
-    #: whether environments may not wait for actions, so no action should wait for a copy of new parameters
+    #: whether an action may come too late for its environment, so that none should wait for a copy of parameters
     keeps_time: bool = False
 
     @abstractmethod

@@ -63,9 +63,8 @@ class TorchListener:
     poll_interval_s: Positive = 3.0
     max_bytes: int = DEFAULT_MAX_BYTES  #: most bytes of parameters that are accepted
     shards: int = 1  #: number of parameter servers that publish a part each; parts of one version are loaded together
-    in_place: bool = (
-        True  #: see `Module.load_tensors`; False takes new memory for each version, see `EnvPool.keeps_time`
-    )
+    #: see `Module.load_tensors`; False, for agents that keep time, takes new memory for each version
+    in_place: bool = True
 
     def __post_init__(self) -> None:
         self.version = 0  #: of the parameters last loaded, 0 before the first

@@ -115,8 +115,7 @@ def cloning_losses(model: Model, policy: Distribution | Tensor, action: Tensor) 
 def cloned_interventions(model: Model, policy: Distribution | Tensor, batch: Batch) -> Tensor:
     """Return the mean of `cloning_losses` over a batch in which only interventions count."""
     is_intervention = batch.extras.get(IS_INTERVENTION, torch.zeros_like(batch.reward))
-    loss: Tensor = (cloning_losses(model, policy, batch.action) * is_intervention).mean()
-    return loss
+    return torch.mean(cloning_losses(model, policy, batch.action) * is_intervention)
 
 
 def _mean(values: Tensor, mask: Tensor | None) -> Tensor:

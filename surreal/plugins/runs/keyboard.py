@@ -78,15 +78,13 @@ def _names(keys: Any) -> frozenset[str]:
 class Keyboard:
     """An expert for `surreal.envs.wrappers.intervention.Intervention`; its window shows what the environment draws.
 
-    The window opens with the first step, so processes that only ask for the environment's spaces need no display.
-
     Args:
         env: made with render_mode "rgb_array".
         always: whether the person chooses every action; otherwise, only while a key is held, or after Tab.
 
     Raises:
-        EnvError: pygame is missing, or the environment draws no images or has no keys; in the first step, there is no
-            display.
+        EnvError: pygame is missing, or the environment draws no images or has no keys; at the first step, which opens
+            the window, there is no display.
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any], *, always: bool = False) -> None:

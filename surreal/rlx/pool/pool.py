@@ -68,7 +68,7 @@ class RlxEnvPool(EnvPool):
         EnvError: actions of this space cannot be handed over.
     """
 
-    keeps_time = True  # clients may: the server does not know
+    keeps_time = True  # its clients may, and do not tell
 
     def __init__(
         self,

@@ -7,6 +7,7 @@ import errno
 import fcntl
 import json
 import os
+import shutil
 import socket
 import tempfile
 import uuid
@@ -137,14 +138,22 @@ def older_path(path: Path) -> Path:
     return path.with_name(f"{path.name.removesuffix('.surreal')}.older")
 
 
-def rotate(path: Path, max_bytes: int) -> bool:
+def rotate(path: Path, max_bytes: int, *, is_open: bool = False) -> bool:
     """Move a file that has reached a size aside, in place of the one before it; return whether it was moved.
 
-    The file and its older part together have at most twice that size, plus one append.
+    The file and its older part together have at most twice that size, plus one append. If other processes append to it
+    (`is_open`), its content is moved, and they continue in the empty file. What they write at that moment is lost; on a
+    full disk, so is the content.
     """
     if not path.exists() or path.stat().st_size < max_bytes:
         return False
-    path.replace(older_path(path))
+    if is_open:
+        try:
+            shutil.copyfile(path, older_path(path))
+        finally:
+            os.truncate(path, 0)
+    else:
+        path.replace(older_path(path))
     return True
 
 

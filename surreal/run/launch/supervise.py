@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from surreal.base.errors import OS_REMEDIES
-from surreal.base.system.files import is_full
+from surreal.base.system.files import is_full, rotate
 from surreal.base.system.health import RecentDeaths
 from surreal.config import Config
 from surreal.distributed.connection.client import RedisClient
@@ -51,6 +51,8 @@ class OrphanReaper:
 
 _FIRST_BACKOFF_S, _MAX_BACKOFF_S = 0.25, 10.0
 _TAIL_BYTES = 16_384
+#: Maximum size of a console's file; together with its older part, it has twice that.
+MAX_CONSOLE_BYTES = 64 << 20
 _NO_OUTPUT = "it left no output"
 #: Longest drain of a process that is known to hang, s.
 _HANGING_DRAIN_S = 3.0
@@ -108,6 +110,8 @@ class Supervision:
                 child.process = None
                 if (reason := self._ended(child, code)) is not None:
                     return reason
+            with suppress(OSError):  # a full disk
+                rotate(self._console(child), MAX_CONSOLE_BYTES, is_open=True)
         self._orphans.reap()
         return None
 

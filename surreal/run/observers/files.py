@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from surreal.base.system.files import append_whole
+from surreal.base.system.files import append_whole, rotate
 from surreal.base.system.program import install_command
 
 
@@ -100,14 +100,17 @@ class CsvSink(MetricSink):
     Args:
         run_dir: the run's folder.
         path: path of the file, from that folder.
+        max_bytes: size at which the file becomes `metrics.csv.older`, in place of the one before it; > 0. Raising it
+            keeps more rows.
     """
 
-    def __init__(self, run_dir: Path, path: str = "metrics.csv") -> None:
-        self._path = run_dir / path
+    def __init__(self, run_dir: Path, path: str = "metrics.csv", *, max_bytes: int = 512 << 20) -> None:
+        self._path, self._max_bytes = run_dir / path, max_bytes
 
     def write(self, numbers: Sequence[Numbers]) -> None:
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
+        rotate(self._path, self._max_bytes)
         if not self._path.exists():
             self._path.parent.mkdir(parents=True, exist_ok=True)
             writer.writerow(_HEADER)

@@ -53,7 +53,9 @@ class ChildWarnings:
 
     def _new_lines(self, name: str, path: Path) -> Iterable[str]:
         size = _size(path)
-        if size <= self._read[name]:
+        if size < self._read[name]:  # the launcher has moved its content
+            self._read[name], self._rest[name] = 0, b""
+        if size == self._read[name]:
             return ()
         with path.open("rb") as file:
             file.seek(max(self._read[name], size - _MAX_READ_BYTES))

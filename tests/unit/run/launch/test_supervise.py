@@ -95,6 +95,24 @@ def test_killed_child_is_started_again(supervise_all: Starter, child: ChildMaker
     assert one.is_running
 
 
+def test_a_console_is_bounded_while_its_process_prints(
+    supervise_all: Starter, child: ChildMaker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervise, "MAX_CONSOLE_BYTES", 2000)
+    one = child('import sys, time\nfor n in range(100000): print(f"line {n}", flush=True); time.sleep(0.001)')
+    supervision = supervise_all(one)
+    older, begins = tmp_path / "agent-0.out.older", set[str]()
+
+    def has_moved_twice() -> bool:
+        assert supervision.poll() is None
+        begins.update(older.read_text().splitlines()[:1] if older.exists() else [])
+        return len(begins) == 2
+
+    wait_for(has_moved_twice)
+    assert one.is_running
+    assert b"\0" not in older.read_bytes(), "the process has left a hole where the content was"
+
+
 def test_a_child_that_is_starting_survives_the_wish_for_a_checkpoint(
     supervise_all: Starter, child: ChildMaker, tmp_path: Path
 ) -> None:
@@ -208,7 +226,7 @@ def test_a_hurried_stop_waits_a_moment_only(supervise_all: Starter, child: Child
 
 
 def test_restart_adds_resume_where_the_role_knows_it(supervise_all: Starter, child: ChildMaker, tmp_path: Path) -> None:
-    code = "import sys, os, signal; print('ready', sys.argv[1:], flush=True); os.kill(os.getpid(), signal.SIGKILL)"
+    code = "import sys, os, signal; print(f'ready {sys.argv[1:]}', flush=True); os.kill(os.getpid(), signal.SIGKILL)"
     one, other = child(code, LEARNER), child(code, RLX_CLIENT)
     supervision = supervise_all(one, other, restart_limit=1)
 

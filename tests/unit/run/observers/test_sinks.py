@@ -141,6 +141,14 @@ def test_csv_has_one_row_a_number_and_goes_on_after_a_restart(tmp_path: Path) ->
     ]
 
 
+def test_the_older_rows_of_a_large_csv_are_moved_and_each_part_has_a_header(tmp_path: Path) -> None:
+    sink = CsvSink(tmp_path, max_bytes=100)
+    for step in range(10):
+        sink.write([Numbers(5.0, "learner", step, {"a": 0.1})])
+    parts = [(tmp_path / name).read_text().splitlines() for name in ("metrics.csv.older", "metrics.csv")]
+    assert [row["step"] for part in parts for row in csv.DictReader(part)] == ["4", "5", "6", "7", "8", "9"]
+
+
 def test_the_console_shows_what_it_was_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
     sink = ConsoleSink(["eval/*"])
     sink.write(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,12 @@ def test_warnings_come_with_the_child_that_has_them_and_nothing_else_does(consol
         "error: the run's reason\n"
     )
     assert consoles.write(text) == ["agent-0: warning: the replay is full", "agent-0: error: the listener ends"]
+
+
+def test_warnings_go_on_when_the_launcher_has_moved_the_content_of_the_file(consoles: Consoles) -> None:
+    assert consoles.write("10:00:01.000 WARNING agent-0 the first\n" + "x" * 80)
+    os.truncate(consoles.path, 0)
+    assert consoles.write("10:00:02.000 WARNING agent-0 the second\n") == ["agent-0: warning: the second"]
 
 
 def test_all_that_a_program_of_an_app_prints_is_passed_on(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from uuid import uuid4
 import pytest
 
 from surreal import __version__
+from tests.ports import claim_port
 
 ROOT = Path(__file__).parents[2]
 IMAGE = f"surreal:{__version__}"
@@ -136,22 +137,37 @@ def test_cartpole_is_solved_and_a_volume_resumes_it(volume: str) -> None:
     assert again["env_steps"] >= result["env_steps"] + 5000
 
 
-def test_roles_learn_report_their_health_drain_and_continue(tmp_path: Path, volume: str, free_port: int) -> None:
+@pytest.mark.parametrize(
+    ("app", "leader", "leading_user", "player"),
+    [
+        ("k8s/base/app.yaml", "learner", "learner", "agent"),
+        ("k8s/base/app.yaml", "learner", "learner", "rlx-server"),
+        ("surreal/config/presets/cartpole-a3c.yaml", "ps", "parameter-server", "agent"),
+    ],
+)
+def test_roles_learn_report_their_health_drain_and_continue(
+    app: str, leader: str, leading_user: str, player: str, tmp_path: Path, volume: str, free_port: int
+) -> None:
     """Each role in its own container, with passwords from files; SIGTERM ends it as documented."""
     subprocess.run(["sh", str(ROOT / "scripts" / "make_passwords.sh"), str(tmp_path / "secrets")], check=True)
-    port = str(free_port)
+    port, rlx_port = str(free_port), str(claim_port())
     # Other users cannot enter the folder: the container's user owns it.
     shared = [
         f"--volume={tmp_path / 'secrets'}:/run/secrets:ro,U",
-        f"--volume={ROOT / 'k8s/base/app.yaml'}:/etc/app.yaml:ro",
+        f"--volume={ROOT / app}:/etc/app.yaml:ro",
     ]
 
     def role(name: str, user: str, *more: str, options: Sequence[str] = ()) -> Container:
         login = [f"--env=SURREAL_REDIS=redis://127.0.0.1:{port}", f"--env=SURREAL_REDIS_USER={user}"]
         login += [f"--env=SURREAL_REDIS_PASSWORD_FILE=/run/secrets/{user}", "--env=OMP_NUM_THREADS=1"]
-        command = [name, "/etc/app.yaml", "--run=it", "--resume", "--stay", "--connect-timeout=60", *more]
+        command = [name, "/etc/app.yaml", "--run=it", "--resume", "--stay", "--connect-timeout=60"]
+        command += ["--set=run.stop_at_return=null", *more]
         started.append(Container(*command, options=[*shared, *login, *options]))
         return started[-1]
+
+    def play() -> Container:
+        serves = [f"--port={rlx_port}", "--set=rlx.token_file=/run/secrets/rlx-token"] * (player == "rlx-server")
+        return role(player, "agent", "--run-dir=/tmp/run", "--index=auto", *serves)
 
     def status() -> dict[str, Any]:
         login = ["--env=SURREAL_REDIS_USER=observer", "--env=SURREAL_REDIS_PASSWORD_FILE=/run/secrets/observer"]
@@ -166,11 +182,14 @@ def test_roles_learn_report_their_health_drain_and_continue(tmp_path: Path, volu
 
     with containers() as started:
         redis_command = ["redis", "--bind=127.0.0.1", f"--port={port}", "--appendonly=/work/redis"]
-        redis_command += ["--acl=/tmp/users.acl", "--secrets=/run/secrets"]
+        redis_command += ["--acl=/tmp/users.acl", "--secrets=/run/secrets", "--drain=60"]
         redis = Container(*redis_command, options=[*shared, f"--volume={volume}:/work:U"])
         started.append(redis)
-        learner = role("learner", "learner", "--run-dir=/tmp/run")
-        agent = role("agent", "agent", "--run-dir=/tmp/run", "--index=auto")
+        learner = role(leader, leading_user, "--run-dir=/tmp/run")
+        agent = play()
+        if player == "rlx-server":
+            client = ["rlx-client", "CartPole-v1", f"--server=127.0.0.1:{rlx_port}", "--envs=4"]
+            started.append(Container(*client, "--token-file=/run/secrets/rlx-token", options=shared))
         evaluation = role("eval", "evaluation", "--run-dir=/tmp/run")
         wait_until(lambda: steps() > 2000, "2000 env steps")
         assert all(each.is_healthy() for each in (learner, agent, evaluation))
@@ -178,10 +197,14 @@ def test_roles_learn_report_their_health_drain_and_continue(tmp_path: Path, volu
         before = steps()
         assert learner.end() == DRAINED and evaluation.end() == DRAINED
         assert steps() == before
-        role("learner", "learner", "--run-dir=/tmp/run")
-        last = role("agent", "agent", "--run-dir=/tmp/run", "--index=auto")
+        learner = role(leader, leading_user, "--run-dir=/tmp/run")
+        last = play()
         wait_until(lambda: steps() > before + 1000, "more env steps")
         last.end(signal.SIGKILL)
+        engine("kill", "--signal=SIGTERM", redis.name)
+        assert steps() > before + 1000, "Redis serves its clients until they have ended"
+        assert learner.end() == DRAINED
+        assert engine("wait", redis.name) == "0"
         secrets = [path.read_text().strip() for path in (tmp_path / "secrets").iterdir()]
         assert not any(secret in each.logs() for each in started for secret in secrets)
 

@@ -135,7 +135,7 @@ def _disturb(campaign: Campaign, subject: Subject, call: Call) -> list[Verdict]:
 
     def rounds() -> list[dict[str, Any]]:
         path = None if subject.folder is None else subject.folder / "eval" / "scores.jsonl"
-        return [] if path is None else round_lines(path, warns=False)
+        return [] if path is None else list(round_lines(path, warns=False))
 
     before = len(rounds())
     call.say(f"    0.0 s       the run is whole: {', '.join(sorted(campaign.expected))}")

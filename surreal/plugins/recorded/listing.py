@@ -179,7 +179,7 @@ def read_run(folder: Path) -> ListedRun:
 
 def last_round(folder: Path) -> dict[str, Any] | None:
     """Read the newest evaluation round in a run's folder."""
-    rounds = round_lines(folder / "eval" / "scores.jsonl", warns=False)
+    rounds = list(round_lines(folder / "eval" / "scores.jsonl", warns=False))
     return rounds[-1] if rounds else None
 
 

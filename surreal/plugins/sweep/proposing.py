@@ -294,4 +294,4 @@ class Judge:
         return reports(curves, frozenset(seed for seed in begun if runs[seed].status == "finished"))
 
     def _rounds(self, trial: Trial, seed: int) -> list[dict[str, Any]]:
-        return round_lines(self._folder.run_folder(trial, seed) / "eval" / "scores.jsonl", warns=False)
+        return list(round_lines(self._folder.run_folder(trial, seed) / "eval" / "scores.jsonl", warns=False))

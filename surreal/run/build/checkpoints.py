@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -45,22 +46,21 @@ def scored_rounds(run_dir: Path) -> list[Round]:
     return [each for each in found if each.updates > 0]
 
 
-def round_lines(path: Path, *, warns: bool = True) -> list[dict[str, Any]]:
-    """Read the whole rounds in a file of scores; none if it does not exist."""
-    found, lines = [], list[str]()
+def round_lines(path: Path, *, warns: bool = True) -> Iterator[dict[str, Any]]:
+    """Read the whole rounds in a file of scores, one by one, as it may be large; none if it does not exist."""
     for part in (older_path(path), path):
-        with suppress(FileNotFoundError):
-            lines += part.read_text(errors="replace").splitlines()
-    for text in lines:
-        try:
-            line = parse_json(text)
-        except ValueError:
-            if warns:
-                logger.warning("%s has a line that was cut off; it is passed over", path)
-            continue
-        if isinstance(line, dict) and line.get("kind") == "round":
-            found.append(line)
-    return found
+        with suppress(FileNotFoundError), part.open(errors="replace") as file:
+            for text in file:
+                if text.startswith('{"kind": "episode"') and text.endswith("}\n"):
+                    continue
+                try:
+                    line = parse_json(text)
+                except ValueError:
+                    if warns:
+                        logger.warning("%s has a line that was cut off; it is passed over", path)
+                    continue
+                if isinstance(line, dict) and line.get("kind") == "round":
+                    yield line
 
 
 #: In `checkpoint.restore`: of the run itself, and so nothing that a run without checkpoints could begin with.

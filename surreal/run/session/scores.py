@@ -34,7 +34,7 @@ class RoundFile:
         self._scores = folder / "scores.jsonl"
         self.newest_lines = b""  #: newest lines of the round that was added last, as they are in the file
         self.best: dict[str, Any] | None = read_best(folder)
-        rounds = round_lines(self._scores)
+        rounds = list(round_lines(self._scores))
         self.rounds = 1 + max((int(line["round"]) for line in rounds), default=-1)
         self.last_version = max((int(line["version"]) for line in rounds), default=0)
         kept = {int(path.stem.removeprefix("best-")) for path in folder.glob("best-*.safetensors")}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ import pytest
 import torch
 
 from surreal.base.checkpoint import load_checkpoint
-from surreal.run.build.checkpoints import round_lines
+from surreal.base.checkpoint.store import Round
+from surreal.run.build.checkpoints import round_lines, scored_rounds
 from surreal.run.evaluation import EpisodeScore, EvaluationRound
 from surreal.run.session import scores as module
 from surreal.run.session.scores import RoundFile, read_best
@@ -48,6 +50,21 @@ def test_scores_are_bounded_and_rounds_are_counted_on(tmp_path: Path, monkeypatc
     numbers = [line["round"] for line in round_lines(files[1])]
     assert numbers == [*range(numbers[0], 30)] and numbers[0] > 0
     assert RoundFile(tmp_path).rounds == 30
+
+
+def test_rounds_are_read_without_the_whole_file_in_memory(tmp_path: Path) -> None:
+    """The learner reads them for each of its checkpoints, and the C library keeps what that takes."""
+    episode = json.dumps({"kind": "episode", "round": 0, "return": 10.0, "seed": 1966162193})
+    lines = [*[episode] * 20, json.dumps({"kind": "round", "time": 1.0, "updates": 7, "mean_return": 2.5})]
+    path = tmp_path / "eval" / "scores.jsonl"
+    path.parent.mkdir()
+    path.write_text("".join(f"{line}\n" for line in lines) * 1000)
+    tracemalloc.start()
+    rounds = scored_rounds(tmp_path)
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert rounds == [Round(1.0, 7, 2.5)] * 1000
+    assert peak_bytes < path.stat().st_size / 4
 
 
 def test_best_policy_is_the_one_of_the_best_round(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@
 #   docker build -t surreal:0.1.0-cuda --build-arg DEVICE=cuda .
 #   docker build -t surreal:atari --build-arg EXTRAS=atari,s3,tensorboard,ws .
 #
-# The base image, with Python; scripts/build_image.sh names it by its digest.
+# The base image, with Python. scripts/build_image.sh names it by its digest; a plain `docker build` takes what the tag is then.
 ARG BASE=docker.io/library/python:3.11-slim-bookworm
 FROM ${BASE} AS build
 

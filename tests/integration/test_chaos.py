@@ -27,7 +27,7 @@ from surreal.distributed.experience.stream import Stream
 from surreal.distributed.telemetry.telemetry import Telemetry
 from surreal.plugins.chaos.audit import Audit, ProcessBook, judge_blocks, judge_keys
 from surreal.plugins.chaos.command import only_possible
-from surreal.plugins.chaos.disturbances.processes import Guard, Kill, Kind, NotDoneError, Pause, find_process
+from surreal.plugins.chaos.disturbances.processes import Guard, Kill, Kind, NotDoneError, Pause, Starve, find_process
 from surreal.plugins.chaos.disturbances.servers import Cut, Flush, Full
 from surreal.plugins.chaos.observing import Life
 from surreal.plugins.chaos.plan import ChaosOptions
@@ -251,6 +251,20 @@ def test_paused_process_goes_on_at_the_end(sleeper: subprocess.Popen[bytes]) -> 
         wait_for(lambda: psutil.Process(sleeper.pid).status() == psutil.STATUS_STOPPED, "the pause")
         pause.end()
         wait_for(lambda: psutil.Process(sleeper.pid).status() != psutil.STATUS_STOPPED, "its end")
+
+
+@pytest.mark.parametrize(("is_over", "code"), [(False, 1), (True, 0)])
+def test_a_process_gets_no_further_memory_until_the_end(is_over: bool, code: int) -> None:
+    program = "print('ready', flush=True); input(); bytearray(1 << 28)"
+    with subprocess.Popen([sys.executable, "-c", program], stdin=-1, stdout=-1, stderr=-1, text=True) as process:
+        assert process.stdout is not None and process.stdout.readline() == "ready\n"
+        starve = Starve([life_of(process)])
+        starve.begin()
+        if is_over:
+            starve.end()
+        _, error = process.communicate("\n")
+        assert (process.returncode, "MemoryError" in error) == (code, not is_over)
+        starve.end()
 
 
 def test_paused_process_goes_on_when_chaos_is_killed(sleeper: subprocess.Popen[bytes]) -> None:

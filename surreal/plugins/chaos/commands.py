@@ -44,7 +44,8 @@ def chaos(
         ),
     ] = None,
     machine: Annotated[
-        list[str] | None, option("HOW", "clock: jump a minute ahead, and back; disk: slow syncs.")
+        list[str] | None,
+        option("HOW", "clock: jump a minute ahead, and back; disk: slow syncs; memory: processes get none."),
     ] = None,
     seed: Annotated[int, option(None, "Seed of times, kinds and targets.", min=0)] = 0,
     every: Annotated[float, option("S", "Mean time between two disturbances.", min=0.1)] = 6.0,

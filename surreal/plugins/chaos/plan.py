@@ -25,6 +25,7 @@ from surreal.plugins.chaos.disturbances.processes import (
     Kind,
     NotDoneError,
     Pause,
+    Starve,
     find_process,
 )
 from surreal.plugins.chaos.disturbances.servers import ClockOrDisk, Cut, Flush, Full, Restart, Shrink
@@ -157,6 +158,9 @@ class Chooser:
                 return None
             self._deaths[life.name].add()
             return Kill(life), life.id
+        if kind is Kind.MEMORY:  # the launcher, which starts the others again, is spared
+            lives = [life for life in self._audit.standing.lives if life.is_alive and role_of(life.name)]
+            return None if is_redis_hit else (Starve(lives), "")
         if kind in MACHINE_KINDS:
             machine = self._subject.machine
             return None if is_redis_hit or machine is None else (ClockOrDisk(kind, machine), "")

@@ -112,7 +112,7 @@ class Subject:
         if kind is Kind.KILL and not self.can_kill:
             return ["no process would start its processes again: `surreal run` does, on the machine of its launcher"]
         if kind in MACHINE_KINDS and self.machine is None:
-            return ["only the clock and the disk of a run that `surreal chaos` starts can be disturbed"]
+            return ["only the clock, the disk and the memory of a run that `surreal chaos` starts can be disturbed"]
         found = [server.refusal(kind) for server in self.servers]
         return found if all(found) else []
 

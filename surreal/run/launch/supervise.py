@@ -217,7 +217,7 @@ class Supervision:
         if code == 0:
             child.is_finished = True
             return f"the {child.name} is done" if child.role.normal_end is NormalEnd.ENDS_RUN else None
-        if code > 0 and code not in (ExitCode.RANK_KILLED, ExitCode.NAME_LOST):
+        if code > 0 and code not in (ExitCode.RANK_KILLED, ExitCode.NAME_LOST, ExitCode.NO_MEMORY):
             return f"{child.name} failed: {self.last_error(child)}"
         ended = f"was killed by {signal_name(-code)}" if code < 0 else f"ended: {self.last_error(child)};"
         deaths = child.deaths.add()

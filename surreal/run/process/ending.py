@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import sys
 import traceback
@@ -28,6 +29,7 @@ class ExitCode(IntEnum):
     RANK_KILLED = 4  #: a signal ended one of the learner's ranks; the launcher restarts all of them
     BROKEN = 5  #: `surreal chaos` found a broken promise
     NAME_LOST = 6  #: another process took its name; the launcher restarts it as a stand-by
+    NO_MEMORY = 7  #: the system gave no memory; the launcher restarts it, as after a kill for the same reason
     HANGUP = 128 + signal.SIGHUP  #: also if the output was closed
     INTERRUPTED = 128 + signal.SIGINT
     TERMINATED = 128 + signal.SIGTERM
@@ -69,6 +71,9 @@ def exit_code_of(error: BaseException) -> ExitCode:
         return ExitCode.RANK_KILLED
     if isinstance(error, errors.NameLostError):
         return ExitCode.NAME_LOST
+    cause = _cause(error)
+    if isinstance(cause, MemoryError) or re.search("allocate memory|can't start new thread", str(cause)):
+        return ExitCode.NO_MEMORY
     return ExitCode.USAGE if isinstance(error, errors.ConfigError) else ExitCode.FAILED
 
 
@@ -116,9 +121,7 @@ def _compile_mode(config: Config) -> str:
 
 def error_line(error: BaseException) -> str:
     """Describe an error in one line: its message; if it is not Surreal's, also its type, line of code and notes."""
-    notes = getattr(error, "__notes__", ())
-    while isinstance(error, errors.ThreadFailedError) and error.__cause__ is not None:
-        error = error.__cause__
+    notes, error = getattr(error, "__notes__", ()), _cause(error)
     message = " ".join(str(error).split())
     if isinstance(error, errors.SurrealError):
         return message
@@ -143,9 +146,14 @@ def _is_users(frame: traceback.FrameSummary) -> bool:
 
 def is_expected(error: BaseException) -> bool:
     """Whether Surreal explains the error, so that its traceback adds nothing."""
+    return isinstance(_cause(error), errors.SurrealError)
+
+
+def _cause(error: BaseException) -> BaseException:
+    """Return the exception that ended a thread, or the error itself."""
     while isinstance(error, errors.ThreadFailedError) and error.__cause__ is not None:
         error = error.__cause__
-    return isinstance(error, errors.SurrealError)
+    return error
 
 
 def print_error(error: BaseException) -> None:

@@ -169,10 +169,11 @@ def test_it_gives_up_what_is_killed_again_and_again(job: Job) -> None:
     assert (code, len(job.calls("learner"))) == (137, 2)
 
 
-@pytest.mark.parametrize(("code", "calls"), [(1, 1), (4, 2), (6, 2), (137, 2)])
+@pytest.mark.parametrize(("code", "calls"), [(1, 1), (4, 2), (6, 2), (7, 2), (137, 2)])
 def test_codes_that_the_launcher_forgives_are_forgiven_here(code: int, calls: int) -> None:
     assert ExitCode.RANK_KILLED == 4
     assert ExitCode.NAME_LOST == 6
+    assert ExitCode.NO_MEMORY == 7
     program = f"die() {{ calls=$((calls + 1)); ((calls < 2)) && return {code}; return 0; }}"
     script = f"set -euo pipefail; restart_limit=1; calls=0; {again()}{program}\nagain die x || true; echo $calls"
     found = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import nullcontext
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -14,8 +14,9 @@ from surreal.config import load_config
 from surreal.plugins.chaos import plan as module
 from surreal.plugins.chaos.audit import ProcessBook, judge_keys
 from surreal.plugins.chaos.command import only_possible
+from surreal.plugins.chaos.disturbances import processes
 from surreal.plugins.chaos.disturbances.failover import Failover
-from surreal.plugins.chaos.disturbances.processes import Kill, Kind, NotDoneError, Pause
+from surreal.plugins.chaos.disturbances.processes import Kill, Kind, NotDoneError, Pause, Starve
 from surreal.plugins.chaos.disturbances.servers import ClockOrDisk, Cut, Flush, Full, Restart, Shrink
 from surreal.plugins.chaos.observing import Life, Standing
 from surreal.plugins.chaos.plan import ChaosOptions, Chooser, Planned
@@ -126,6 +127,24 @@ def test_a_process_is_not_killed_as_often_as_would_end_the_run() -> None:
     assert isinstance(choose(chooser, Kind.PAUSE), Pause)
 
 
+def test_all_processes_but_the_launcher_get_no_further_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits: dict[str, list[tuple[int, int]]] = {}
+
+    class Limited(NamedTuple):
+        name: str
+
+        def rlimit(self, kind: int, new: tuple[int, int] | None = None) -> tuple[int, int]:
+            limits.setdefault(self.name, []).extend([new] if new else [])
+            return (-1, 500)
+
+    monkeypatch.setattr(processes, "find_process", lambda life: Limited(life.name))
+    starve = choose(chooser_of(Watched(life("agent-0"), life("launcher"), life("learner"))), Kind.MEMORY)
+    starve.begin()
+    assert (limits, starve.detail) == ({"agent-0": [(1, 500)], "learner": [(1, 500)]}, "2 processes")
+    starve.end()
+    assert limits == {"agent-0": [(1, 500), (-1, 500)], "learner": [(1, 500), (-1, 500)]}
+
+
 def test_a_process_that_ends_meanwhile_is_no_target(monkeypatch: pytest.MonkeyPatch) -> None:
     def find(life: Life) -> object:
         raise NotDoneError("it is gone")
@@ -145,6 +164,7 @@ def test_a_process_that_ends_meanwhile_is_no_target(monkeypatch: pytest.MonkeyPa
         (Kind.FAILOVER, Failover),
         (Kind.CLOCK, ClockOrDisk),
         (Kind.DISK, ClockOrDisk),
+        (Kind.MEMORY, Starve),
     ],
 )
 def test_each_way_to_disturb_redis_or_the_machine_has_its_disturbance(kind: Kind, cls: type) -> None:
@@ -213,7 +233,7 @@ def test_what_is_impossible_is_left_out_with_a_sentence() -> None:
 
 def test_the_machine_of_a_run_in_progress_is_left_alone() -> None:
     with pytest.raises(
-        ConfigError, match="run x cannot be disturbed by clock: only the clock and the disk of a run that"
+        ConfigError, match="run x cannot be disturbed by clock: only the clock, the disk and the memory of a run that"
     ):
         only_possible(subject_of(server()), ChaosOptions((Kind.CLOCK,)), print)
 

@@ -1,4 +1,4 @@
-"""Ways to disturb processes: kill, pause and continue; the base of all disturbances."""
+"""Ways to disturb processes: kill, pause and continue, no further memory; the base of all disturbances."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from contextlib import suppress
 from enum import StrEnum
 from typing import Self
@@ -32,11 +33,12 @@ class Kind(StrEnum):
     FAILOVER = "failover"  #: Redis dies, and a replica without its last data takes its place
     CLOCK = "clock"  #: the clock jumps ahead, and back
     DISK = "disk"  #: syncs to the disk are slow
+    MEMORY = "memory"  #: processes get no further memory
 
 
 #: Values of `--redis` and of `--machine`.
 REDIS_KINDS = (Kind.RESTART, Kind.FLUSH, Kind.FULL, Kind.SHRINK, Kind.FAILOVER)
-MACHINE_KINDS = (Kind.CLOCK, Kind.DISK)
+MACHINE_KINDS = (Kind.CLOCK, Kind.DISK, Kind.MEMORY)
 
 
 class Disturbance(ABC):
@@ -166,6 +168,30 @@ class Pause(Disturbance):
             self._process.resume()
         self._guard.close(signal.SIGCONT, self._process.pid)
         self._process = None
+
+
+class Starve(Disturbance):
+    """Processes get no further memory, so one that needs some ends and is started again; at the end, the others may."""
+
+    kind = Kind.MEMORY
+
+    def __init__(self, lives: Iterable[Life]) -> None:
+        super().__init__("the machine")
+        self._lives = lives
+        self._limits: dict[psutil.Process, tuple[int, int]] = {}
+
+    def begin(self) -> None:
+        for life in self._lives:
+            with suppress(NotDoneError, psutil.Error):
+                process = find_process(life)
+                self._limits[process] = process.rlimit(psutil.RLIMIT_AS)
+                process.rlimit(psutil.RLIMIT_AS, (1, self._limits[process][1]))
+        self.detail = f"{len(self._limits)} processes"
+
+    def end(self) -> None:
+        for process, limits in self._limits.items():
+            with suppress(psutil.Error):  # it has ended
+                process.rlimit(psutil.RLIMIT_AS, limits)
 
 
 def find_process(life: Life) -> psutil.Process:

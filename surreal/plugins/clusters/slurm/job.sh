@@ -35,7 +35,7 @@ again() {
     while true; do
         code=0
         "$@" || code=$?
-        if ((is_told || (code <= 128 && code != 4 && code != 6))); then
+        if ((is_told || (code <= 128 && code != 4 && code != 6 && code != 7))); then
             return "$code"
         fi
         deaths+=("$SECONDS")

@@ -180,12 +180,13 @@ def test_a_full_disk_is_the_reason_that_a_console_lacks(
     assert wait_for(supervise_all(child(code)).poll) == f"agent-0 failed: {reason.format(tmp_path)}"
 
 
-def test_learner_that_lost_a_rank_to_a_signal_is_started_again_as_if_it_were_killed(
-    supervise_all: Starter, child: ChildMaker
+@pytest.mark.parametrize(("code", "error"), [(4, "rank 1 was killed"), (7, "MemoryError")])
+def test_learner_that_lost_a_rank_to_a_signal_or_has_no_memory_is_started_again_as_if_it_were_killed(
+    supervise_all: Starter, child: ChildMaker, code: int, error: str
 ) -> None:
-    code = "import sys; print('error: rank 1 was killed', file=sys.stderr); sys.exit(4)"
-    supervision = supervise_all(child(code, LEARNER), restart_limit=2)
-    assert wait_for(supervision.poll) == "learner ended: rank 1 was killed; 3 times within 60 s; run.restart_limit is 2"
+    program = f"import sys; print('error: {error}', file=sys.stderr); sys.exit({code})"
+    supervision = supervise_all(child(program, LEARNER), restart_limit=2)
+    assert wait_for(supervision.poll) == f"learner ended: {error}; 3 times within 60 s; run.restart_limit is 2"
     assert supervision.restarts == 2
 
 

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 from pathlib import Path
 
 import pytest
 
-from surreal.base.errors import BusyError, ConfigError, FolderError, LeaseError, RankError
+from surreal.base.errors import BusyError, ConfigError, FolderError, LeaseError, RankError, ThreadFailedError
 from surreal.run.process.ending import Ending, ExitCode, exit_code_of
 
 PAGE = Path(__file__).parents[4] / "docs" / "endings.md"
+
+
+def in_thread(cause: Exception) -> ThreadFailedError:
+    error = ThreadFailedError("the listener failed")
+    error.__cause__ = cause
+    return error
 
 
 @pytest.mark.parametrize(
@@ -23,6 +31,11 @@ PAGE = Path(__file__).parents[4] / "docs" / "endings.md"
         (RankError("rank 1 failed"), 1),
         (RankError("rank 1 was killed", is_killed=True), 4),
         (RuntimeError("anything else"), 1),
+        (MemoryError(), 7),
+        (OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)), 7),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 65536 bytes"), 7),
+        (in_thread(MemoryError()), 7),
+        (in_thread(ConfigError("a wrong setting")), 1),
         (KeyboardInterrupt(), 130),
     ],
 )

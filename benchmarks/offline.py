@@ -149,7 +149,7 @@ def learning(preset: str, dataset: Path, *, seed: int) -> Iterator[tuple[Config,
     given = ["learner.compile=true", "learner.max_updates=1_000_000_000", f"seed={seed}"]
     config = load_config(preset, given)
     config = load_config(preset, [*given, *offline_overrides(config, ReplayArchive(dataset).manifest)])
-    with EmbeddedRedis(maxmemory_bytes=1 << 30) as server, RedisClient(server.address, run="offline") as client:
+    with EmbeddedRedis(maxmemory_bytes=2 << 30) as server, RedisClient(server.address, run="offline") as client:
         import_replay(client, dataset)
         model = build_model(config, build_spaces(config))
         replay = build_replay(config, ReplayShards.of(client), seed=seed)

@@ -1,6 +1,7 @@
 """Deep deterministic policy gradient: Lillicrap et al. 2016 (arXiv:1509.02971), and TD3 as its options.
 
-The whole algorithm is `DDPGLearner.learn`; n and gamma are the replay's, which hands over summed rewards and discounts.
+The whole algorithm is `DDPGLearner.update_from`; n and gamma are the replay's, which hands over summed rewards and
+discounts.
 TD3 (Fujimoto et al. 2018, arXiv:1802.09477) is two critics in the model, `policy_delay` 2 and `smoothing_sigma` 0.2.
 """
 
@@ -13,13 +14,13 @@ import torch
 from torch import Tensor
 
 from surreal.base.contracts import ReplayView
-from surreal.base.ranges import NonNegative, NonNegativeInt, Positive, PositiveInt, PositiveShare, checked
+from surreal.base.ranges import NonNegative, Positive, checked
 from surreal.base.types import Batch
 from surreal.learner.gradients import one_graph
-from surreal.learner.losses import TargetNetwork, UpdateNoise, joint_loss, l2_penalty
+from surreal.learner.losses import TargetNetwork, joint_loss, l2_penalty
 from surreal.learner.off_policy.batches import joint_outputs, normalized
 from surreal.learner.off_policy.bc import cloned_interventions
-from surreal.learner.off_policy.transitions import TransitionLearner
+from surreal.learner.off_policy.transitions import ActorCriticLearner
 from surreal.model import DeterministicActorCritic
 from surreal.model.norms import batch_statistics
 from surreal.model.off_policy.critics import ContinuousCritics
@@ -27,33 +28,19 @@ from surreal.model.off_policy.critics import ContinuousCritics
 ACTOR, CRITIC = "actor", "critic"
 
 
-class DDPGLearner(TransitionLearner[DeterministicActorCritic]):
+class DDPGLearner(ActorCriticLearner[DeterministicActorCritic]):
     """Learns a deterministic policy, and the critics whose values it climbs, from transitions.
 
-    Targets take the smallest value of all critics of the target network (clipped double Q-learning), if there are
-    several; the policy climbs the value of the first. The model's `critic_output`
-    decides whether critics learn means or distributions.
+    Targets take the smallest value of all critics of the target network (clipped double Q-learning); the policy climbs
+    the value of the first. The model's `critic_output` decides whether critics learn means or distributions.
 
     Args:
         model: a `DeterministicActorCritic`.
         replay: gives the batches; gets |TD error|, the mean over the critics, as priorities if it wants them.
-        critic_learning_rate: learning rate of the critics; None: `initial_learning_rate`, which is always the
-            actor's.
-        target_update_tau: share by which the target networks of actor and critics move in each step; raising it makes
-            them follow faster. None: there are none, and actor and critics themselves give the targets (CrossQ).
-        policy_delay: updates of the critics for each update of the actor and the targets; raising it lets the policy
-            follow more accurate values.
-        updates_per_batch: updates that are taken with each batch, each with other noise; raising it learns more from
-            each sample, and saves the time of sampling. Metrics and schedules count a batch as one update.
-        joint_batch: whether the critics compute the actions taken and the next ones in one batch, so that batch norms
-            see both (CrossQ, arXiv:1902.05605).
         smoothing_sigma: standard deviation of the noise on the target policy's action, for actions scaled to [-1, 1];
             raising it smooths the values over more actions. 0: none.
         smoothing_clip: bound of that noise.
         l2_coeff: weight of the sum of the critics' squared weights in their loss; raising it keeps them smaller.
-        intervention_cloning: weight, in the policy's loss, of the cloning loss (see `BCLearner`) of steps whose action
-            something else chose; raising it imitates a person or a teacher more. 0: none.
-        seed: seed of the noise.
     """
 
     @checked
@@ -62,59 +49,33 @@ class DDPGLearner(TransitionLearner[DeterministicActorCritic]):
         model: DeterministicActorCritic,
         replay: ReplayView | None = None,
         *,
-        critic_learning_rate: Positive | None = None,
-        target_update_tau: PositiveShare | None = 0.005,
-        policy_delay: PositiveInt = 1,
-        updates_per_batch: PositiveInt = 1,
-        joint_batch: bool = False,
         smoothing_sigma: NonNegative = 0.0,
         smoothing_clip: Positive = 0.5,
         l2_coeff: NonNegative = 0.0,
-        intervention_cloning: NonNegative = 0.0,
-        gradients_norm_clipping: Positive | None = None,
-        seed: NonNegativeInt = 0,
         **options: Any,
     ) -> None:
-        super().__init__(model, replay, gradients_norm_clipping=gradients_norm_clipping, **options)
+        super().__init__(model, replay, **options)
         if not isinstance(model, DeterministicActorCritic):
             raise ValueError(f"the model is a {type(model).__name__}; it must be a DeterministicActorCritic")
-        self._critic_learning_rate = critic_learning_rate
-        self._tau = target_update_tau
-        self.policy_delay = policy_delay
-        self.updates_per_batch = updates_per_batch
-        self.takes_several_steps = updates_per_batch > 1
-        self.joint_batch = joint_batch
-        self.target: TargetNetwork | None = None
         self.smoothing_sigma = smoothing_sigma
         self.smoothing_clip = smoothing_clip
         self.l2_coeff = l2_coeff
-        self.intervention_cloning = intervention_cloning
-        self._noise = UpdateNoise(seed, self.device)
-        self._policy_loss: Tensor | None = None  # of the last step of the actor
 
     def build(self) -> None:
         model = self.model
         self.optimize_group(ACTOR, model.actor.named_parameters())
-        self.optimize_group(CRITIC, model.critic.named_parameters(), learning_rate=self._critic_learning_rate)
+        self.optimize_group(CRITIC, model.critic.named_parameters(), learning_rate=self.critic_learning_rate)
         if self._tau is not None:
             self.target = TargetNetwork(model, tau=self._tau)
             self.keep("target", self.target.network)
 
-    def learn(self, i: int, batch: Batch) -> Mapping[str, Tensor | float]:
-        found = dict[str, Tensor]()
-        for number in range(self.updates * self.updates_per_batch, (self.updates + 1) * self.updates_per_batch):
-            moves_actor = (number + 1) % self.policy_delay == 0
-            generator = self._noise.of(number) if self.smoothing_sigma > 0.0 else None
-            found = dict(self.update_from(batch, generator, moves_actor, self.is_metrics_due))
-            self._policy_loss = found.pop("policy_loss", self._policy_loss)
-        self.send_priorities(batch, found.pop("td_error"))
-        return found if not found or self._policy_loss is None else {**found, "policy_loss": self._policy_loss}
+    def generator_of(self, number: int) -> torch.Generator | None:
+        return super().generator_of(number) if self.smoothing_sigma > 0.0 else None
 
     @one_graph
     def update_from(
         self, batch: Batch, generator: torch.Generator | None, moves_actor: bool, is_shown: bool
     ) -> dict[str, Tensor]:
-        """Update once; returns the absolute TD error [B], the actor's loss if it moves, and metrics if shown."""
         model, batch = self.model, normalized(self.model, batch)
         critic = cast(ContinuousCritics, model.critic)
         critic.output.follow(batch.reward, batch.discount)

@@ -17,13 +17,13 @@ from torch import Tensor, nn
 
 from surreal.base.contracts import ReplayView
 from surreal.base.pytorch import Module
-from surreal.base.ranges import NonNegative, NonNegativeInt, Positive, PositiveInt, PositiveShare, checked
+from surreal.base.ranges import Positive, checked
 from surreal.base.types import Batch
 from surreal.learner.gradients import one_graph
-from surreal.learner.losses import TargetNetwork, UpdateNoise, joint_loss
+from surreal.learner.losses import TargetNetwork, joint_loss
 from surreal.learner.off_policy.batches import joint_outputs, normalized
 from surreal.learner.off_policy.bc import cloned_interventions
-from surreal.learner.off_policy.transitions import TransitionLearner
+from surreal.learner.off_policy.transitions import ActorCriticLearner
 from surreal.learner.stepping.reports import normal_values
 from surreal.model import SoftActorCritic, SoftModel
 from surreal.model.norms import batch_statistics
@@ -44,14 +44,12 @@ class Temperature(Module):
         return self.log_value.detach().exp()
 
 
-class SACLearner(TransitionLearner[SoftModel]):
+class SACLearner(ActorCriticLearner[SoftModel]):
     """Learns a policy that seeks reward and entropy, and the critics of its actions, from transitions.
 
     Args:
         model: a `SoftActorCritic`, or a `DiscreteSoftActorCritic`.
         replay: gives the batches; gets |TD error|, the mean over the critics, as priorities if it wants them.
-        critic_learning_rate: learning rate of the critics; None: `initial_learning_rate`, which is always the
-            actor's.
         temperature: value of a nat of entropy, in units of reward, or of the critics' `output.unit`; raising it
             explores more. If it is learned, this is its initial value.
         learn_temperature: whether to adjust it so that the policy's entropy is `target_entropy`.
@@ -62,18 +60,9 @@ class SACLearner(TransitionLearner[SoftModel]):
         target_sigma: standard deviation whose normal distribution has the target entropy, for each component of an
             action scaled to [-1, 1], in place of `target_entropy`: n / 2 * log(2 pi e sigma^2) nats for n components
             (FlashSAC, arXiv:2604.04539, with 0.15); raising it keeps the policy more random.
-        target_update_tau: share by which the target critics move to the critics in each update; raising it makes them
-            follow faster. None: there are no target critics, and the critics themselves value next actions (CrossQ).
-        policy_delay: updates of the critics for each update of the actor and the temperature; raising it lets the
-            policy follow more accurate values.
-        updates_per_batch: updates that are taken with each batch, each with other actions drawn; raising it learns more
-            from each sample, and saves the time of sampling. Metrics and schedules count a batch as one update.
-        joint_batch: whether the critics compute the actions taken and the next ones in one batch, so that batch norms
-            see both (CrossQ, arXiv:1902.05605); for a `SoftActorCritic`.
-        intervention_cloning: weight, in the policy's loss, of the cloning loss (see `BCLearner`) of steps whose action
-            something else chose; raising it imitates a person or a teacher more. 0: none.
-        seed: seed of the actions drawn.
     """
+
+    actor_metrics = ("policy_loss", "entropy")
 
     @checked
     def __init__(
@@ -82,34 +71,19 @@ class SACLearner(TransitionLearner[SoftModel]):
         replay: ReplayView | None = None,
         *,
         initial_learning_rate: Positive = 3e-4,
-        critic_learning_rate: Positive | None = None,
         temperature: Positive = 1.0,
         learn_temperature: bool = True,
         temperature_learning_rate: Positive | None = None,
         target_entropy: float | None = None,
         target_sigma: Positive | None = None,
-        target_update_tau: PositiveShare | None = 0.005,
-        policy_delay: PositiveInt = 1,
-        updates_per_batch: PositiveInt = 1,
-        joint_batch: bool = False,
-        intervention_cloning: NonNegative = 0.0,
-        gradients_norm_clipping: Positive | None = None,
-        seed: NonNegativeInt = 0,
         **options: Any,
     ) -> None:
-        super().__init__(
-            model,
-            replay,
-            initial_learning_rate=initial_learning_rate,
-            gradients_norm_clipping=gradients_norm_clipping,
-            **options,
-        )
+        super().__init__(model, replay, initial_learning_rate=initial_learning_rate, **options)
         if not isinstance(model, SoftModel):
             raise ValueError(
                 f"the model is a {type(model).__name__}; it must be a SoftActorCritic or a DiscreteSoftActorCritic"
             )
-        rates = {"critic_learning_rate": critic_learning_rate, "temperature_learning_rate": temperature_learning_rate}
-        self._rates = rates
+        self._temperature_learning_rate = temperature_learning_rate
         self._initial_temperature = temperature
         self._learns_temperature = learn_temperature
         if target_sigma is not None:
@@ -119,22 +93,13 @@ class SACLearner(TransitionLearner[SoftModel]):
                 )
             target_entropy = 0.5 * model.bounds.num_components * math.log(2.0 * math.pi * math.e * target_sigma**2)
         self.target_entropy = model.target_entropy if target_entropy is None else target_entropy
-        if joint_batch and not isinstance(model, SoftActorCritic):
+        if self.joint_batch and not isinstance(model, SoftActorCritic):
             raise ValueError("joint_batch is true; it needs a SoftActorCritic")
-        self._tau = target_update_tau
-        self.policy_delay = policy_delay
-        self.updates_per_batch = updates_per_batch
-        self.takes_several_steps = updates_per_batch > 1
-        self.joint_batch = joint_batch
-        self.intervention_cloning = intervention_cloning
-        self.target: TargetNetwork | None = None
-        self._noise = UpdateNoise(seed, self.device)
-        self._policy_metrics = dict[str, Tensor]()  # of the last step of the actor
 
     def build(self) -> None:
-        model, rates = self.model, self._rates
+        model = self.model
         self.optimize_group(ACTOR, model.actor.named_parameters())
-        self.optimize_group(CRITIC, model.critic.named_parameters(), learning_rate=rates["critic_learning_rate"])
+        self.optimize_group(CRITIC, model.critic.named_parameters(), learning_rate=self.critic_learning_rate)
         if self._tau is not None:
             self.target = TargetNetwork(model.critic, tau=self._tau)
             self.keep("target", self.target.network)
@@ -142,22 +107,12 @@ class SACLearner(TransitionLearner[SoftModel]):
         self.keep(TEMPERATURE, self.temperature)
         if self._learns_temperature:
             named = self.temperature.named_parameters()
-            self.optimize_group(TEMPERATURE, named, learning_rate=rates["temperature_learning_rate"])
-
-    def learn(self, i: int, batch: Batch) -> Mapping[str, Tensor | float]:
-        found = dict[str, Tensor]()
-        for number in range(self.updates * self.updates_per_batch, (self.updates + 1) * self.updates_per_batch):
-            moves_actor = (number + 1) % self.policy_delay == 0
-            found = dict(self.update_from(batch, self._noise.of(number), moves_actor, self.is_metrics_due))
-            self._policy_metrics |= {name: found.pop(name) for name in ("policy_loss", "entropy") if name in found}
-        self.send_priorities(batch, found.pop("td_error"))
-        return found and {**found, **self._policy_metrics}
+            self.optimize_group(TEMPERATURE, named, learning_rate=self._temperature_learning_rate)
 
     @one_graph
     def update_from(
         self, batch: Batch, generator: torch.Generator, moves_actor: bool, is_shown: bool
     ) -> dict[str, Tensor]:
-        """Update once; returns the absolute TD error [B], the actor's metrics if it moves, and others if shown."""
         batch, output = normalized(self.model, batch), self.model.critic.output
         output.follow(batch.reward, batch.discount)
         temperature = self.temperature.value * output.unit

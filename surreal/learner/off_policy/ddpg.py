@@ -20,7 +20,7 @@ from surreal.learner.gradients import one_graph
 from surreal.learner.losses import TargetNetwork, joint_loss, l2_penalty
 from surreal.learner.off_policy.batches import joint_outputs, normalized
 from surreal.learner.off_policy.bc import cloned_interventions
-from surreal.learner.off_policy.transitions import ActorCriticLearner
+from surreal.learner.off_policy.transitions import OffPolicyActorCriticLearner
 from surreal.model import DeterministicActorCritic
 from surreal.model.norms import batch_statistics
 from surreal.model.off_policy.critics import ContinuousCritics
@@ -28,7 +28,7 @@ from surreal.model.off_policy.critics import ContinuousCritics
 ACTOR, CRITIC = "actor", "critic"
 
 
-class DDPGLearner(ActorCriticLearner[DeterministicActorCritic]):
+class DDPGLearner(OffPolicyActorCriticLearner[DeterministicActorCritic]):
     """Learns a deterministic policy, and the critics whose values it climbs, from transitions.
 
     Targets take the smallest value of all critics of the target network (clipped double Q-learning); the policy climbs

@@ -23,7 +23,7 @@ from surreal.learner.gradients import one_graph
 from surreal.learner.losses import TargetNetwork, joint_loss
 from surreal.learner.off_policy.batches import joint_outputs, normalized
 from surreal.learner.off_policy.bc import cloned_interventions
-from surreal.learner.off_policy.transitions import ActorCriticLearner
+from surreal.learner.off_policy.transitions import OffPolicyActorCriticLearner
 from surreal.learner.stepping.reports import normal_values
 from surreal.model import SoftActorCritic, SoftModel
 from surreal.model.norms import batch_statistics
@@ -44,7 +44,7 @@ class Temperature(Module):
         return self.log_value.detach().exp()
 
 
-class SACLearner(ActorCriticLearner[SoftModel]):
+class SACLearner(OffPolicyActorCriticLearner[SoftModel]):
     """Learns a policy that seeks reward and entropy, and the critics of its actions, from transitions.
 
     Args:

@@ -45,7 +45,7 @@ class TransitionLearner(GradientLearner[ModelT, Batch]):
             yield seen
 
 
-class ActorCriticLearner(TransitionLearner[ModelT]):
+class OffPolicyActorCriticLearner(TransitionLearner[ModelT]):
     """Base of learners of an actor, and of the critics whose values it climbs. A subclass gives `update_from`.
 
     Args:

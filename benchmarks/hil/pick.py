@@ -2,6 +2,7 @@
 
     python -m benchmarks.hil.pick                      300,000 env steps: hours on two cores
     python -m benchmarks.hil.pick --steps 20000 --seed 1 --keep FOLDER
+    python -m benchmarks.hil.pick --peer               sb3-contrib's TQC with hindsight instead, with the same settings
 
 The demonstrations are imported into the replay before the run, so hindsight also draws goals from them. At the end, the
 last and the best policy play 100 fresh episodes; an episode is a success if its last step is at the goal.
@@ -64,7 +65,18 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--demonstrations", type=int, default=50)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--keep", type=Path, help="folder for the results; default: a temporary one")
+    parser.add_argument("--peer", action="store_true", help="measure sb3-contrib instead")
     asked = parser.parse_args(arguments)
+    if asked.peer:
+        python = peers.find_python(peers.ZOO)
+        if isinstance(python, str):
+            peers.skip("hil-pick, sb3-contrib", python)
+            return
+        words = (asked.steps, asked.demonstrations, asked.seed, _EPISODES)
+        success = float(Programs(python).call(peers.script_path("pick_peer.py"), *words).splitlines()[-1])
+        found = {"name": "hil-pick, sb3-contrib", "seed": asked.seed, "steps": asked.steps, "last_success": success}
+        peers.print_line(found | {"episodes": _EPISODES})
+        return
     folder = (asked.keep or Path(tempfile.mkdtemp(prefix="hil-"))).absolute()
     try:
         peers.print_line(measure(Programs(sys.executable), folder, asked))

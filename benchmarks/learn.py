@@ -5,6 +5,7 @@
     python -m benchmarks.learn cartpole-ppo --seeds 0 1 2     run these again
     python -m benchmarks.learn --at-agents                    gradients at the agents, and at the learner
     python -m benchmarks.learn --pong                         half a million env steps of Pong
+    python -m benchmarks.learn --timed --seeds 0              returns in a time; with nothing else on the machine
     python -m benchmarks.learn --write                        only draw the pictures, and write the page and headers
 
 Each run is `surreal run PRESET --seed N --verify`, at a low priority. It ends when its evaluation reaches the preset's
@@ -33,6 +34,7 @@ from typing import Any
 from benchmarks.alone import Span, overlap_s, run_between_benchmarks
 from benchmarks.curves import draw_all, has_curve, read_run, write_curve
 from benchmarks.headers import PLAYED, write_headers
+from benchmarks.references import TIMED
 from benchmarks.results import PONG, add_record, read_records, rows_at_agents, settings_at_agents, write_page
 from surreal.config import preset_names
 from surreal.config.preset_files import preset_path
@@ -49,9 +51,9 @@ QUEUE = (
 )
 #: A learner needs about one core.
 _AT_ONCE = 2
-#: Episodes that verify a policy. Atari's episodes take too long for 1000.
+#: Episodes that verify a policy; those of Atari, and of aims in seconds, which take too long for 1000.
 _EPISODES = 1000
-_ATARI_EPISODES = 100
+_FEW_EPISODES = 100
 _SENTENCE = re.compile(
     r"(?:(?:not )?solved|played) \S+: mean return (\S+) \(standard error (\S+)\) over (\d+) episodes, (\d+) env steps"
 )
@@ -67,6 +69,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--at-agents", action="store_true", help="run what is missing in the second table")
     parser.add_argument("--pong", action="store_true", help="run what is missing in the third table")
+    parser.add_argument("--timed", action="store_true", help="run what is missing of the aims in seconds, one by one")
     parser.add_argument("--list", action="store_true", help="only list the jobs")
     parser.add_argument(
         "--write", action="store_true", help="only draw the pictures, and write the page and the headers of the presets"
@@ -89,7 +92,7 @@ def main(argv: Sequence[str]) -> int:
             sys.stdout.flush()
             add_record(record)
 
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
+    with ThreadPoolExecutor(1 if asked.timed else _AT_ONCE) as pool:
         try:
             for ended in [pool.submit(work, job) for job in jobs]:
                 ended.result()
@@ -157,7 +160,8 @@ def preset_dataset(preset: str) -> str | None:
 
 def _command(preset: str, settings: Sequence[str], seed: int, run_dir: Path) -> list[str]:
     command = ["nice", "-n", "10", sys.executable, "-m", "surreal", "run", "--run-dir", str(run_dir), "--quiet"]
-    command += ["--verify", "--verify-episodes", str(_ATARI_EPISODES if preset.startswith("atari") else _EPISODES)]
+    is_short = preset.startswith("atari") or (preset in TIMED and settings == TIMED[preset].settings)
+    command += ["--verify", "--verify-episodes", str(_FEW_EPISODES if is_short else _EPISODES)]
     if (run_dir / "run.id").exists():
         return [*command, "--resume"]
     if dataset := preset_dataset(preset):
@@ -185,6 +189,9 @@ def _jobs(asked: argparse.Namespace) -> list[Job]:
         return [job for job in rows if job[:2] not in there]
     if asked.pong:
         return [(preset, settings, 0) for preset, settings in PONG.items() if (preset, settings) not in there]
+    if asked.timed:
+        rows = [(preset, aim.settings, seed) for seed in asked.seeds for preset, aim in TIMED.items()]
+        return [job for job in rows if job[2] not in there.get(job[:2], {})]
     if asked.presets:
         return [(preset, (), seed) for preset in asked.presets for seed in asked.seeds]
     return [

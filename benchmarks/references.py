@@ -34,6 +34,21 @@ AIMS = (
     Aim("mountaincar-dqn", -101, 120_000, "the Zoo's DQN"),
 )
 
+
+class Timed(NamedTuple):
+    """A return that a preset should reach in a time, confirmed over 100 episodes."""
+
+    mean_return: float
+    limit_s: int  #: from the start of the command to its end
+
+    @property
+    def settings(self) -> tuple[str, ...]:
+        goal, limit = f"run.stop_at_return={self.mean_return:g}", f"run.max_time_s={self.limit_s - 100}"
+        return goal, limit, "eval.confirm_episodes=100"
+
+
+TIMED = {"halfcheetah-tqc": Timed(9535, 3600), "atari-ppo": Timed(18, 7200)}
+
 #: RL Baselines3 Zoo's table, in which LunarLander has version 2, and Tianshou's, in which MuJoCo has version 3. The
 #: bandit's lies between its two best arms, which win 0.8 and 0.6: of 1000 pulls of the best, luck alone takes one run
 #: in 10,000 below it.

@@ -11,7 +11,7 @@ from typing import Any
 
 from benchmarks import zoo
 from benchmarks.curves import pictures
-from benchmarks.references import AIMS, REFERENCES
+from benchmarks.references import AIMS, REFERENCES, TIMED
 from surreal.config import load_config, preset_names
 
 _ROOT = Path(__file__).parents[1]
@@ -81,10 +81,18 @@ _AIMS_HEAD = """
 
 These are published results that the presets should reach, with the mean over the seeds, within the env
 steps. FetchReach with HER should reach every goal after 20,000 env steps: the policies of seeds 1 and 2 reached all of
-120 goals after 4,808 and 5,348. Three more aims have no record yet: HalfCheetah at 9535 within an hour on two cores,
-Pong at 18 within two hours, and CartPole solved within 4 s of learning.
+120 goals after 4,808 and 5,348. CartPole should be solved within 4 s of learning, which has no record yet.
 
 | preset | aim | of | seeds | return | env steps | reached |
+|---|---|---|---|---|---|---|
+"""
+
+_TIMED_HEAD = """
+These runs should reach a return in a time on two cores, from the start of the command to its end: `surreal run PRESET
+--verify --set run.stop_at_return=AIM --set eval.confirm_episodes=100`, with a `run.max_time_s` 100 s shorter (`python
+-m benchmarks.learn --timed`). The best policy then plays 100 fresh episodes, and the seconds include these.
+
+| preset | aim | seeds | return | env steps | seconds | reached |
 |---|---|---|---|---|---|---|
 """
 
@@ -155,6 +163,7 @@ def page(records: Records, theirs: Mapping[str, Mapping[int, Mapping[str, Any]]]
         of_seeds = [record for _, record in sorted(records.get((preset, ()), {}).items())]
         lines.append(f"| `{preset}` | {' | '.join(_cells(preset, of_seeds))} |")
     lines += ["", *_AIMS_HEAD.strip().splitlines(), *aim_rows(records)]
+    lines += ["", *_TIMED_HEAD.strip().splitlines(), *timed_rows(records)]
     ours = {
         preset: [each for each in records.get((preset, ()), {}).values() if "error" not in each] for preset in theirs
     }
@@ -187,6 +196,17 @@ def aim_rows(records: Records) -> Iterable[str]:
             verdict = "yes" if is_reached and all(each["env_steps"] <= aim.env_steps for each in ended) else "no"
         what = f"{aim.mean_return:g} in {aim.env_steps:,}"
         yield f"| `{aim.preset}` | {what} | {aim.source} | {seeds} | {returns} | {env_steps} | {verdict} |"
+
+
+def timed_rows(records: Records) -> Iterable[str]:
+    """Yield the rows of the table of aims in seconds."""
+    for preset, aim in TIMED.items():
+        of_seeds = [each for _, each in sorted(records.get((preset, aim.settings), {}).items())]
+        ended = [each for each in of_seeds if "error" not in each]
+        reached = sum(each["return"] >= aim.mean_return and each["seconds"] <= aim.limit_s for each in ended)
+        verdict = f"{reached} of {len(of_seeds)}" if of_seeds else "not run"
+        cells = " | ".join(_shared_cells(of_seeds, ended))
+        yield f"| `{preset}` | {aim.mean_return:g} in {aim.limit_s / 60:g} min | {cells} | {verdict} |"
 
 
 def _cells(preset: str, records: Sequence[Mapping[str, Any]]) -> Iterable[str]:

@@ -7,8 +7,8 @@ import re
 import pytest
 
 from benchmarks.headers import with_results
-from benchmarks.references import REFERENCES
-from benchmarks.results import aim_rows, is_confirmed, page, read_records
+from benchmarks.references import REFERENCES, TIMED
+from benchmarks.results import aim_rows, is_confirmed, page, read_records, timed_rows
 from benchmarks.zoo import TWINS, verdict
 from surreal.config import load_config, preset_names
 from surreal.config.classes import import_class
@@ -52,6 +52,15 @@ def test_an_aim_is_reached_by_the_mean_over_the_seeds_within_its_env_steps() -> 
         verdicts.append(rows[0].split("|")[-2].strip())
     assert verdicts == ["yes", "no", "no"]
     assert all(row.endswith("| not run |") for row in aim_rows({}))
+
+
+def test_an_aim_in_seconds_is_reached_by_each_seed_that_is_in_time() -> None:
+    aim, record = TIMED["halfcheetah-tqc"], {"machine": "m", "return": 9535.0, "env_steps": 1, "seconds": 3600}
+    of_seeds = {0: {**record, "seed": 0}, 1: {**record, "seed": 1, "return": 9534.0}}
+    of_seeds |= {2: {**record, "seed": 2, "seconds": 3601}, 3: {"machine": "m", "seed": 3, "error": "no"}}
+    row = next(iter(timed_rows({("halfcheetah-tqc", aim.settings): of_seeds})))
+    assert row.startswith("| `halfcheetah-tqc` | 9535 in 60 min | 0, 1, 2, 3 |") and row.endswith("| 1 of 4 |")
+    assert all(row.endswith("| not run |") for row in timed_rows({("halfcheetah-tqc", ()): of_seeds}))
 
 
 @pytest.mark.parametrize("preset", preset_names())

@@ -13,7 +13,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from benchmarks.references import REFERENCES
+from benchmarks.references import REFERENCES, TIMED
 from surreal.config import preset_names
 from surreal.config.preset_files import preset_path
 
@@ -21,14 +21,23 @@ from surreal.config.preset_files import preset_path
 PLAYED = ("bandit-rlx", "catch-rlx")
 _STARTS = ("# Result: ", "# Reference: ")
 _WIDTH = 120
+_GOAL = "run.stop_at_return"
+#: Preset and settings -> seed -> record, see benchmarks/results.py.
+Records = Mapping[tuple[str, tuple[str, ...]], Mapping[int, Mapping[str, Any]]]
 
 
-def write_headers(records: Mapping[tuple[str, tuple[str, ...]], Mapping[int, Mapping[str, Any]]]) -> None:
-    """Write the results of all presets into their files; records are those of benchmarks/results.py."""
+def write_headers(records: Records) -> None:
+    """Write the results of all presets into their files."""
     for preset in preset_names():
         path = preset_path(preset)
-        of_seeds = [record for _, record in sorted(records.get((preset, ()), {}).items())]
+        of_seeds = records_of(preset, records)
         path.write_text(with_results(path.read_text(encoding="utf-8"), preset, of_seeds), encoding="utf-8")
+
+
+def records_of(preset: str, records: Records) -> list[Mapping[str, Any]]:
+    """Return the records of a preset's whole runs, or else those of runs that ended earlier, at an aim in seconds."""
+    timed = records.get((preset, TIMED[preset].settings), {}) if preset in TIMED else {}
+    return [record for _, record in sorted((records.get((preset, ())) or timed).items())]
 
 
 def with_results(text: str, preset: str, records: Sequence[Mapping[str, Any]]) -> str:
@@ -62,7 +71,11 @@ def _result(preset: str, ended: Sequence[Mapping[str, Any]]) -> str:
     end = (
         f"from {span} recorded" if "--offline " in preset_path(preset).read_text(encoding="utf-8") else f"after {span}"
     )
-    return f"{returns} (seed{'s' if len(ended) > 1 else ''} {seeds}; {episodes} fresh episodes) {end} env steps"
+    goals = {each.partition("=")[2] for record in ended for each in record.get("settings", ()) if _GOAL in each}
+    earlier = f", with {_GOAL} {_join(sorted(goals))}" if goals else ""
+    return (
+        f"{returns} (seed{'s' if len(ended) > 1 else ''} {seeds}; {episodes} fresh episodes) {end} env steps{earlier}"
+    )
 
 
 def _join(words: Sequence[str]) -> str:

@@ -139,7 +139,7 @@ def run(preset: str, settings: Sequence[str], seed: int) -> dict[str, Any] | Non
     if found is None:
         lines = (ended.stderr or ended.stdout).strip().splitlines()
         return {**record, "error": lines[-1] if lines else f"ended with {ended.returncode}", "run_dir": str(run_dir)}
-    if not settings:
+    if not settings or _is_timed(preset, settings):
         write_curve(read_run(run_dir, active), preset, seed)
     mean, standard_error, episodes, env_steps = found.groups()
     return {
@@ -160,13 +160,18 @@ def preset_dataset(preset: str) -> str | None:
 
 def _command(preset: str, settings: Sequence[str], seed: int, run_dir: Path) -> list[str]:
     command = ["nice", "-n", "10", sys.executable, "-m", "surreal", "run", "--run-dir", str(run_dir), "--quiet"]
-    is_short = preset.startswith("atari") or (preset in TIMED and settings == TIMED[preset].settings)
+    is_short = preset.startswith("atari") or _is_timed(preset, settings)
     command += ["--verify", "--verify-episodes", str(_FEW_EPISODES if is_short else _EPISODES)]
     if (run_dir / "run.id").exists():
         return [*command, "--resume"]
     if dataset := preset_dataset(preset):
         command += ["--offline", os.path.join(os.environ.get("SURREAL_DATASETS", "datasets"), dataset)]
     return [*command, preset, "--seed", str(seed), *(part for each in settings for part in ("--set", each))]
+
+
+def _is_timed(preset: str, settings: Sequence[str]) -> bool:
+    """Whether the settings only end the run earlier, at an aim."""
+    return preset in TIMED and tuple(settings) == TIMED[preset].settings
 
 
 def _rate(run_dir: Path, active: Sequence[Span]) -> float | None:

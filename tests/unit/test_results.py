@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from benchmarks.headers import with_results
+from benchmarks.headers import records_of, with_results
 from benchmarks.references import REFERENCES, TIMED
 from benchmarks.results import aim_rows, is_confirmed, page, read_records, timed_rows
 from benchmarks.zoo import TWINS, verdict
@@ -66,7 +66,7 @@ def test_an_aim_in_seconds_is_reached_by_each_seed_that_is_in_time() -> None:
 @pytest.mark.parametrize("preset", preset_names())
 def test_the_header_of_a_preset_has_the_results_that_are_recorded(preset: str) -> None:
     text = preset_path(preset).read_text()
-    of_seeds = [record for _, record in sorted(read_records().get((preset, ()), {}).items())]
+    of_seeds = records_of(preset, read_records())
     assert with_results(text, preset, of_seeds) == text, "python -m benchmarks.learn --write"
     assert not re.search(r"^# .*\b(reached|not run with)\b", text, re.MULTILINE) or preset in BY_HAND
 
@@ -84,6 +84,10 @@ def test_results_take_the_place_of_older_ones() -> None:
         "500 (seed 0; 1000 fresh episodes) after 2,000",
         "500 and -3.5 (seeds 0 and 2; 1000 fresh episodes) after 10 to 2,000",
     )
+    timed = with_results(
+        "# A\na: 1\n", "halfcheetah-tqc", [{**record, "seed": 0, "settings": ["run.stop_at_return=9535"]}]
+    )
+    assert "after 2,000 env steps, with run.stop_at_return 9535.\n" in timed
     assert "Result: not run to its end yet.\n" in with_results(twice, "cartpole-a2c", [])
     assert "from 2,000 recorded env steps" in with_results("# A\na: 1\n", "pendulum-bc", [{**record, "seed": 0}])
     assert with_results("# A\na: 1\n", "catch-rlx", []) == "# A\na: 1\n"

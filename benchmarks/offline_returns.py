@@ -76,14 +76,11 @@ def table(records: Sequence[Record]) -> Iterator[str]:
     """Yield the lines of the table."""
     yield "| preset | dataset | Surreal | d3rlpy | Surreal's mean is at least d3rlpy's minus one standard error |"
     yield "|---|---|---|---|---|"
-    for task in TASKS:
-        for kind in KINDS:
-            preset, dataset = f"{task}-{kind}", f"{task}-medium"
-            ours, theirs = (
-                list(found.values()) for found in returns(records, preset, dataset, UPDATES, SEEDS).values()
-            )
-            cells = _cell(ours), _cell(theirs), _verdict(ours, theirs)
-            yield f"| `{preset}` | {dataset} | {' | '.join(cells)} |"
+    rows = [(f"{task}-{kind}", f"{task}-medium") for task in TASKS for kind in KINDS]
+    others = {(each["preset"], each["dataset"]) for each in records if each["updates"] == UPDATES} - {*rows}
+    for preset, dataset in (*rows, *sorted(others)):
+        ours, theirs = (list(found.values()) for found in returns(records, preset, dataset, UPDATES, SEEDS).values())
+        yield f"| `{preset}` | {dataset} | {_cell(ours)} | {_cell(theirs)} | {_verdict(ours, theirs)} |"
 
 
 def _cell(values: Sequence[float]) -> str:

@@ -79,6 +79,15 @@ def test_every_row_is_in_the_table() -> None:
     assert found == [[(task, kind, task)] for task in tasks for kind in kinds]
 
 
+def test_another_dataset_has_a_row_of_its_own() -> None:
+    others = [
+        record("surreal", 0, -150.0) | {"dataset": "pendulum-expert", "updates": updates} for updates in (1, UPDATES)
+    ]
+    lines = list(table(others))
+    assert len(lines) == len(list(table([]))) + 1
+    assert lines[-1].startswith("| `pendulum-bc` | pendulum-expert | -150.0 (1 of 3 seeds) |")
+
+
 def row(records: list[dict[str, Any]]) -> list[str]:
     """Return the cells of the first row."""
     return [cell.strip() for cell in list(table(records))[2].strip("|").split("|")]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium
+import numpy as np
 import ray
 from ray import tune
 from ray.rllib.algorithms.dqn import DQNConfig
@@ -40,6 +41,14 @@ class Counting(RLlibCallback):
         self._tallies["stored"].set(int(algorithm.local_replay_buffer.get_num_timesteps()))
 
 
+def _scaled(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
+    """Give images as RLlib's convolutions take them: numbers from 0 to 1, channels last."""
+    channels, height, width = env.observation_space.shape or ()
+    space = gymnasium.spaces.Box(0.0, 1.0, (height, width, channels), np.float32)
+    convert = lambda obs: np.moveaxis(obs, 0, -1).astype(np.float32) / 255.0  # noqa: E731
+    return gymnasium.wrappers.TransformObservation(env, convert, space)
+
+
 def main() -> None:
     folder, task = sys.argv[1:]
     is_frames = task == "frames"
@@ -53,7 +62,7 @@ def main() -> None:
             "env_vars": {FOLDER: os.environ[FOLDER], SEED: str(seed()), "PYTHONPATH": os.environ["PYTHONPATH"]}
         },
     )
-    register_env("counted", lambda _: CountedCartPole(frames=is_frames))
+    register_env("counted", lambda _: _scaled(CountedCartPole(frames=True)) if is_frames else CountedCartPole())
     config = (
         DQNConfig()
         .environment("counted")

@@ -42,7 +42,7 @@ class Counting(RLlibCallback):
 
 
 def _scaled(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
-    """Give images as RLlib's convolutions take them: numbers from 0 to 1, channels last."""
+    """Make images as RLlib's convolutions take them, with numbers from 0 to 1, channels last."""
     channels, height, width = env.observation_space.shape or ()
     space = gymnasium.spaces.Box(0.0, 1.0, (height, width, channels), np.float32)
     convert = lambda obs: np.moveaxis(obs, 0, -1).astype(np.float32) / 255.0  # noqa: E731

@@ -1,7 +1,6 @@
 """Deep deterministic policy gradient: Lillicrap et al. 2016 (arXiv:1509.02971), and TD3 as its options.
 
-The whole algorithm is `DDPGLearner.update_from`; n and gamma are the replay's, which hands over summed rewards and
-discounts.
+The whole algorithm is `DDPGLearner.update_from`; n and gamma are the replay's, which sums rewards and discounts.
 TD3 (Fujimoto et al. 2018, arXiv:1802.09477) is two critics in the model, `policy_delay` 2 and `smoothing_sigma` 0.2.
 """
 

@@ -2,8 +2,7 @@
 
 The whole algorithm is `SACLearner.update_from`, for continuous actions and, with a `DiscreteSoftActorCritic`, for
 discrete ones (Christodoulou 2019, arXiv:1910.07207): what a policy is expected to do is the model's to say. n and gamma
-belong to the replay. With n > 1, the rewards on the way carry no entropy; only the state that is bootstrapped from
-does.
+belong to the replay. With n > 1, only the state that is bootstrapped from carries entropy, not the rewards on the way.
 """
 
 from __future__ import annotations

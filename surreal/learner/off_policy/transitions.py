@@ -34,11 +34,12 @@ class TransitionLearner(GradientLearner[ModelT, Batch]):
     ) -> None:
         super().__init__(model, replay, **options)
         self.intervention_weight = intervention_weight
+        if intervention_weight != 1.0:
+            self.around_learn = self._weighing  # type: ignore[method-assign]
 
     @contextmanager
-    def around_learn(self, batch: Batch) -> Iterator[Batch]:
-        is_intervention = batch.extras.get(IS_INTERVENTION)
-        if is_intervention is not None and self.intervention_weight != 1.0:
+    def _weighing(self, batch: Batch) -> Iterator[Batch]:
+        if (is_intervention := batch.extras.get(IS_INTERVENTION)) is not None:
             weight = 1.0 + (self.intervention_weight - 1.0) * is_intervention.float()
             batch = batch._replace(extras={**batch.extras, "weight": weight * batch.extras.get("weight", 1.0)})
         with super().around_learn(batch) as seen:

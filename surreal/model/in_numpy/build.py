@@ -37,7 +37,8 @@ class Build:
         if tensor is None or tensor.dtype is not torch.float32 or not tensor.is_contiguous():
             raise NoFormError
         self._viewed.append((tensors, name, tensor))
-        self._first = self._first or (tensor, tensor.data_ptr())
+        if tensor.numel():  # an empty one has no address
+            self._first = self._first or (tensor, tensor.data_ptr())
         return tensor.detach().numpy()
 
     def is_current(self) -> bool:

@@ -253,6 +253,7 @@ def test_a_person_takes_over_lets_go_and_marks(monkeypatch: pytest.MonkeyPatch) 
 def test_a_keyboard_replaces_actions_of_a_training_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     pygame = pytest.importorskip("pygame")
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    pygame.display.quit()  # of what another test drew
     wrapper = "{name: intervention, args: {expert: 'surreal.plugins.runs.keyboard:Keyboard'}}"
     overrides = [f"env.wrappers=[{wrapper}]", "env.kwargs={render_mode: rgb_array}", "env.num_envs=1"]
     config = load_config("cartpole-dqn", overrides)

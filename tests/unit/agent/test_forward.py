@@ -220,6 +220,21 @@ def test_parameters_that_are_replaced_act_in_numpy(replace: Callable[[Agent, QFu
 
 
 @pytest.mark.usefixtures("numpy_is_faster")
+def test_parameters_of_empty_observations_are_replaced() -> None:
+    space, empty = spaces.Discrete(64), ObsSpec.from_obs(np.zeros(0, np.float32))
+    first, other = (ActorCritic((8,), action_space=space, obs_spec=empty, seed=seed) for seed in (0, 1))
+    for parameter in itertools.chain(first.parameters(), other.parameters()):
+        torch.nn.init.normal_(parameter)
+    agents, obs = [PolicyAgent(first), PolicyAgent(other)], np.zeros((1, 0), np.float32)
+    for agent in agents:
+        agent.set_mode("eval")
+    before, after = (agent.act(obs) for agent in agents)
+    first.load_tensors({name: each.clone() for name, each in other.tensors().items()}, in_place=False)
+    assert agents[0].act(obs) == after != before
+    assert acts_in_numpy(agents[0])
+
+
+@pytest.mark.usefixtures("numpy_is_faster")
 def test_a_copy_of_an_agent_acts_with_its_own_parameters() -> None:
     agent, obs = greedy_q()
     before = agent.act(obs)

@@ -251,7 +251,8 @@ def test_each_way_to_end_twice(trial: Trial, way: Way) -> None:
         result = trial.result()
         assert (result["status"], result["exit_code"]) == (way.status, way.code)
         assert result["reason"].startswith(way.reason)
-        assert trial.updates() > before
+        # A resumed run's first evaluation may reach the goal before its first update.
+        assert trial.updates() > before or (is_resumed and way.name == "a goal")
         assert result["run"] == (run or result["run"])
         run = result["run"]
         trial.assert_left(is_last=way.is_last)
